@@ -7,8 +7,12 @@ PORT   ?= 8000
 # Without compiled files every server and every process of a test run compiles hoglab and all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What runs on PostgreSQL once more; tests/storage, tests/faults/test_two_servers.py and tests/e2e/test_postgres.py always do.
+ON_POSTGRES := tests/contract/shared tests/contract/experiments tests/contract/functions tests/people tests/accounts \
+	tests/flags tests/experiments tests/actions tests/http/test_idempotency.py
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test suite test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
+.PHONY: help setup run test suite test-postgres ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -34,11 +38,17 @@ setup: $(VENV)/.dev-ready tests/node/node_modules/.package-lock.json ## Install 
 run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated users, results; then keep serving
 	$(BIN)/hoglab demo --port $(PORT)
 
+# Many tests wait for servers and browsers longer than they compute.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores + cores / 2)))
+
 test: setup ## Run everything that CI runs: lint, types, layers, tests
 	.ci/test
 
 suite: setup
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-postgres: setup ## Run tests of the API, of accounts, flags, experiments, functions and people on PostgreSQL
+	HOGLAB_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_POSTGRES)
 
 lint: setup ## Style, types and the layering of the rooms
 	$(BIN)/ruff check .
@@ -57,13 +67,21 @@ bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
 soak: setup ## Kill the server and the processes of functions 200 times each, cut the power 200 times, let 10,000 retries be due at once (an hour)
-	HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
+	HOGLAB_TEST_SEED=random HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
 
 validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew
 	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md
 
+ui/node_modules/.package-lock.json: ui/package-lock.json
+	npm ci --prefix ui --ignore-scripts --loglevel=error && touch $@
+
+ui: ui/node_modules/.package-lock.json ## Check the web UI and build it into src/hoglab/ui/static; needs npm
+	npm run --silent --prefix ui types
+	npm run --silent --prefix ui check
+	npm run --silent --prefix ui build
+
 docs: setup ## Write docs/hog.md, the pages of the templates and docs/api/openapi.json anew from what they are made of
-	$(BIN)/python -m hoglab.hog.reference docs/chapters/hog.md tests/oracles docs/hog.md
+	$(BIN)/python -m hoglab.hog.reference docs/chapters/hog.md tests/hog/oracles docs/hog.md
 	$(BIN)/python -m hoglab.functions.template_pages docs/templates
 	$(BIN)/hoglab openapi --output docs/api/openapi.json
 
@@ -73,7 +91,7 @@ test-openapi: setup ## Try the API with 20,000 requests that Schemathesis makes 
 lock: ## Pin the dependencies anew from pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --extra demo --group build pyproject.toml -o requirements/run.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --group build --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --extra postgres --group build --group dev pyproject.toml -o requirements/dev.lock
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

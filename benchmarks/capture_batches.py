@@ -81,8 +81,11 @@ async def serve(folder: Path) -> None:
 
 
 async def gunzip_only(_scope: Any, receive: Any, send: Any) -> None:
-    message = await receive()
-    zlib.decompressobj(31).decompress(message["body"], 20 * 1024 * 1024)
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    zlib.decompressobj(31).decompress(body, 20 * 1024 * 1024)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"15")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b'{"status":"Ok"}'})

@@ -47,6 +47,7 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations.sql import stores_of
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 SEED = 20_260_101
@@ -78,8 +79,7 @@ class House:
         self.queue_database = Database.open(folder / "queue.db", tables.queue_metadata)
         box = SecretBox([Fernet.generate_key().decode()])
         self.delivery = Delivery(
-            self.queue,
-            self.queue_database,
+            stores_of(self.queue, self.queue_database),
             FunctionRegistry(self.database, box),
             PersonService(self.database),
             box,

@@ -32,6 +32,7 @@ from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import IngestedEvent, Ingestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
+from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.duckdb import MEMORY, DuckDbEventStore
@@ -145,7 +146,7 @@ def run_loop(
     speeds, known = [], 0
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
-        quarantine = Quarantine(house.queue_database)
+        quarantine = Quarantine(SqlQuarantineStore(house.queue_database))
         ingestion = Ingestion(log, store, people, accounts.project, quarantine, dispatcher=dispatcher)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()

@@ -24,7 +24,7 @@ import duckdb
 
 from benchmarks.results_mean_funnel import DAYS, EVENTS_PER_USER, FUNNEL, MEAN, START, question
 from hoglab.analysis.execution.computer import Computer
-from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer
@@ -117,7 +117,7 @@ def measure(
     store: DuckDbEventStore, asked: Question, step: str, costs: dict[str, list[tuple[float, float]]]
 ) -> None:
     """Answer from what is kept and from all events, and note what that costs."""
-    state = AggregateCache(store, timeout_s=600, limits=Limits(min_events=1))
+    state = AggregateCache(store, timeout_s=600, limits=CacheLimits(min_events=1))
     raw, kept = Computer(store, timeout_s=600), Computer(store, timeout_s=600, state=state)
     raw.result(asked)  # what is read first is read from the disk
     *cost, points = timed(lambda: kept.points(asked))

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from hoglab.storage.event_log import EventLog
+from hoglab.storage.event_log.log import LogLimits
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 PRODUCERS = 64
@@ -98,7 +99,7 @@ async def measure(kind: str, size: int, seconds: float) -> tuple[float, str]:
         if kind == "file":
             log: SqliteEventLog | PlainFile = PlainFile(Path(folder) / "log")
         else:
-            log = SqliteEventLog(Path(folder) / "queue.db", max_backlog_bytes=1 << 40)
+            log = SqliteEventLog(Path(folder) / "queue.db", limits=LogLimits(max_backlog_bytes=1 << 40))
         stop = threading.Event()
         consumer = threading.Thread(target=consume, args=(log, stop))
         if kind == "log, consumed":

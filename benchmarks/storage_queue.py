@@ -19,7 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from hoglab.storage.invocations import AppMetric, InvocationOutcome, LogEntry, NewInvocation
+from hoglab.storage.invocations import (
+    AppMetric,
+    ConsumerPosition,
+    InvocationBatch,
+    InvocationOutcome,
+    LogEntry,
+    NewInvocation,
+)
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 BATCH = 100
@@ -76,7 +83,7 @@ def queue(path: Path, total: int, *, traces: bool, workers: int = 1) -> Rates:
             new = [
                 NewInvocation(str(uuid4()), 1, f"function-{number % 10}", STATE) for number in range(BATCH)
             ]
-            invocations.enqueue(new, consumer="delivery", log_offset=offset)
+            invocations.enqueue(InvocationBatch(new, position=ConsumerPosition("delivery", offset)))
         return total
 
     def work() -> int:

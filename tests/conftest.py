@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from tests.databases import ENGINE
+from tests.postgres import PostgresServer, running
 
 from hoglab.demo.server import ChildServer
+from hoglab.storage.engines import upgrade_databases
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict
@@ -33,8 +36,15 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return processors if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else math.ceil(1.5 * processors)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests begin first: at the end, one of them would leave all processors but its own idle."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files with slow tests begin first: at the end, one of them would leave all processors but its own idle.
+
+    Where all tests run on an engine that has no files, those that look at files are left out.
+    """
+    if ENGINE != "sqlite":
+        of_files = [item for item in items if item.get_closest_marker("files")]
+        config.hook.pytest_deselected(items=of_files)
+        items[:] = [item for item in items if item not in of_files]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
@@ -117,17 +127,56 @@ def chromium() -> str:
     pytest.skip("needs Chromium")
 
 
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A PostgreSQL server, the same for all processes of the run; tests are skipped where none is installed."""
+    folder = tmp_path_factory.getbasetemp()
+    with running((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "postgres") as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The address of an empty database on PostgreSQL, which is removed after the test."""
+    url = postgres.database()
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture(scope="session")
+def new_database(request: pytest.FixtureRequest) -> Iterator[Callable[[], str | None]]:
+    """Gives the address of an empty database for a server; None where its directory has everything."""
+    if ENGINE == "sqlite":
+        yield lambda: None
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    urls: list[str] = []
+
+    def fill(url: str) -> None:
+        upgrade_databases(url)
+
+    def make() -> str:
+        urls.append(server.database(server.template("servers", fill)))
+        return urls[-1]
+
+    yield make
+    for url in urls:
+        server.drop(url)
+
+
 StartServer = Callable[..., ChildServer]
 
 
 @pytest.fixture(scope="session")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildServer]:
+def shared_server(
+    tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str | None]
+) -> Iterator[ChildServer]:
     """One server for all tests that only need a project of their own on it."""
     server = ChildServer(
         data=tmp_path_factory.mktemp("shared") / "data",
         host="127.0.0.1",
         port=free_port(),
-        environment={"HOGLAB_ACCESS_LOG": "false"},
+        environment={"HOGLAB_ACCESS_LOG": "false", **_on(new_database())},
     )
     server.start()
     yield server
@@ -135,16 +184,23 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildSer
 
 
 @pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """Start ``hoglab serve`` as a process of its own; every one is stopped at the end of the test."""
+def start_server(tmp_path: Path, new_database: Callable[[], str | None]) -> Iterator[StartServer]:
+    """Start ``hoglab serve`` as a process of its own; every one is stopped at the end of the test.
+
+    Servers of the same directory have the same database.
+    """
     started: list[ChildServer] = []
+    databases: dict[Path, dict[str, str]] = {}
 
     def start(*, data: Path | None = None, **environment: str) -> ChildServer:
+        folder = data or tmp_path / "data"
+        if folder not in databases:
+            databases[folder] = _on(new_database())
         server = ChildServer(
-            data=data or tmp_path / "data",
+            data=folder,
             host="127.0.0.1",
             port=free_port(),
-            environment={"HOGLAB_ACCESS_LOG": "false", **environment},
+            environment={"HOGLAB_ACCESS_LOG": "false", **databases[folder], **environment},
         )
         started.append(server)
         server.start()
@@ -153,3 +209,8 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     yield start
     for server in started:
         server.close()
+
+
+def _on(url: str | None) -> dict[str, str]:
+    """The environment of a server on a database."""
+    return {} if url is None else {"HOGLAB_DATABASE_URL": url}

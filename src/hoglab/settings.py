@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
 
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -21,11 +22,21 @@ if TYPE_CHECKING:
     from hoglab.storage.engines import EngineOptions
 
 MIB = 1024 * 1024
+RoleName = Literal["all", "core", "edge", "deliver"]
+WITHOUT_DIRECTORY = frozenset[RoleName]({"edge", "deliver"})
+"""Roles of processes that keep nothing beside them."""
 PREFIX = "HOGLAB_"
 OF_CLIENTS = frozenset({"HOGLAB_API_KEY"})
 """Variables that are no settings of a server: commands that are clients of one read them."""
 SECRET = frozenset(
-    {"bootstrap_api_key", "bootstrap_project_token", "metrics_token", "secret_keys", "smtp_url"}
+    {
+        "bootstrap_api_key",
+        "bootstrap_project_token",
+        "database_url",
+        "metrics_token",
+        "secret_keys",
+        "smtp_url",
+    }
 )
 """Settings whose values are in no message."""
 SDK_FILE = "array.js"
@@ -42,6 +53,17 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
     data: Path = Field(Path("hoglab-data"), description="Directory that holds everything.")
+    database_url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL database that holds everything but events; prepared by `hoglab migrate`. "
+        "Default: files in the data directory.",
+        examples=["postgresql://hoglab@db.example.com/hoglab"],
+    )
+    database_password_file: Path | None = Field(
+        None,
+        description="File with the password for the PostgreSQL database, if it is not in the address.",
+        examples=["/run/secrets/hoglab-database"],
+    )
     host: str = Field("127.0.0.1", description="Address to listen on.", examples=["192.0.2.10"])
     port: int = Field(
         8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.", examples=["8000"]
@@ -58,6 +80,7 @@ class Settings(BaseSettings):
         "console", description="How log lines look.", examples=["json"]
     )
     access_log: bool = Field(True, description="Log one line for each API request.", examples=["false"])
+    ui: bool = Field(True, description="Serve the web UI below /ui/.", examples=["false"])
 
     bootstrap_api_key: str | None = Field(
         None, description="Personal API key (phx_…) made at first start instead of a random one."
@@ -69,6 +92,20 @@ class Settings(BaseSettings):
         (),
         description="Fernet keys for secrets at rest, newest first, comma-separated; "
         "default: a key file in the data directory.",
+    )
+
+    role: RoleName = Field(
+        "all",
+        description="What this process does: `all`; or one of several on one PostgreSQL database: `core` (one), `edge` "
+        "and `deliver` (any number).",
+        examples=["edge"],
+    )
+    server_wait_s: float = Field(
+        10.0,
+        ge=0,
+        description="How long a server with events waits at its start for another one on the same PostgreSQL database "
+        "to end.",
+        examples=["10"],
     )
 
     fetch_allow_cidrs: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -287,6 +324,48 @@ class Settings(BaseSettings):
             raise ValueError(f"must be the folder dist of the npm package posthog-js; no {SDK_FILE} is there")
         return value
 
+    @field_validator("database_url")
+    @classmethod
+    def _address_of_a_database(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None or not value.get_secret_value().strip():
+            return None
+        if not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("must begin with postgresql://")
+        return value
+
+    @field_validator("database_password_file")
+    @classmethod
+    def _file_with_a_password(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_file():
+            raise ValueError("must be a file")
+        return value
+
+    @field_validator("role")
+    @classmethod
+    def _in_a_shape(cls, value: RoleName, known: ValidationInfo) -> RoleName:
+        if value != "all" and known.data.get("database_url") is None:
+            raise ValueError(
+                "several processes work on a PostgreSQL database: name it with HOGLAB_DATABASE_URL, or let one process "
+                "do everything in its directory, with the role all"
+            )
+        if value in WITHOUT_DIRECTORY and not known.data.get("secret_keys"):
+            raise ValueError(
+                "needs HOGLAB_SECRET_KEYS, the same keys in all processes (those of the core are in the file "
+                "secret-keys of its directory, where it was given none)"
+            )
+        return value
+
+    @property
+    def database_address(self) -> str | None:
+        """The address of the PostgreSQL database, with its password; None where the data directory has all."""
+        if self.database_url is None:
+            return None
+        url = self.database_url.get_secret_value().strip()
+        if self.database_password_file is None:
+            return url
+        password = quote(self.database_password_file.read_text().strip(), safe="")
+        return f"{url}{'&' if '?' in url else '?'}password={password}"
+
     @property
     def warehouse_directory(self) -> Path:
         """Where the files of tables beside the events are."""
@@ -296,6 +375,11 @@ class Settings(BaseSettings):
     def public_url(self) -> str:
         """The address that links outside of requests start with, without a slash at the end."""
         return (self.site_url or f"http://{self.host}:{self.port}").rstrip("/")
+
+    @property
+    def path_prefix(self) -> str:
+        """The path under which people reach this server, without a slash at the end: usually nothing."""
+        return (HttpUrl(self.site_url).path or "").rstrip("/") if self.site_url else ""
 
     @field_validator("smtp_url")
     @classmethod
@@ -347,6 +431,8 @@ def engine_options(settings: Settings) -> EngineOptions:
         trace_days=settings.log_retention_days,
         keeps_results_state=settings.results_state_max_bytes > 0,
         tables=TableDirectory(settings.warehouse_directory),
+        database_url=settings.database_address,
+        wait_s=settings.server_wait_s,
     )
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.routes import routers
@@ -39,18 +39,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database to copy: migrating one takes longer than most tests."""
-    path = tmp_path_factory.mktemp("database") / "hoglab.db"
-    Database.open(path).dispose()
-    return path
+def migrated(request: pytest.FixtureRequest) -> Template:
+    """An empty database to copy."""
+    return template(request, "migrated")
 
 
 @pytest.fixture
-def database(tmp_path: Path, migrated: Path) -> Iterator[Database]:
-    database = Database.open(shutil.copy(migrated, tmp_path / "hoglab.db"))
-    yield database
-    database.dispose()
+def database(tmp_path: Path, migrated: Template) -> Iterator[Database]:
+    with migrated.copied(tmp_path) as address:
+        database = Database.open(address)
+        yield database
+        database.dispose()
 
 
 @pytest.fixture

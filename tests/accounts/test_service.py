@@ -17,14 +17,13 @@ from sqlalchemy import select, update
 from hoglab.accounts.bootstrap import bootstrap, first_start
 from hoglab.accounts.errors import AccountError
 from hoglab.accounts.keys import hash_key, is_key, is_token, mask_key, new_key, new_token
+from hoglab.accounts.principals import RECHECK_S, REMEMBERED
 from hoglab.accounts.scopes import scope_fault
 from hoglab.accounts.service import (
     MAX_KEYS_PER_USER,
     MAX_LABEL_LENGTH,
     MAX_NAME_LENGTH,
     MAX_SCOPES,
-    RECHECK_S,
-    REMEMBERED_KEYS,
     AccountService,
     check_scopes,
 )
@@ -184,8 +183,8 @@ class TestAuthentication:
     def test_memory_is_bounded(
         self, accounts: AccountService, owner: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert REMEMBERED_KEYS == 10_000
-        monkeypatch.setattr("hoglab.accounts.service.REMEMBERED_KEYS", 2)
+        assert REMEMBERED == 10_000
+        monkeypatch.setattr("hoglab.accounts.principals.REMEMBERED", 2)
         keys = [accounts.create_key(owner, "k", ["*"]).value for _ in range(5)]
         assert all(accounts.authenticate(key) is not None for key in keys)
         assert sum(accounts.recall(key) is not UNKNOWN for key in keys) <= 2

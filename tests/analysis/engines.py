@@ -14,8 +14,8 @@ from tests.analysis.events import Event, person_id, row, store_events
 
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.execution.resolution import Groups
-from hoglab.analysis.query.engines.clickhouse import ClickHouse
 from hoglab.storage.event_store import QueryError
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory
 
@@ -93,6 +93,8 @@ class DuckDbEngine:
 class ClickHouseEngine:
     """The engine in this process, with tables as the emitter wants them."""
 
+    dialect = ClickHouse()
+
     def __init__(self, path: Path) -> None:
         from chdb import session
 
@@ -106,7 +108,6 @@ class ClickHouseEngine:
         self.computer = Computer(
             self,  # type: ignore[arg-type]
             timeout_s=60,
-            dialect=ClickHouse(),
             tables=self.tables,
             groups=_from(self.groups),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from hoglab.analysis.api.routes import routers
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.execution.behaviour import performers_on_request
-from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.experiments import store as experiments_store
@@ -80,8 +81,8 @@ class Lab:
             self.database,
             FlagService(self.database),
             cohorts,
-            metric_problem=metric_problem,
-            exposure_problem=exposure_problem,
+            metric_problem=partial(metric_problem, self.events.dialect),
+            exposure_problem=partial(exposure_problem, self.events.dialect),
             now=lambda: self.now,
         )
         self.service = ResultsService(
@@ -92,7 +93,7 @@ class Lab:
             refresh_s=refresh_s,
             query_timeout_s=30,
             tables=self.tables,
-            state=AggregateCache(self.events, timeout_s=30, limits=Limits(min_events=0)),
+            state=AggregateCache(self.events, timeout_s=30, limits=CacheLimits(min_events=0)),
             now=lambda: self.now,
         )
         self.runner = ResultsRunner(self.service)

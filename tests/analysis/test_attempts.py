@@ -20,7 +20,7 @@ from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.attempts import FIRST_WAIT, MAX_WAIT, STOPPED, wait_after
 from hoglab.analysis.timeseries.recalculations import Recalculations
 from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 TODAY = "2026-03-10"
 SLOW = "Query exceeded the time limit of 30 s"
@@ -126,7 +126,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from tests.analysis.lab import Lab
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 lab = Lab(Path(sys.argv[1]))
 execute = DuckDbReader.execute
@@ -215,7 +215,7 @@ def test_a_job_of_all_metrics_leaves_out_what_waits(lab: Lab, monkeypatch: pytes
         lab.series(experiment)
         ask_for_all(lab, experiment)
         jobs = Recalculations(lab.service)
-        [job] = jobs.waiting()
+        [(_, job)] = jobs.waiting()
         assert jobs.run(job, lambda: False) == 2
         assert failing.tries == 1
     job_id = job.id

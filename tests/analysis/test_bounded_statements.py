@@ -21,12 +21,9 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.execution.statement_runner import MAX_CELLS
 from hoglab.analysis.incremental.materialization import materialized
 from hoglab.analysis.query.days import DayGrid
-from hoglab.analysis.query.engines.clickhouse import ClickHouse
-from hoglab.analysis.query.engines.dialect import Dialect
-from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_DEPTH, MAX_NODES
 from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
-from hoglab.analysis.query.model import Cohort, Question
+from hoglab.analysis.query.model import CohortMembers, Question
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.shared_scan import MAX_TAKEN, shared_scan
 from hoglab.experiments.definitions.metrics import MAX_METRICS
@@ -34,6 +31,9 @@ from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.model import MAX_FILTERS, MAX_GROUP_DEPTH
 from hoglab.filters.sql import MAX_LENGTH, MAX_VALUES
 from hoglab.storage.event_store import QueryTimeoutError
+from hoglab.storage.event_store.dialects import Dialect
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
+from hoglab.storage.event_store.dialects.duckdb import DuckDb
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 PLAN_S = 20.0
@@ -116,7 +116,7 @@ def test_too_long_conditions_are_refused() -> None:
 def test_cohorts_of_cohorts_are_refused_before_they_are_written() -> None:
     """Each names the next one a hundred times: written out that would be more than the universe has room for."""
     cohorts = {
-        number: Cohort(
+        number: CohortMembers(
             parse_filters(
                 [{"type": "cohort", "key": "id", "value": number + 1}] * 100
                 if number < 10
@@ -127,7 +127,7 @@ def test_cohorts_of_cohorts_are_refused_before_they_are_written() -> None:
     }
     named = grouped([{"type": "cohort", "key": "id", "value": 1}])
     assert "characters of SQL" in refused(named, cohorts=cohorts)
-    people = {1: Cohort(people=("a",))}
+    people = {1: CohortMembers(people=("a",))}
     many = grouped([{"type": "cohort", "key": "id", "value": [1] * 20_000}])
     assert "characters of SQL" in refused(many, cohorts=people)
 
@@ -235,8 +235,8 @@ def test_what_reads_too_many_properties_is_not_kept() -> None:
         days = DayGrid.between(found.span.start, found.span.end, UTC)
         return replace(found, span=replace(found.span, days=days))
 
-    assert materialized(asked(MAX_TAKEN)) is not None
-    assert materialized(asked(MAX_TAKEN + 1)) is None
+    assert materialized(asked(MAX_TAKEN), DuckDb()) is not None
+    assert materialized(asked(MAX_TAKEN + 1), DuckDb()) is None
 
 
 def test_a_time_limit_that_passes_while_a_statement_is_planned_ends_it(tmp_path: Path) -> None:

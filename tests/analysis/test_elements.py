@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event
 from tests.analysis.test_emitters import END, START, exposure
-from tests.filters_hog.events import filter_globals
+from tests.filters.hog.events import filter_globals
 
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError

@@ -12,13 +12,13 @@ from tests.analysis.events import Event, person_id
 
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.engines.clickhouse import ClickHouse
-from hoglab.analysis.query.engines.dialect import Dialect
-from hoglab.analysis.query.engines.duckdb import DuckDb
-from hoglab.analysis.query.model import Cohort, Question, Span
+from hoglab.analysis.query.model import CohortMembers, Question, Span
 from hoglab.analysis.query.pipeline import compiled
 from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
+from hoglab.storage.event_store.dialects import Dialect
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
+from hoglab.storage.event_store.dialects.duckdb import DuckDb
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 END = START + timedelta(days=1)
@@ -211,7 +211,7 @@ def test_people_of_a_cohort_are_bound(engine: Engine, project: int) -> None:
         },
     }
     for members, found in (((str(person_id("ann")),), len(HOSTILE)), ((str(person_id("bob")),), 0), ((), 0)):
-        asked = question(metric, project, cohorts={3: Cohort(people=members)})
+        asked = question(metric, project, cohorts={3: CohortMembers(people=members)})
         assert engine.computer.result(asked).groups["control"].sum == found
 
 

@@ -12,11 +12,11 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.test_emitters import question
 
-from hoglab.analysis.query.engines.clickhouse import ClickHouse
-from hoglab.analysis.query.engines.dialect import Dialect
-from hoglab.analysis.query.engines.duckdb import NUMBER, DuckDb
-from hoglab.analysis.query.expressions import Kind, Sql, number_of, read, text_of
+from hoglab.analysis.query.expressions import ExpressionKind, Sql, number_of, read, text_of
 from hoglab.analysis.query.scope import Scope
+from hoglab.storage.event_store.dialects import Dialect
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
+from hoglab.storage.event_store.dialects.duckdb import NUMBER, DuckDb
 
 ROWS: list[dict[str, Any]] = [
     {"a": a, "b": b, "s": s, "t": t}
@@ -42,22 +42,22 @@ class Meaning:
     """An expression, what it is, and what it gives for a row."""
 
     text: str
-    kind: Kind
+    kind: ExpressionKind
     of: Callable[[Mapping[str, Any]], Any]
 
     def number(self, row: Mapping[str, Any]) -> float | None:
         value = self.of(row)
-        if value is None or self.kind is Kind.NUMBER:
+        if value is None or self.kind is ExpressionKind.NUMBER:
             return value  # type: ignore[no-any-return]
-        if self.kind is Kind.TRUTH:
+        if self.kind is ExpressionKind.TRUTH:
             return float(value)
         return float(value) if re.fullmatch(NUMBER, value) else None
 
     def words(self, row: Mapping[str, Any]) -> str | None:
         value = self.of(row)
-        if value is None or self.kind is Kind.TEXT:
+        if value is None or self.kind is ExpressionKind.TEXT:
             return value  # type: ignore[no-any-return]
-        if self.kind is Kind.TRUTH:
+        if self.kind is ExpressionKind.TRUTH:
             return "true" if value else "false"
         if value and not 1e-3 <= abs(value) < 1e12:
             raise UnlikeError
@@ -65,22 +65,22 @@ class Meaning:
 
     def truth(self, row: Mapping[str, Any]) -> bool | None:
         value = self.of(row)
-        if value is None or self.kind is Kind.TRUTH:
+        if value is None or self.kind is ExpressionKind.TRUTH:
             return value  # type: ignore[no-any-return]
-        return value != 0 if self.kind is Kind.NUMBER else value == "true"
+        return value != 0 if self.kind is ExpressionKind.NUMBER else value == "true"
 
 
 LEAVES = [
-    Meaning("a", Kind.NUMBER, lambda row: row["a"]),
-    Meaning("b", Kind.NUMBER, lambda row: row["b"]),
-    Meaning("s", Kind.TEXT, lambda row: row["s"]),
-    Meaning("t", Kind.TEXT, lambda row: row["t"]),
-    Meaning("2", Kind.NUMBER, lambda _row: 2.0),
-    Meaning("0", Kind.NUMBER, lambda _row: 0.0),
-    Meaning("'x'", Kind.TEXT, lambda _row: "x"),
-    Meaning("'7'", Kind.TEXT, lambda _row: "7"),
-    Meaning("true", Kind.TRUTH, lambda _row: True),
-    Meaning("null", Kind.NUMBER, lambda _row: None),
+    Meaning("a", ExpressionKind.NUMBER, lambda row: row["a"]),
+    Meaning("b", ExpressionKind.NUMBER, lambda row: row["b"]),
+    Meaning("s", ExpressionKind.TEXT, lambda row: row["s"]),
+    Meaning("t", ExpressionKind.TEXT, lambda row: row["t"]),
+    Meaning("2", ExpressionKind.NUMBER, lambda _row: 2.0),
+    Meaning("0", ExpressionKind.NUMBER, lambda _row: 0.0),
+    Meaning("'x'", ExpressionKind.TEXT, lambda _row: "x"),
+    Meaning("'7'", ExpressionKind.TEXT, lambda _row: "7"),
+    Meaning("true", ExpressionKind.TRUTH, lambda _row: True),
+    Meaning("null", ExpressionKind.NUMBER, lambda _row: None),
 ]
 
 
@@ -100,7 +100,7 @@ def compared(op: str, one: Meaning, other: Meaning) -> Callable[[Mapping[str, An
     if op in ("==", "!=") and "null" in (one.text, other.text):
         side = other if one.text == "null" else one
         return lambda row: (side.of(row) is None) is (op == "==")
-    as_ = Meaning.number if Kind.NUMBER in (one.kind, other.kind) else Meaning.words
+    as_ = Meaning.number if ExpressionKind.NUMBER in (one.kind, other.kind) else Meaning.words
 
     def holds(row: Mapping[str, Any]) -> bool:
         left, right = as_(one, row), as_(other, row)
@@ -123,14 +123,14 @@ def arithmetic(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
     }[op]
     return Meaning(
         f"({one.text} {op} {other.text})",
-        Kind.NUMBER,
+        ExpressionKind.NUMBER,
         lambda row: strictly(how, one.number(row), other.number(row)),
     )
 
 
 def comparison(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
     op = chance.choice(["==", "!=", "<", "<=", ">", ">="])
-    return Meaning(f"({one.text} {op} {other.text})", Kind.TRUTH, compared(op, one, other))
+    return Meaning(f"({one.text} {op} {other.text})", ExpressionKind.TRUTH, compared(op, one, other))
 
 
 def of_both(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
@@ -138,28 +138,30 @@ def of_both(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
     text = f"{name}({one.text}, {other.text})"
     if name in ("least", "greatest"):
         how: Callable[..., Any] = min if name == "least" else max
-        return Meaning(text, Kind.NUMBER, lambda row: strictly(how, one.number(row), other.number(row)))
+        return Meaning(
+            text, ExpressionKind.NUMBER, lambda row: strictly(how, one.number(row), other.number(row))
+        )
     as_, kind = alike(one, other)
     return Meaning(text, kind, lambda row: as_(other, row) if as_(one, row) is None else as_(one, row))
 
 
-def alike(one: Meaning, other: Meaning) -> tuple[Callable[[Meaning, Mapping[str, Any]], Any], Kind]:
-    if one.kind is other.kind is Kind.TEXT:
-        return Meaning.words, Kind.TEXT
-    return Meaning.number, Kind.NUMBER
+def alike(one: Meaning, other: Meaning) -> tuple[Callable[[Meaning, Mapping[str, Any]], Any], ExpressionKind]:
+    if one.kind is other.kind is ExpressionKind.TEXT:
+        return Meaning.words, ExpressionKind.TEXT
+    return Meaning.number, ExpressionKind.NUMBER
 
 
 def condition(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
     op = chance.choice(["and", "or"])
     text = f"({one.text} {op} {other.text})"
     if op == "and":
-        return Meaning(text, Kind.TRUTH, lambda row: every([one.truth(row), other.truth(row)]))
+        return Meaning(text, ExpressionKind.TRUTH, lambda row: every([one.truth(row), other.truth(row)]))
 
     def either(row: Mapping[str, Any]) -> bool | None:
         none = every([None if each is None else not each for each in (one.truth(row), other.truth(row))])
         return None if none is None else not none
 
-    return Meaning(text, Kind.TRUTH, either)
+    return Meaning(text, ExpressionKind.TRUTH, either)
 
 
 def chosen(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
@@ -186,7 +188,7 @@ def between(chance: random.Random, one: Meaning, other: Meaning) -> Meaning:
         return bool(found) is not negated
 
     middle = "not between" if negated else "between"
-    return Meaning(f"({one.text} {middle} {low.text} and {other.text})", Kind.TRUTH, within)
+    return Meaning(f"({one.text} {middle} {low.text} and {other.text})", ExpressionKind.TRUTH, within)
 
 
 def of_one(chance: random.Random, one: Meaning, _other: Meaning) -> Meaning:
@@ -194,17 +196,17 @@ def of_one(chance: random.Random, one: Meaning, _other: Meaning) -> Meaning:
     text = f"{name}({one.text})"
     match name:
         case "toFloat":
-            return Meaning(text, Kind.NUMBER, one.number)
+            return Meaning(text, ExpressionKind.NUMBER, one.number)
         case "toFloatOrZero":
-            return Meaning(text, Kind.NUMBER, lambda row: one.number(row) or 0.0)
+            return Meaning(text, ExpressionKind.NUMBER, lambda row: one.number(row) or 0.0)
         case "toString":
-            return Meaning(text, Kind.TEXT, one.words)
+            return Meaning(text, ExpressionKind.TEXT, one.words)
         case "lower":
-            return Meaning(text, Kind.TEXT, lambda row: strictly(str.lower, one.words(row)))
+            return Meaning(text, ExpressionKind.TEXT, lambda row: strictly(str.lower, one.words(row)))
         case "not":
-            return Meaning(text, Kind.TRUTH, lambda row: strictly(lambda x: not x, one.truth(row)))
+            return Meaning(text, ExpressionKind.TRUTH, lambda row: strictly(lambda x: not x, one.truth(row)))
     how = abs if name == "abs" else lambda value: value // 1
-    return Meaning(text, Kind.NUMBER, lambda row: strictly(how, one.number(row)))
+    return Meaning(text, ExpressionKind.NUMBER, lambda row: strictly(how, one.number(row)))
 
 
 FORMS = [arithmetic, comparison, of_both, condition, chosen, between, of_one]
@@ -220,10 +222,10 @@ def some(chance: random.Random, depth: int) -> Meaning:
 
 
 COLUMNS = {
-    "a": Sql("a", Kind.NUMBER, plain=True),
-    "b": Sql("b", Kind.NUMBER, plain=True),
-    "s": Sql("s", Kind.TEXT, plain=True),
-    "t": Sql("t", Kind.TEXT, plain=True),
+    "a": Sql("a", ExpressionKind.NUMBER, plain=True),
+    "b": Sql("b", ExpressionKind.NUMBER, plain=True),
+    "s": Sql("s", ExpressionKind.TEXT, plain=True),
+    "t": Sql("t", ExpressionKind.TEXT, plain=True),
 }
 MEAN = {"metric_type": "mean", "source": {"kind": "EventsNode", "event": "e"}}
 AS = {"number": (Meaning.number, number_of), "text": (Meaning.words, text_of)}

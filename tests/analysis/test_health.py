@@ -14,7 +14,7 @@ from tests.analysis.lab import NOW, PURCHASES, Lab, bought, exposed
 from hoglab.accounts import activity
 from hoglab.storage.database.tables import feature_flag, project
 from hoglab.storage.event_store import QueryTimeoutError
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = NOW - timedelta(days=2)
 

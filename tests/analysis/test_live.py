@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
+from hoglab.analysis.api.schemas import KINDS
 from hoglab.analysis.execution.statement_runner import MAX_CELLS
 from hoglab.statistics import sample_ratio_mismatch
 from hoglab.storage.event_store import (
@@ -18,7 +19,7 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 
@@ -129,11 +130,23 @@ def test_ratio_and_retention(lab: Lab, metric: dict[str, Any], expected: dict[st
         ),
         ({"kind": "ExperimentExposureQuery"}, "feature_flag key is required"),
         ({"kind": "ExperimentExposureQuery", "feature_flag": {"key": ""}}, "feature_flag key is required"),
-        ({"kind": "HogQLQuery"}, "Queries of kind 'HogQLQuery' are not supported."),
     ],
 )
 def test_bad_queries_are_refused(lab: Lab, query: dict[str, Any], detail: str) -> None:
     assert lab.query(query, status=400)["detail"] == detail
+
+
+@pytest.mark.parametrize("query", [{"kind": "HogQLQuery"}, {"kind": ["TrendsQuery"]}, {"kind": None}, {}])
+def test_unknown_kinds_are_refused_with_those_that_there_are(lab: Lab, query: dict[str, Any]) -> None:
+    answer = lab.query(query, status=400)
+    assert (answer["attr"], answer["code"]) == ("query__kind", "invalid_choice")
+    start = f"Queries of kind {query.get('kind')!r} are not supported; there are ExperimentQuery, "
+    assert answer["detail"].startswith(start)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_that_is_described_is_known(lab: Lab, kind: str) -> None:
+    assert "not supported" not in lab.query({"kind": kind}, status=400)["detail"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.analysis.test_background import stored, sums
 from tests.analysis.test_late_events import DAYS, METRICS, START, WINSORIZED, computed, day, history
 
 from hoglab.analysis.query.changes import MERGED
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 __all__ = ["computed"]  # a fixture
 

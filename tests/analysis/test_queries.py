@@ -14,7 +14,8 @@ from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 
 from hoglab.analysis.timeseries import query_cache as queries
 from hoglab.storage.event_store import QueryCancelledError, QueryTimeoutError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore, DuckDbReader
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"

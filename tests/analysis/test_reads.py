@@ -13,12 +13,12 @@ from tests.analysis.test_against_oracle import METRICS
 from tests.analysis.test_emitters import question
 
 from hoglab.analysis.query.days import DayGrid
-from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import EventRelation, Form, Property, Reads
-from hoglab.analysis.query.model import Cohort, Question
+from hoglab.analysis.query.model import CohortMembers, Question
 from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
 from hoglab.analysis.query.scope import Scope
 from hoglab.analysis.query.statements import all_days_at_once, can_share
+from hoglab.storage.event_store.dialects.duckdb import DuckDb
 
 NARROW = EventRelation("narrow_events", extracted=frozenset(Form))
 TYPES = {
@@ -52,7 +52,8 @@ def plan(engine: duckdb.DuckDBPyConnection, found: Pipeline, columns: list[str])
     """Let the engine read the statement, of a table with these columns."""
     statement = found.compiled.statement
     engine.execute(f"CREATE OR REPLACE TABLE narrow_events ({', '.join(columns)})")
-    engine.execute(f"EXPLAIN {statement.sql}", statement.parameters)
+    [explained] = engine.extract_statements(f"EXPLAIN {statement.sql}")
+    engine.execute(explained, {name: statement.parameters[name] for name in explained.named_parameters})
 
 
 def columns_of(reads: Reads) -> list[str]:
@@ -115,7 +116,7 @@ def test_what_depends_on_the_moment_says_so(value: str, depends: bool, by: str) 
         case _:
             group = filtered(type="cohort", key="id", value=1)
             leaf = asked(filtered(**condition)).metric.value.source.filters  # type: ignore[union-attr]
-            found = asked(group, cohorts={1: Cohort(leaf)})
+            found = asked(group, cohorts={1: CohortMembers(leaf)})
     assert pipeline(found).reads.now is depends
 
 
@@ -130,6 +131,6 @@ def test_what_depends_on_the_moment_says_so(value: str, depends: bool, by: str) 
     ids=["nobody", "cohort", "expression", "a property of that name"],
 )
 def test_conditions_on_who_somebody_is_say_so(metric: dict[str, Any], names: bool) -> None:
-    scope = Scope(asked(metric, cohorts={1: Cohort(people=("a",))}), DuckDb())
+    scope = Scope(asked(metric, cohorts={1: CohortMembers(people=("a",))}), DuckDb())
     scope.matches(scope.question.metric.value.source)  # type: ignore[arg-type, union-attr]
     assert ("person_id" in scope.row.reads().columns) is names

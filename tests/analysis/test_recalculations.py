@@ -60,11 +60,11 @@ def test_a_job_that_was_interrupted_begins_anew(lab: Lab, experiment: dict[str, 
     job = ask(lab, experiment)
     recalculations = Recalculations(lab.service)
     stops = iter([False, True])
-    assert recalculations.run(recalculations.waiting()[0], lambda: next(stops)) == 1
+    assert recalculations.run(recalculations.waiting()[0][1], lambda: next(stops)) == 1
     interrupted = job_of(lab, experiment, job)
     assert (interrupted["status"], interrupted["completed_metrics"]) == ("in_progress", 1)
     assert lab.call("GET", path(experiment, "latest/")).status_code == 404
-    assert recalculations.run(recalculations.waiting()[0], lambda: False) == 2
+    assert recalculations.run(recalculations.waiting()[0][1], lambda: False) == 2
     finished = job_of(lab, experiment, job)
     assert (finished["status"], finished["completed_metrics"]) == ("completed", 2)
     assert recalculations.waiting() == []
@@ -92,7 +92,7 @@ def test_old_jobs_go(lab: Lab, experiment: dict[str, Any]) -> None:
     recalculations = Recalculations(lab.service)
     first = ask(lab, experiment)
     for _ in range(store.KEPT_RECALCULATIONS):
-        recalculations.run(recalculations.waiting()[0], lambda: False)
+        recalculations.run(recalculations.waiting()[0][1], lambda: False)
         lab.now += timedelta(seconds=1)
         last = ask(lab, experiment)
     with lab.database.read() as connection:

@@ -19,7 +19,7 @@ from hoglab.analysis.results.judging import plan_of
 from hoglab.statistics.verdict import Plan
 from hoglab.storage.database.tables import feature_flag
 from hoglab.storage.event_store import QueryTimeoutError
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = NOW - timedelta(days=9)
 FREQUENTIST = {"method": "frequentist"}

@@ -46,7 +46,7 @@ from tests.analysis.test_state import (
 )
 
 from hoglab.analysis.incremental.aggregation import can_resume
-from hoglab.analysis.incremental.cache_tables import Work
+from hoglab.analysis.incremental.cache_tables import RefreshWork
 
 CONTROL, TEST = ({"$feature_flag": "flag", "$feature_flag_response": key} for key in ("control", "test"))
 DAY = timedelta(days=1)
@@ -81,7 +81,7 @@ def test_in_about_the_order_of_time_results_are_those_of_all_events(lasting: Sta
     """Most events come in order, some late; ends are sometimes in the middle of what came."""
     bench = Bench(lasting)
     resumable = [metric for metric in METRICS if can_resume(bench.ask(plain(), [], metric).metric)]
-    work: list[Work] = []
+    work: list[RefreshWork] = []
 
     @settings(
         max_examples=lasting.examples,

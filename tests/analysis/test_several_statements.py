@@ -15,7 +15,7 @@ from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question
 from hoglab.analysis.query.shared_scan import EXPOSURE_TABLES, TABLE
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 PURCHASE = {"kind": "EventsNode", "event": "purchase"}
 BIG = {"key": "size", "value": ["big", 7], "operator": "exact", "type": "event"}

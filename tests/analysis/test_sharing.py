@@ -33,7 +33,7 @@ from hoglab.analysis.query.combined_statement import MAX_COMBINED
 from hoglab.analysis.query.model import EventMatch, EventSource, Question
 from hoglab.analysis.query.statements import Answer
 from hoglab.storage.event_store import QueryMemoryError
-from hoglab.storage.event_store.duckdb import DuckDbReader
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
 PATIENCE_S = 60

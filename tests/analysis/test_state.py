@@ -38,15 +38,17 @@ from tests.analysis.test_sharing import numbers
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError
 from hoglab.analysis.execution.computer import Computer
-from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
 from hoglab.analysis.incremental.materialization import materialized
 from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, can_telescope
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore, DuckDbReader
+from hoglab.storage.event_store.dialects.duckdb import DuckDb
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
-ALWAYS = Limits(min_events=1, patience_s=0.01)
+ALWAYS = CacheLimits(min_events=1, patience_s=0.01)
 REVENUE = mean(source={**PURCHASE, **AMOUNT, "math": "sum"})
 HOUR = timedelta(hours=1)
 
@@ -54,13 +56,13 @@ HOUR = timedelta(hours=1)
 class Stateful(DuckDbEngine):
     """The product's store, with results state; ``computer`` reads all events."""
 
-    def __init__(self, path: Path, limits: Limits = ALWAYS) -> None:
+    def __init__(self, path: Path, limits: CacheLimits = ALWAYS) -> None:
         self.path = path
         self.groups = {}
         self.open(limits)
         self.examples = 15
 
-    def open(self, limits: Limits = ALWAYS) -> None:
+    def open(self, limits: CacheLimits = ALWAYS) -> None:
         self.store = DuckDbEventStore(
             self.path / "events.duckdb",
             memory="512MB",
@@ -184,7 +186,9 @@ def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) ->
 
 def test_what_is_kept_covers_the_usual_questions(lasting: Stateful) -> None:
     bench = Bench(lasting)
-    covered = [metric for metric in METRICS if materialized(bench.ask(plain(), [], metric)) is not None]
+    covered = [
+        metric for metric in METRICS if materialized(bench.ask(plain(), [], metric), DuckDb()) is not None
+    ]
     of_sessions = [metric for metric in METRICS if "session_properties" in repr(metric)]
     assert [metric for metric in METRICS if metric not in covered] == of_sessions
 
@@ -192,15 +196,23 @@ def test_what_is_kept_covers_the_usual_questions(lasting: Stateful) -> None:
 def test_questions_that_time_or_merges_change_are_not_kept(lasting: Stateful) -> None:
     bench = Bench(lasting)
     recent = {"key": "when", "type": "event", "operator": "is_date_after", "value": "-7d"}
-    assert materialized(bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day"))))) is None
-    assert materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]}))) is None
+    assert (
+        materialized(bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day")))), DuckDb()) is None
+    )
+    assert (
+        materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]})), DuckDb())
+        is None
+    )
     of_group = {"key": "plan", "type": "group", "operator": "exact", "value": "pro", "group_type_index": 0}
-    assert materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]}))) is None
+    assert (
+        materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]})), DuckDb())
+        is None
+    )
     by_group = {"breakdowns": [{"property": "plan", "type": "group", "group_type_index": 0}]}
-    assert materialized(bench.ask(plain(), [], mean(breakdownFilter=by_group))) is None
+    assert materialized(bench.ask(plain(), [], mean(breakdownFilter=by_group)), DuckDb()) is None
     question = bench.ask(plain(), [], REVENUE)
-    assert materialized(replace(question, span=replace(question.span, capped=True))) is None
-    assert materialized(replace(question, span=replace(question.span, days=None))) is None
+    assert materialized(replace(question, span=replace(question.span, capped=True)), DuckDb()) is None
+    assert materialized(replace(question, span=replace(question.span, days=None)), DuckDb()) is None
 
 
 # -- what changes cost (11.5) --------------------------------------------------------------------------
@@ -527,7 +539,7 @@ def contents(engine: Stateful) -> set[str]:
 
 
 def test_with_few_events_nothing_is_kept(tmp_path: Path) -> None:
-    engine = Stateful(tmp_path, Limits(min_events=1000))
+    engine = Stateful(tmp_path, CacheLimits(min_events=1000))
     Experiment(engine)
     assert contents(engine) == set()
     engine.close()
@@ -568,7 +580,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
 
 
 def kept_table(question: Question) -> str:
-    found = materialized(question)
+    found = materialized(question, DuckDb())
     assert found is not None
     return found.table.partition(".")[2]
 
@@ -607,7 +619,7 @@ def test_every_so_many_increments_contributions_are_checked(tmp_path: Path) -> N
 
 
 def kept_of(question: Question) -> Any:
-    found = materialized(question)
+    found = materialized(question, DuckDb())
     assert found is not None
     return found
 

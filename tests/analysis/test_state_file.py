@@ -212,7 +212,7 @@ def test_killed_again_and_again_it_stays_whole(tmp_path: Path) -> None:
     stored = first.stored
     engine.close()
     chance = random.Random(5)
-    for turn in range(8):
+    for turn in range(5):
         with subprocess.Popen(
             [sys.executable, "-c", WORKER, str(tmp_path), str(turn)],
             stdout=subprocess.PIPE,

@@ -39,7 +39,7 @@ from tests.analysis.test_against_oracle import (
 )
 
 from hoglab.analysis.errors import DefinitionError, ResultsError
-from hoglab.analysis.query.model import FunnelMetric, MeanMetric
+from hoglab.analysis.query.model import FunnelMeasure, MeanMeasure
 from hoglab.storage.table_files import FileFormat, FileTable, TableDirectory
 
 ODD = "a \"b\" 'c' `d` \\ {e} ключ"
@@ -376,10 +376,10 @@ def test_a_row_is_not_its_own_return(bench: Bench) -> None:
 def test_funnels_with_tables_have_no_covariate(bench: Bench, table: FileTable) -> None:
     setting = replace(SETTING, lookback=timedelta(days=3))
     question = bench.ask(setting, EXPOSED, funnel(PURCHASE, orders()), {"orders": table}.get)
-    assert isinstance(question.metric, FunnelMetric)
+    assert isinstance(question.metric, FunnelMeasure)
     assert question.metric.covariate_us == 0
     question = bench.ask(setting, EXPOSED, mean(source=orders()), {"orders": table}.get)
-    assert isinstance(question.metric, MeanMetric)
+    assert isinstance(question.metric, MeanMeasure)
     assert question.metric.covariate_us > 0
 
 

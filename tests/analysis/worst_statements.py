@@ -21,12 +21,12 @@ from tests.analysis.test_emitters import question
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.combined_statement import combine_questions
-from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.expressions import MAX_NODES
 from hoglab.analysis.query.pipeline import compiled
-from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.query.scope import SqlStatement
 from hoglab.filters import FilterError
 from hoglab.hog.parser.recursion import ensure_stack
+from hoglab.storage.event_store.dialects.duckdb import DuckDb
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 MEMORY_BYTES = 3 << 30
@@ -117,7 +117,7 @@ def nested(construct: str, depth: int) -> str:
     return text
 
 
-def statement_of(metric: dict[str, Any]) -> Statement | None:
+def statement_of(metric: dict[str, Any]) -> SqlStatement | None:
     """None for a metric that is refused."""
     try:
         return compiled(question(metric, 1), DuckDb()).statement
@@ -125,7 +125,7 @@ def statement_of(metric: dict[str, Any]) -> Statement | None:
         return None
 
 
-def largest(made: Callable[[int], dict[str, Any]], most: int) -> tuple[int, Statement]:
+def largest(made: Callable[[int], dict[str, Any]], most: int) -> tuple[int, SqlStatement]:
     """The largest of a family that is not refused."""
     low, high, best = 0, most, None
     while low < high:
@@ -143,7 +143,7 @@ def deepening(construct: str) -> Callable[[int], dict[str, Any]]:
     return lambda depth: summed(nested(construct, depth))
 
 
-def expressions() -> Iterator[tuple[str, int, Statement]]:
+def expressions() -> Iterator[tuple[str, int, SqlStatement]]:
     for construct in CONSTRUCTS:
         depth, statement = largest(deepening(construct), MAX_NODES)
         yield f"{construct}: sum", depth, statement
@@ -152,7 +152,7 @@ def expressions() -> Iterator[tuple[str, int, Statement]]:
             yield f"{construct}: {name}", *largest(partial(use, text), 30 if name in MANY else 1)
 
 
-def metrics_together() -> Iterator[tuple[str, int, Statement]]:
+def metrics_together() -> Iterator[tuple[str, int, SqlStatement]]:
     for construct in ("least", "and", "between"):
         depth, _ = largest(deepening(construct), MAX_NODES)
         text = nested(construct, depth - 1)
@@ -190,7 +190,7 @@ def deep(count: int) -> dict[str, Any]:
     return grouped(chains)
 
 
-def filters() -> Iterator[tuple[str, int, Statement]]:
+def filters() -> Iterator[tuple[str, int, SqlStatement]]:
     families: dict[str, Callable[[int], dict[str, Any]]] = {
         "any of many": lambda count: grouped([leaf(number) for number in range(count)]),
         "all of many": lambda count: grouped([leaf(number) for number in range(count)], kind="AND"),

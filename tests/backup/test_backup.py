@@ -73,7 +73,7 @@ def stored(server: ChildServer) -> set[str]:
 
 def uuids_in(data: Path) -> set[str]:
     connection = duckdb.connect(str(data / "events.duckdb"))
-    found = connection.execute("SELECT uuid::VARCHAR FROM events").fetchall()
+    found = connection.execute("SELECT uuid::VARCHAR FROM stored_events").fetchall()
     connection.close()
     return {uuid for (uuid,) in found}
 

@@ -16,7 +16,7 @@ import pytest
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, CaptureLimits, capture_routes
-from hoglab.capture.records import Record, decode_record
+from hoglab.capture.records import DecodedRecord, decode_record
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.http.server import Address, claim, serve
 from hoglab.storage.database import Database
@@ -36,7 +36,7 @@ class Server:
     app: HoglabApp
     client: httpx.AsyncClient
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[DecodedRecord]:
         """What the log holds."""
         return [decode_record(each.payload) for each in self.log.read(0, max_records=1000, max_bytes=2**30)]
 

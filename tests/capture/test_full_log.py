@@ -13,7 +13,8 @@ import pytest
 from hoglab.capture.records import decode_record
 from hoglab.http.server import Address
 from hoglab.storage.event_log import EventLogFullError
-from hoglab.storage.event_log import sqlite as log_module
+from hoglab.storage.event_log import log as log_module
+from hoglab.storage.event_log.log import LogLimits
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 EVENTS = 120
@@ -26,9 +27,9 @@ class SmallLog(SqliteEventLog):
 
     refused = threading.Event()
 
-    async def append(self, payload: bytes, *, insist: bool = False, owner: int | None = None) -> int:
+    async def append(self, payload: bytes, **options: Any) -> int:
         try:
-            return await super().append(payload, insist=insist, owner=owner)
+            return await super().append(payload, **options)
         except EventLogFullError:
             self.refused.set()
             raise
@@ -37,7 +38,7 @@ class SmallLog(SqliteEventLog):
 @pytest.fixture
 def log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteEventLog]:
     monkeypatch.setattr(log_module, "RETRY_BACKLOG_S", 1)
-    opened = SmallLog(folder / "queue.db", max_backlog_bytes=15_000)
+    opened = SmallLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=15_000))
     opened.refused.clear()
     yield opened
     opened.close()

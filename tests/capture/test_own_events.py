@@ -14,6 +14,7 @@ from hoglab.capture.records import decode_record
 from hoglab.capture.service import Capture
 from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.storage.database import Database, tables
+from hoglab.storage.event_log.log import LogLimits
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 EVENT = {"event": "echo", "distinct_id": "ada", "uuid": "01a20360-0a0b-73fb-a4c1-8fb03226bf01"}
@@ -47,7 +48,7 @@ def test_what_may_never_be_stored_is_refused_for_good(database: Database, log: S
 def test_an_event_that_nobody_can_send_again_is_taken_however_much_waits(
     database: Database, folder: Path
 ) -> None:
-    log = SqliteEventLog(folder / "queue.db", max_backlog_bytes=1)
+    log = SqliteEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=1))
     try:
         with pytest.raises(CaptureRefusedError, match="retry") as caught:
             capture_into(database, log, EVENT)

@@ -18,6 +18,7 @@ from hoglab.ingestion import Ingestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
+from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 pytestmark = pytest.mark.anyio
@@ -149,7 +150,9 @@ class Replay:
         self._queue = Database.open(folder / "queue.db", queue_metadata)
         self._log = server.log
         projects = AccountService(database).project
-        self._loop = Ingestion(server.log, self.store, self.people, projects, Quarantine(self._queue))
+        self._loop = Ingestion(
+            server.log, self.store, self.people, projects, Quarantine(SqlQuarantineStore(self._queue))
+        )
         self._loop.start()
 
     async def send(self, path: str, body: bytes, **headers: str) -> None:

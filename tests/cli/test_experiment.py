@@ -20,11 +20,11 @@ from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 from tests.conftest import free_port
 
 from hoglab.analysis.incremental.aggregate_cache import MIN_EVENTS, AggregateCache
-from hoglab.analysis.incremental.cache_tables import Work
+from hoglab.analysis.incremental.cache_tables import RefreshWork
 from hoglab.analysis.incremental.materialization import Materialization
 from hoglab.app import Hoglab
 from hoglab.cli import main
-from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.demo.server import ChildServer
 from hoglab.settings import Settings
 from hoglab.statistics import (
@@ -165,7 +165,7 @@ def test_a_second_look_at_a_directory_alone_reads_no_events(
         noise = [Event(f"n{number % 500}", START, "page viewed") for number in range(MIN_EVENTS)]
         lab.send([*noise, *(exposed(f"p{n}", ("control", "test")[n % 2], START) for n in range(200))])
         lab.send([bought(f"p{number}", START, 10 + number) for number in range(100)])
-    works: list[Work] = []
+    works: list[RefreshWork] = []
     rows = AggregateCache.rows
 
     def watched(state: AggregateCache, kept: Materialization) -> Any:

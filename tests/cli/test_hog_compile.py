@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.oracles.runners import Machine
+from tests.hog.oracles.runners import Machine
 
 HOGLAB = [sys.executable, "-m", "hoglab", "hog", "compile"]
 SOURCE = (

@@ -134,6 +134,11 @@ def test_first_start_prints_credentials_once_and_they_work(tmp_path: Path) -> No
         return printed
 
     first = start_and_stop(check=True)
+    assert re.search(
+        rf"^Open http://127\.0\.0\.1:{port}/ui/login#t=[\w-]{{43}}   \(once, within 15 minutes\)$",
+        first,
+        re.MULTILINE,
+    )
     (key,) = set(re.findall(r"phx_\w+", first))
     (token,) = set(re.findall(r"phc_\w+", first))
     assert "curl" in first
@@ -162,6 +167,9 @@ WITHOUT_A_SERVER = (
     ("keys", "create", "--label", "x"),
     ("keys", "list"),
     ("keys", "revoke", "x"),
+    ("login",),
+    ("sessions", "list"),
+    ("sessions", "revoke", "x"),
     ("projects", "create", "x"),
     ("projects", "list"),
     ("warehouse", "list"),

@@ -143,6 +143,33 @@ def test_an_experiment_from_draft_to_conclusion(client: Client) -> None:
     assert [(each.id, each.conclusion) for each in page.results] == [(draft.id, "won")]
 
 
+def test_the_fields_of_queries_have_names(client: Client) -> None:
+    """Each kind is a model of its own, of which a body is made, and which a body is read as."""
+    models = client.models
+    series = models.TrendsSeries(kind="EventsNode", event="paid", math=models.TrendsSeriesMath.DAU)
+    minutes = models.TrendsQuestionInterval.MINUTE
+    trends = models.TrendsQuestion(kind="TrendsQuery", series=[series], interval=minutes)
+    sent = models.QueryBody(query=trends).to_dict()["query"]
+    assert (sent["kind"], sent["interval"], sent["series"][0]["math"]) == ("TrendsQuery", "minute", "dau")
+    source = {"kind": "EventsNode", "event": "loaded", "math": "avg", "math_property": "seconds"}
+    metric = {"kind": "ExperimentMetric", "metric_type": "quantile", "source": source, "quantile_level": 0.9}
+    query = {"kind": "ExperimentQuery", "experiment_id": 7, "metric": metric}
+    read = models.QueryBody.from_dict({"query": query}).query
+    assert (type(read).__name__, read.experiment_id, read.metric.quantile_level) == (
+        "ExperimentQuestion",
+        7,
+        0.9,
+    )
+    for kind, name in (
+        ("ExperimentExposureQuery", "ExposureQuestion"),
+        ("ExperimentPlanQuery", "PlanQuestion"),
+        ("ExperimentSimulationQuery", "SimulationQuestion"),
+        ("ExperimentTrendsQuery", "FormerTrendsQuestion"),
+        ("ExperimentFunnelsQuery", "FormerFunnelsQuestion"),
+    ):
+        assert type(models.QueryBody.from_dict({"query": {"kind": kind}}).query).__name__ == name
+
+
 def test_the_fields_of_metrics_and_results_have_names(client: Client) -> None:
     models = client.models
     source = {"kind": "EventsNode", "event": "loaded", "math": "avg", "math_property": "seconds"}

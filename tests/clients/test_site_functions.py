@@ -10,7 +10,7 @@ from tests.clients.node_process import NodeProcess
 from tests.clients.project import Project
 from tests.clients.site import Site
 from tests.clients.tab import Tab
-from tests.filters_hog.test_meaning import MISSING, TABLE, VALUES
+from tests.filters.hog.test_meaning import MISSING, TABLE, VALUES
 
 from hoglab.functions.template_pages import example
 from hoglab.functions.templates import catalogue

@@ -17,7 +17,7 @@ from tests.flags.conftest import World
 from tests.flags.generate import COHORTS, Person, Sample, sample
 
 from hoglab.flags.matching.rules import evaluate
-from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.snapshot import FlagSelection
 from hoglab.flags.matching.subject import FlagRequest, Subject
 
 pytestmark = pytest.mark.clients
@@ -82,7 +82,7 @@ def by_server(drawn: Sample, people: list[Person]) -> list[list[Any]]:
     for cohort_id, tree in COHORTS.items():
         world.cohort(cohort_id, tree)
     project = world.project()
-    stages = project.selection(Choice())
+    stages = project.selection(FlagSelection())
     rows = []
     for person in people:
         subject = Subject(FlagRequest(**asdict(person)), project.group_names, world.memory)

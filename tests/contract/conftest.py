@@ -31,6 +31,7 @@ class Api:
     """A client of one project. Paths are relative to the project unless they begin with one of `ABSOLUTE`."""
 
     data: Path
+    metadata: str | Path
     client: httpx.AsyncClient
     runner: asyncio.Runner
     project_id: int
@@ -103,7 +104,7 @@ class Api:
     @contextmanager
     def database(self) -> Iterator[Database]:
         """The metadata, for what no endpoint can arrange."""
-        database = Database.open(self.data / "hoglab.db")
+        database = Database.open(self.metadata)
         yield database
         database.dispose()
 
@@ -120,17 +121,20 @@ class Laboratory:
 
     hoglab: Hoglab
     data: Path
+    metadata: str | Path
     client: httpx.AsyncClient
     runner: asyncio.Runner
 
     def api(self) -> Api:
-        first = Api(self.data, self.client, self.runner, 1)
+        first = Api(self.data, self.metadata, self.client, self.runner, 1)
         made = first.ok("POST", "/api/organizations/@current/projects/", {"name": "Contract"}, status=201)
         return replace(first, project_id=made["id"])
 
 
 @pytest.fixture(scope="session")
-def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Laboratory]]:
+def open_laboratory(
+    tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str | None]
+) -> Iterator[Callable[..., Laboratory]]:
     """Open an application with settings of its own. Every answer is held against the OpenAPI document."""
     opened: list[Laboratory] = []
     described = Described(json.loads(DOCUMENT.read_bytes()))
@@ -143,8 +147,10 @@ def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
         def open_with(**settings: Any) -> Laboratory:
             data = tmp_path_factory.mktemp("contract") / "data"
+            url = new_database()
             hoglab = Hoglab.open(
                 Settings(
+                    database_url=url,
                     data=data,
                     bootstrap_api_key=OWNER_KEY,
                     bootstrap_project_token=TOKEN,
@@ -158,7 +164,7 @@ def open_laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
             client = httpx.AsyncClient(
                 transport=transport, base_url="http://hoglab.test", event_hooks={"response": [check]}
             )
-            opened.append(Laboratory(hoglab, data, client, runner))
+            opened.append(Laboratory(hoglab, data, url or data / "hoglab.db", client, runner))
             return opened[-1]
 
         yield open_with

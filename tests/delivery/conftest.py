@@ -36,6 +36,7 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations.sql import stores_of
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 ensure_stack()
@@ -180,9 +181,9 @@ class House:
         }
         guard = options.pop("guard", AddressGuard.create(["127.0.0.0/8"]))
         self.captured: list[tuple[int, dict[str, Any]]] = []
+        self.stores = stores_of(self.queue, self.queue_database)
         self.delivery = Delivery(
-            self.queue,
-            self.queue_database,
+            self.stores,
             self.registry,
             self.people,
             self.box,

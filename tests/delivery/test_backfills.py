@@ -19,13 +19,12 @@ from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.api.backfill_routes import backfill_router
 from hoglab.delivery.replay import backfills as rules
 from hoglab.delivery.replay.backfills import Backfills
-from hoglab.delivery.replay.jobs import Job, JobRunsError
 from hoglab.delivery.replay.reruns import RerunFilter, rerun
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.history import TimeRange
 from hoglab.storage.event_store.ingested import IngestedEvent
-from hoglab.storage.invocations import BackfillOverError
+from hoglab.storage.invocations import InvocationBatch, JobKind, JobOverError, JobRunsError, ReplayJob
 
 TELL = "fetch(inputs.url, {'body': {'n': event.properties.n, 'email': person.properties.email}})"
 DAY = datetime(2026, 1, 1, 10, tzinfo=UTC)
@@ -53,22 +52,22 @@ class History:
     def keep_numbers(self, count: int, **options: Any) -> Sequence[IngestedEvent]:
         return self.keep(*(stored("past", {"n": n}, **options) for n in range(count)))
 
-    def begin(self, function: dict[str, Any], **options: Any) -> Job:
+    def begin(self, function: dict[str, Any], **options: Any) -> ReplayJob:
         options = {"max_events": None, "dry_run": False, **options}
         since, until = options.pop("range", EVER)
         return self.backfills.begin(1, function["id"], since, until, **options)
 
-    def finish(self, job: Job, backfills: Backfills | None = None) -> Job:
+    def finish(self, job: ReplayJob, backfills: Backfills | None = None) -> ReplayJob:
         """Do all steps of a backfill here."""
         backfills = backfills or self.backfills
         while backfills.running():
             backfills.step(self.read(job))
         return self.read(job)
 
-    def read(self, job: Job) -> Job:
-        found = self.backfills.get(1, job["function_id"], job["id"])
-        assert found is not None
-        return found
+    def read(self, job: ReplayJob) -> ReplayJob:
+        now = self.backfills.get(1, job.function_id, job.id)
+        assert now is not None
+        return now
 
 
 @pytest.fixture
@@ -78,8 +77,8 @@ def history(house: House) -> Iterator[History]:
     store.close()
 
 
-def counts(job: Job) -> tuple[Any, ...]:
-    return tuple(job[name] for name in ("status", "total", "seen", "queued", "settled"))
+def counts(job: ReplayJob) -> tuple[Any, ...]:
+    return tuple(getattr(job, name) for name in ("status", "total", "seen", "queued", "settled"))
 
 
 def test_events_come_back_as_they_went_in(house: House, history: History) -> None:
@@ -125,7 +124,7 @@ def test_repeating_it_delivers_nothing_twice(house: House, receiver: Receiver, h
         done = history.finish(history.begin(function))
         house.run()
         house.queue.sweep()
-        assert (done["queued"], done["settled"]) == (3 - settled, settled)
+        assert (done.queued, done.settled) == (3 - settled, settled)
     assert len(receiver.hits) == 3
 
 
@@ -138,7 +137,7 @@ def test_what_was_cancelled_may_be_made_up_for(house: House, receiver: Receiver,
     with house.queue_database.write() as tx:
         tx.connection.exec_driver_sql("DELETE FROM invocation")  # as the janitor does after a while
     house.change(function, enabled=True)
-    assert history.finish(history.begin(function))["queued"] == 1
+    assert history.finish(history.begin(function)).queued == 1
 
 
 def test_only_the_range_and_the_first_so_many(house: House, history: History) -> None:
@@ -205,13 +204,13 @@ def test_a_cancelled_one_ends_and_a_step_at_hand_enqueues_nothing(
     backfills = history.backfills
     backfills.step(history.read(job))
     at_hand = history.read(job)
-    cancelled = backfills.cancel(1, function["id"], job["id"])
+    cancelled = backfills.cancel(1, function["id"], job.id)
     assert cancelled is not None
     assert counts(cancelled) == ("cancelled", 6, 2, 2, 0)
     backfills.step(at_hand)
     assert house.queue.backlog() == 2
     assert backfills.running() == []
-    assert backfills.cancel(1, function["id"], job["id"]) == cancelled
+    assert backfills.cancel(1, function["id"], job.id) == cancelled
 
 
 def test_one_at_a_time_of_a_function(house: House, history: History) -> None:
@@ -221,7 +220,7 @@ def test_one_at_a_time_of_a_function(house: House, history: History) -> None:
     with pytest.raises(JobRunsError):
         history.begin(function)
     history.begin(other)
-    history.backfills.cancel(1, function["id"], job["id"])
+    history.backfills.cancel(1, function["id"], job.id)
     history.begin(function)
 
 
@@ -231,7 +230,7 @@ def test_a_function_that_is_disabled_meanwhile_ends_it(house: House, history: Hi
     job = history.begin(function)
     house.change(function, enabled=False)
     done = history.finish(job)
-    assert (done["status"], done["error"]) == ("failed", rules.DISABLED)
+    assert (done.status, done.error) == ("failed", rules.DISABLED)
 
 
 def test_events_that_cannot_be_dealt_with_are_put_aside(house: House, history: History) -> None:
@@ -239,7 +238,7 @@ def test_events_that_cannot_be_dealt_with_are_put_aside(house: House, history: H
     bad = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
     function = house.create(filters=bad)
     done = history.finish(history.begin(function))
-    assert (done["queued"], done["put_aside"]) == (1, 1)
+    assert (done.queued, done.put_aside) == (1, 1)
     assert [letter["step"] for letter in letters(house, function_id=function["id"])] == ["filter"]
 
 
@@ -263,10 +262,10 @@ def test_the_service_works_in_the_background_and_waits_for_room(
     backfills.start()
     try:
         job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
-        wait_for(lambda: history.read(job)["queued"] == 4)
+        wait_for(lambda: history.read(job).queued == 4)
         wait_for(lambda: house.queue.backlog() == 4)  # counted after the commit
         house.delivery.start()
-        wait_for(lambda: history.read(job)["status"] == "completed")
+        wait_for(lambda: history.read(job).status == "completed")
         wait_for(lambda: len(receiver.hits) == 9)
     finally:
         backfills.stop(10)
@@ -284,10 +283,10 @@ def test_it_does_not_wait_for_functions_that_hold_themselves_back(house: House, 
     backfills.start()
     try:
         job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
-        wait_for(lambda: history.read(job)["status"] == "completed")
+        wait_for(lambda: history.read(job).status == "completed")
     finally:
         backfills.stop(10)
-    assert history.read(job)["queued"] == 3
+    assert history.read(job).queued == 3
 
 
 @pytest.mark.logs_exceptions
@@ -299,8 +298,8 @@ def test_one_that_fails_holds_up_no_other(
     backfills = history.backfills
     step = Backfills.step
 
-    def failing(self: Backfills, job: Job) -> None:
-        if job["function_id"] == broken["id"]:
+    def failing(self: Backfills, job: ReplayJob) -> None:
+        if job.function_id == broken["id"]:
             raise LookupError("no such thing")
         step(self, job)
 
@@ -309,8 +308,8 @@ def test_one_that_fails_holds_up_no_other(
     backfills.start()
     wait_for(lambda: not backfills.running())
     backfills.stop(10)
-    assert [history.read(job)["status"] for job in jobs] == ["failed", "completed"]
-    assert history.read(jobs[0])["error"] == "LookupError: no such thing"
+    assert [history.read(job).status for job in jobs] == ["failed", "completed"]
+    assert history.read(jobs[0]).error == "LookupError: no such thing"
 
 
 def test_a_store_that_cannot_be_read_is_waited_for(
@@ -332,7 +331,7 @@ def test_a_store_that_cannot_be_read_is_waited_for(
     monkeypatch.setattr(history.store, "reader", away)
     backfills = history.backfills
     backfills.start()
-    wait_for(lambda: history.read(job)["status"] == "completed")
+    wait_for(lambda: history.read(job).status == "completed")
     backfills.stop(10)
     assert len(tried) == 3
 
@@ -343,14 +342,14 @@ def test_old_ones_are_swept(house: House, history: History) -> None:
     with house.queue_database.write() as tx:
         tx.connection.exec_driver_sql("UPDATE backfill SET finished_at = 0")
     house.queue.sweep()
-    assert history.backfills.get(1, function["id"], job["id"]) is None
+    assert history.backfills.get(1, function["id"], job.id) is None
 
 
 def test_a_step_needs_its_backfill(house: House) -> None:
-    from hoglab.storage.invocations import BackfillStep
+    from hoglab.storage.invocations import JobStep
 
-    with pytest.raises(BackfillOverError):
-        house.queue.enqueue([], step=BackfillStep("none", 0, 1))
+    with pytest.raises(JobOverError):
+        house.queue.enqueue(InvocationBatch(step=JobStep("none", 0, 1)))
 
 
 # --- over the API
@@ -457,12 +456,12 @@ def test_what_was_run_again_meanwhile_is_not_run_for_its_old_result(
     def ask() -> int:
         return rerun(house.delivery, house.project, function["id"], RerunFilter(), {}).queued
 
-    def enqueue(*args: Any, **options: Any) -> int:
+    def enqueue(batch: InvocationBatch) -> int:
         if not first:  # another request is quicker
             first.append(0)
             first[0] = ask()
             house.wait_idle()
-        return really(*args, **options)
+        return really(batch)
 
     monkeypatch.setattr(house.queue, "enqueue", enqueue)
     assert ask() == 0
@@ -537,9 +536,9 @@ def test_running_again_goes_on_where_a_former_process_came_to(
     with at_work(house, history) as later:
         wait_for(lambda: not later.running())
         wait_for(lambda: house.queue.backlog() == 0)
-    job = later.reruns.get(1, function["id"], begun["rerun_job_id"])
+    job = later.get(1, function["id"], begun["rerun_job_id"], JobKind.RERUN)
     assert job is not None
-    assert (job["status"], job["queued"]) == ("completed", 1_300)
+    assert (job.status, job.queued) == ("completed", 1_300)
     assert statuses(house) == {"succeeded": 1_300}
 
 

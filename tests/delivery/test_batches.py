@@ -184,10 +184,10 @@ def test_history_is_batched_too(house: House, receiver: Receiver, history: Histo
     history.keep_numbers(6)
     function = sender(house, receiver, WAITS)
     done = history.finish(history.begin(function, range=EVER))
-    assert done["queued"] == 6
+    assert done.queued == 6
     house.run()
     assert numbers(receiver) == [[0, 1, 2], [3, 4, 5]]
-    assert history.finish(history.begin(function))["settled"] == 6
+    assert history.finish(history.begin(function)).settled == 6
 
 
 @pytest.fixture

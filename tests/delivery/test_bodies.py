@@ -23,7 +23,7 @@ from tests.delivery.conftest import House, Receiver, stored, wait_for
 from hoglab.delivery.bodies import child
 from hoglab.delivery.bodies.child import BodyLimits, Child, Work
 from hoglab.delivery.bodies.pool import BodyPool, Compute
-from hoglab.delivery.bodies.protocol import Outcome
+from hoglab.delivery.bodies.protocol import TurnOutcome
 from hoglab.delivery.bodies.transforming import TransformationProcess
 
 GLOBALS = orjson.dumps({"event": {"uuid": "e", "event": "x", "distinct_id": "d", "properties": {}}})
@@ -33,7 +33,7 @@ def work(source: str, function_id: str = "f", **more: Any) -> Work:
     return Work(str(uuid4()), function_id, source, GLOBALS, orjson.dumps(more), 1_767_261_600.0)
 
 
-def value(outcome: Outcome) -> Any:
+def value(outcome: TurnOutcome) -> Any:
     assert outcome.error is None
     return None if outcome.value is None else orjson.loads(outcome.value)
 
@@ -43,7 +43,7 @@ class Together:
 
     def __init__(self, pool: BodyPool) -> None:
         self.pool = pool
-        self.outcomes: list[tuple[str, Outcome]] = []
+        self.outcomes: list[tuple[str, TurnOutcome]] = []
         self.errors: list[BaseException] = []
         self._wanted = 0
 
@@ -54,13 +54,13 @@ class Together:
             else:
                 self.outcomes.append((name, outcome))
 
-        def job() -> Compute[Outcome]:
+        def job() -> Compute[TurnOutcome]:
             return Compute(one, lambda outcome: outcome)
 
         self._wanted += 1
         self.pool.submit(job, done, function_id=one.function_id, held=one.held)
 
-    def wait(self) -> dict[str, Outcome]:
+    def wait(self) -> dict[str, TurnOutcome]:
         wait_for(lambda: len(self.outcomes) + len(self.errors) == self._wanted)
         assert self.errors == []
         return dict(self.outcomes)
@@ -287,7 +287,8 @@ def test_a_process_that_dies_before_it_has_answered_blames_the_one_it_was_at(
     }
 
 
-SLOW = "let i := 0 while (i < 300000) { i := i + 1 }"
+SLOW = "let i := 0 while (i < 3000000) { i := i + 1 }"
+"""Ten times as long as what counts as slow, so that a fast machine finds it slow, too."""
 
 
 def serve_quick_ones(pool: BodyPool) -> None:

@@ -21,11 +21,11 @@ from hoglab.storage.database.errors import DatabaseBusyError
 TESTS = Path(__file__).parents[1]
 
 CHECKLIST = {
-    "truth tables": ["filters_hog/test_meaning.py: test_truth_table_a, test_truth_table_b"],
+    "truth tables": ["filters/hog/test_meaning.py: test_truth_table_a, test_truth_table_b"],
     "operators on every kind of value": [
-        "filters_hog/test_meaning.py: test_operators, test_dates_and_versions, test_every_operator_is_tested"
+        "filters/hog/test_meaning.py: test_operators, test_dates_and_versions, test_every_operator_is_tested"
     ],
-    "only true matches": ["filters_hog/test_meaning.py: test_only_the_boolean_true_matches"],
+    "only true matches": ["filters/hog/test_meaning.py: test_only_the_boolean_true_matches"],
     "empty mappings never fire": [
         "delivery/test_dispatch.py: test_a_function_whose_mappings_are_empty_never_runs"
     ],
@@ -64,12 +64,12 @@ CHECKLIST = {
         "delivery/test_batches.py: test_secrets_of_every_event_are_hidden",
     ],
     "watcher numbers": [
-        "delivery/test_watcher.py: test_what_runs_cost, test_ten_slow_calls_a_second_degrade_then_disable"
+        "delivery/test_function_breaker.py: test_what_runs_cost, test_ten_slow_calls_a_second_degrade_then_disable"
     ],
     "saving arms again": [
-        "delivery/test_watcher.py: test_saving_a_function_that_was_stopped_lets_it_run_again"
+        "delivery/test_function_breaker.py: test_saving_a_function_that_was_stopped_lets_it_run_again"
     ],
-    "forced states": ["delivery/test_watcher.py: test_forced_states_are_sticky"],
+    "forced states": ["delivery/test_function_breaker.py: test_forced_states_are_sticky"],
     "transformation results": [
         (
             "functions/test_transformations.py: test_the_example_of_the_spec, test_falsy_results_drop_the_event, "
@@ -188,7 +188,7 @@ def test_metrics_have_their_kinds(house: House, receiver: Receiver) -> None:
     house.create(filters=never)
     house.create(values={"a": "{jsonParse(event.properties.a)}"})
     stopped = house.create()
-    house.delivery.watcher.force(stopped["id"], 12)
+    house.delivery.function_breakers.force(stopped["id"], 12)
     properties = {"a": "x", "b": "("}
     house.run(stored(properties=properties), stored(properties=properties))
     found = set(house.rows("app_metric", "metric_name, metric_kind", "1"))

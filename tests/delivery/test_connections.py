@@ -18,10 +18,16 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoglab.delivery.limits.fair_semaphore import NOBODY
 from hoglab.delivery.outbound import connections
 from hoglab.delivery.outbound.addresses import AddressGuard
-from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest, FetchResponse
+from hoglab.delivery.outbound.fetch import (
+    NOBODY,
+    Fetcher,
+    FetchFailure,
+    FetchLimits,
+    FetchRequest,
+    FetchResponse,
+)
 
 LIMITS = FetchLimits(total_s=10.0, max_head_bytes=4_000, max_response_bytes=50_000)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

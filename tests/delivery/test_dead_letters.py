@@ -13,12 +13,13 @@ from tests.delivery.test_routes import Api
 
 from hoglab.accounts import internal_events
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.delivery.api.dead_letter_routes import dead_event_router
+from hoglab.delivery.api.dead_letter_routes import dead_letter_router
 from hoglab.delivery.dispatch.internal_events import InternalEventDispatcher
-from hoglab.delivery.runs.dead_letters import DeadLetterSelection, discard, listed
+from hoglab.delivery.runs.dead_letters import shown
 from hoglab.storage.database.errors import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent
-from hoglab.storage.invocations import dead_events as kept
+from hoglab.storage.invocations import DeadLetterSelection, InvocationBatch
+from hoglab.storage.invocations import dead_letter_rows as kept
 
 BAD_FILTER = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
 BAD = {"a": "x", "b": "(", "$lib": "web"}
@@ -26,8 +27,9 @@ TELL = "fetch(inputs.url, {'body': {'event': event.event}})"
 
 
 def letters(house: House, **wanted: Any) -> list[dict[str, Any]]:
-    with house.queue_database.read() as connection:
-        return listed(connection, 1, DeadLetterSelection(**wanted), 1000, 0)
+    rows, count = house.stores.dead_letters.page(1, DeadLetterSelection(**wanted), 1000, 0)
+    assert count == len(rows)
+    return [shown(row) for row in rows]
 
 
 @pytest.mark.logs_exceptions
@@ -53,9 +55,11 @@ def test_an_event_that_fails_on_the_way_is_put_aside_and_others_go_on(
     assert letter["properties"] == {"plan": "pro"}
 
     house.change(function, enabled=False)
-    assert house.delivery.reviver.revive(1, DeadLetterSelection()).skipped == len(letters(house)) == 1
+    assert (
+        house.delivery.dead_letter_retry.retry(1, DeadLetterSelection()).skipped == len(letters(house)) == 1
+    )
     house.change(function, enabled=True)
-    done = house.delivery.reviver.revive(1, DeadLetterSelection())
+    done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.tried, done.queued, done.failed, done.skipped) == (1, 1, 0, 0)
     house.wait_idle()
     assert receiver.hits[-1].json == {"event": "bad"}
@@ -72,16 +76,16 @@ def test_a_filter_that_fails_keeps_the_event_for_its_function_alone(house: House
     assert (letter["step"], letter["event_uuid"]) == ("filter", str(event.row.uuid))
     triggered = len(house.results())
 
-    again = house.delivery.reviver.revive(1, DeadLetterSelection())
+    again = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (again.tried, again.failed, again.queued) == (1, 1, 0)
     [letter] = letters(house)
     assert letter["attempts"] == 2
 
     house.change(failing, filters={"properties": []})
-    planned = house.delivery.reviver.revive(1, DeadLetterSelection(), dry_run=True)
+    planned = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection(), dry_run=True)
     assert (planned.queued, len(letters(house))) == (1, 1)
     assert house.queue.backlog() == 0
-    done = house.delivery.reviver.revive(1, DeadLetterSelection())
+    done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.queued, letters(house)) == (1, [])
     house.wait_idle()
     assert len(house.results()) == triggered + 1  # the healthy function did not get it again
@@ -95,7 +99,7 @@ def test_retrying_twice_delivers_once(house: House, receiver: Receiver) -> None:
     house.change(failing, filters={"properties": []})
     house.run(event)  # came once more meanwhile
     assert len(receiver.hits) == 1
-    done = house.delivery.reviver.revive(1, DeadLetterSelection())
+    done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.tried, done.queued, letters(house)) == (1, 0, [])
     house.wait_idle()
     assert len(receiver.hits) == 1
@@ -105,9 +109,9 @@ def test_letters_of_functions_that_do_not_run_stay(house: House) -> None:
     failing = house.create(filters=BAD_FILTER)
     house.dispatch(stored(properties=BAD))
     house.change(failing, enabled=False)
-    done = house.delivery.reviver.revive(1, DeadLetterSelection())
+    done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.skipped, done.tried, len(letters(house))) == (1, 0, 1)
-    assert discard(house.queue_database, 1, DeadLetterSelection()) == 1
+    assert house.stores.dead_letters.discard(1, DeadLetterSelection()) == 1
     assert letters(house) == []
 
 
@@ -118,10 +122,10 @@ def test_what_the_queue_cannot_take_is_put_aside_alone(
     house.create(TELL, values={"url": receiver.url})
     enqueue = house.queue.enqueue
 
-    def picky(invocations: Any, **more: Any) -> int:
-        if any(one.id == refused for one in invocations):
+    def picky(batch: InvocationBatch) -> int:
+        if any(invocation.id == refused for invocation in batch.invocations):
             raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
-        return enqueue(invocations, **more)
+        return enqueue(batch)
 
     bad = stored("bad")
     [candidate] = house.delivery.dispatcher.plan([bad]).invocations
@@ -150,7 +154,7 @@ def test_a_full_disk_is_no_events_fault(house: House, monkeypatch: pytest.Monkey
 
 
 def test_the_newest_letters_of_a_function_are_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MAX_DEAD_EVENTS", 3)
+    monkeypatch.setattr(kept, "MAX_DEAD_LETTERS", 3)
     house.create(filters=BAD_FILTER)
     name = "hoglab_delivery_dead_events_crowded_out_total"
     before = REGISTRY.get_sample_value(name) or 0.0
@@ -158,13 +162,13 @@ def test_the_newest_letters_of_a_function_are_kept(house: House, monkeypatch: py
         house.dispatch(stored(properties={**BAD, "n": number}))
     assert [letter["properties"]["n"] for letter in letters(house)] == [4, 3, 2]
     assert REGISTRY.get_sample_value(name) == before + 2
-    assert house.queue.stats().dead_events == 3
+    assert house.queue.stats().dead_letters == 3
 
 
 def test_letters_past_their_time_are_swept(house: House) -> None:
     house.create(filters=BAD_FILTER)
     house.dispatch(stored(properties=BAD))
-    days = kept.DEAD_EVENT_RETENTION_DAYS
+    days = kept.DEAD_LETTER_RETENTION_DAYS
     with house.queue_database.write() as tx:
         past = ((days + 1) * 86_400_000_000,)
         tx.connection.exec_driver_sql("UPDATE dead_event SET failed_at = failed_at - ?", past)
@@ -199,13 +203,13 @@ def test_an_internal_event_that_cannot_be_read_holds_up_nobody(
     assert (letter["step"], letter["source"], letter["function_id"]) == ("parse", "internal", None)
     assert letter["reason"] == "ValueError: badly formed hexadecimal UUID string"
 
-    done = house.delivery.reviver.revive(1, DeadLetterSelection())
+    done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.tried, done.failed, len(letters(house))) == (1, 1, 1)
     with house.queue_database.write() as tx:  # as if this version could read it
         tx.connection.exec_driver_sql(
             "UPDATE dead_event SET payload = replace(payload, 'nobody', '00000000-0000-0000-0000-000000000001')"
         )
-    done = house.delivery.reviver.revive(1, DeadLetterSelection())
+    done = house.delivery.dead_letter_retry.retry(1, DeadLetterSelection())
     assert (done.queued, letters(house)) == (1, [])
     house.wait_idle()
     assert receiver.hits[-1].json["event"]["properties"] == {"n": 1}
@@ -216,7 +220,7 @@ def test_an_internal_event_that_cannot_be_read_holds_up_nobody(
 
 @pytest.fixture
 def api(house: House, prepared: tuple[Any, FirstStart]) -> Api:
-    return Api(house, prepared[1].api_key, dead_event_router(house.delivery))
+    return Api(house, prepared[1].api_key, dead_letter_router(house.delivery))
 
 
 def test_the_api_lists_retries_and_discards(house: House, api: Api) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from hoglab.delivery.outbound.deadlines import Deadlines
+from hoglab.delivery.outbound.deadlines import SharedTimeout
 
 
-async def late(deadlines: Deadlines) -> str:
+async def late(deadlines: SharedTimeout) -> str:
     try:
         with deadlines.limit():
             await asyncio.Event().wait()
@@ -33,7 +33,7 @@ def test_all_that_take_too_long_are_ended_and_their_tasks_go_on(
     factory: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def story() -> None:
-        deadlines = Deadlines(0.05)
+        deadlines = SharedTimeout(0.05)
 
         async def quick() -> str:
             with deadlines.limit():
@@ -53,7 +53,7 @@ def test_all_that_take_too_long_are_ended_and_their_tasks_go_on(
 
 def test_who_is_cancelled_by_others_is_not_late() -> None:
     async def story() -> None:
-        deadlines = Deadlines(60)
+        deadlines = SharedTimeout(60)
         task = asyncio.create_task(late(deadlines))
         await asyncio.sleep(0)
         task.cancel()
@@ -66,7 +66,7 @@ def test_who_is_cancelled_by_others_is_not_late() -> None:
 
 def test_errors_pass_through() -> None:
     async def story() -> None:
-        deadlines = Deadlines(60)
+        deadlines = SharedTimeout(60)
         with pytest.raises(ValueError, match="wrong"), deadlines.limit():
             raise ValueError("wrong")
         deadlines.close()
@@ -78,7 +78,7 @@ def test_one_that_goes_on_is_asked_once() -> None:
     """It does not keep the timer from those that come after it."""
 
     async def story() -> None:
-        deadlines = Deadlines(0.02)
+        deadlines = SharedTimeout(0.02)
         asked = 0
 
         async def stubborn() -> None:

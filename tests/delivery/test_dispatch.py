@@ -16,6 +16,7 @@ from tests.delivery.conftest import House, stored, wait_for
 
 from hoglab.delivery.dispatch.masking import Masked, allowed, decide
 from hoglab.delivery.replay.reruns import RerunFilter, rerun
+from hoglab.delivery.runs.dead_letters import EVENTS
 from hoglab.delivery.runs.state import INVOCATIONS, invocation_id
 from hoglab.functions.status import DEGRADED_STATE
 from hoglab.storage.database import DatabaseFullError
@@ -346,7 +347,7 @@ def test_functions_that_hold_themselves_back_hold_up_nobody(house: House) -> Non
     assert room.load(9) == 0
     house.dispatch(*(stored("b") for _ in range(3)))
     assert not room.for_any(), "the worker is late"
-    house.delivery.watcher.force(slow["id"], DEGRADED_STATE)
+    house.delivery.function_breakers.force(slow["id"], DEGRADED_STATE)
     assert room.for_any(), "the function is slow"
     house.dispatch(*(stored("c") for _ in range(2)))
     assert room.for_any()
@@ -450,6 +451,27 @@ def test_with_a_threshold_one_more_runs_after_so_many(house: House) -> None:
             ran.append(number + 1)
     assert ran == [1, 4, 7]
     assert house.metrics(function) == {"triggered": 3, "masked": 4}
+
+
+def test_events_and_a_replay_that_count_at_once_run_one_of_a_window(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = house.create(masking=TTL)
+    replay = house.delivery.dispatcher_for(1, EVENTS, function["id"])
+    assert replay is not None
+    masking_counts, others = house.queue.masking_counts, hits(1)
+
+    def overtaken(keys: Any) -> Any:
+        found = masking_counts(keys)
+        if others:
+            replay.dispatch([others.pop()], log_offset=None)
+        return found
+
+    monkeypatch.setattr(house.queue, "masking_counts", overtaken)
+    house.dispatch(*hits(2))
+    assert others == []
+    assert len(queued(house)) == 1
+    assert house.metrics(function) == {"triggered": 1, "masked": 2}
 
 
 @rule("H2.3")

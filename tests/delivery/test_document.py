@@ -17,20 +17,20 @@ from hoglab.delivery.execution import calls, loops, program_run
 from hoglab.delivery.execution.retries import LASTING, POSTHOG
 from hoglab.delivery.limits import backpressure as room
 from hoglab.delivery.limits import destination_breaker as breaker
-from hoglab.delivery.limits.fair_semaphore import FUNCTION_PART
 from hoglab.delivery.outbound import resolver, urls
 from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.outbound.mail import MailLimits
 from hoglab.delivery.runs import progress
-from hoglab.delivery.webhooks.incoming import PROJECT_PART, WebhookLimits
+from hoglab.delivery.webhooks.incoming import WebhookLimits
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.filters.hog import compute_quota
+from hoglab.fairness import compute_quota, compute_shares
+from hoglab.fairness.fair_semaphore import MEMBER_PART
+from hoglab.fairness.thresholds import OWNER_SHARE
 from hoglab.functions.configuration import code
-from hoglab.functions.runtime import fair_share
 from hoglab.functions.templating import liquid, liquid_filters
 from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS
 from hoglab.settings import Settings
-from hoglab.storage.invocations import dead_events, janitor, traces
+from hoglab.storage.invocations import dead_letter_rows, janitor, traces
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "delivery.md").read_text()
@@ -87,15 +87,15 @@ def limits() -> dict[str, str]:
         "what a Liquid template prints": f"{liquid.MAX_OUTPUT_BYTES} bytes",
         "rounds of loops in a Liquid template": str(liquid.MAX_LOOP_ITERATIONS),
         "computing time of the transformations of a project for each event, while others wait": seconds(
-            fair_share.EVENT_S
+            compute_shares.EVENT_S
         ),
         "computing time beyond that, with that of filters and inputs, at once, "
         f"without the first {seconds(compute_quota.QUICK_RUN_S)} of each filter and input": seconds(
-            fair_share.BURST_S
+            compute_shares.BURST_S
         ),
-        "of which come back in a second": seconds(fair_share.SHARE),
-        "of which come back in a second to all projects together": seconds(fair_share.SHARE_OF_ALL),
-        "the most that a project can owe of it": seconds(fair_share.DEBT_S),
+        "of which come back in a second": seconds(compute_shares.SHARE),
+        "of which come back in a second to all projects together": seconds(compute_shares.SHARE_OF_ALL),
+        "the most that a project can owe of it": seconds(compute_shares.DEBT_S),
         "items of a range in a Liquid template": str(liquid_filters.MAX_VALUE_ITEMS),
         "starts of a server at the same events before these are dispatched one by one": str(
             restarts.MOST_STARTS
@@ -128,9 +128,7 @@ def limits() -> dict[str, str]:
         "invocations at work": str(worker.in_flight),
         "invocations of one function at work": str(worker.per_function),
         "requests to one host and port at a time": str(worker.per_destination),
-        "requests of one function to one host and port at a time": str(
-            worker.per_destination // FUNCTION_PART
-        ),
+        "requests of one function to one host and port at a time": str(worker.per_destination // MEMBER_PART),
         "requests to one host and port at a time, with those that hang": str(worker.per_destination_slow),
         "time without an answer after which a request counts as one that hangs": seconds(worker.slow_s),
         "invocations of one function that are taken at a time, alone": str(worker.claim_each),
@@ -144,9 +142,9 @@ def limits() -> dict[str, str]:
         "deaths of a worker or process before a run is given up": str(janitor.MAX_RESETS),
         "body of a webhook's request": f"{webhook.body} bytes",
         "webhook requests at work or waiting": str(webhook.waiting),
-        "of these, of one project": str(round(webhook.waiting * PROJECT_PART)),
-        "dead letters of a function": str(dead_events.MAX_DEAD_EVENTS),
-        "days that dead letters are kept": str(dead_events.DEAD_EVENT_RETENTION_DAYS),
+        "of these, of one project": str(webhook.waiting * OWNER_SHARE // (OWNER_SHARE + 1)),
+        "dead letters of a function": str(dead_letter_rows.MAX_DEAD_LETTERS),
+        "days that dead letters are kept": str(dead_letter_rows.DEAD_LETTER_RETENTION_DAYS),
         "days that runs are kept to be run again": str(traces.RESULT_RETENTION_DAYS),
         "days that logs and counts are kept": str(traces.TRACE_RETENTION_DAYS),
     }

@@ -12,13 +12,13 @@ from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.limits.claim_size import COMPANY_S, ClaimSizes
-from hoglab.delivery.limits.destination_breaker import CircuitBreakers
-from hoglab.delivery.limits.fair_queue import FairQueue
-from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
+from hoglab.delivery.limits.destination_breaker import DestinationBreakers
 from hoglab.delivery.limits.in_flight import InFlight
 from hoglab.delivery.limits.rate_limit import RateLimiter
 from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.worker import WorkerLimits
+from hoglab.fairness.fair_queue import FairQueue
+from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
 from hoglab.functions.configuration.builder import Sent
 from hoglab.storage.invocations import ClaimedInvocation
 
@@ -238,7 +238,7 @@ def test_whatever_hangs_of_a_project_there_is_room_at_work_for_others(functions:
     in_flight = InFlight(512, 128)
 
     def claim(project_id: int, names: list[str]) -> int:
-        quota, left = in_flight.quota(RateLimiter(lambda _function_id: None), CircuitBreakers()), 100
+        quota, left = in_flight.quota(RateLimiter(lambda _function_id: None), DestinationBreakers()), 100
         for name in names:
             quota._paces.allowance(name, 1)
         quota._paces.look_up()

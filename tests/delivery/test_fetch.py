@@ -16,7 +16,6 @@ import pytest
 from aiohttp import web
 
 from hoglab import __version__
-from hoglab.delivery.limits.fair_semaphore import Holder
 from hoglab.delivery.outbound import resolver
 from hoglab.delivery.outbound.addresses import AddressGuard, InvalidAllowanceError, is_public, literal_address
 from hoglab.delivery.outbound.fetch import (
@@ -28,6 +27,7 @@ from hoglab.delivery.outbound.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from hoglab.fairness.fair_semaphore import Holder
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -458,7 +458,7 @@ def test_names_that_hang_do_not_keep_other_names_from_being_looked_up(
 
     async def story() -> None:
         monkeypatch.setattr(resolver, "look_up", look_up)
-        names = resolver.Resolver()
+        names = resolver.NameResolver()
         hanging = [
             asyncio.create_task(names.resolve(f"{number}.slow.example", 80, Holder(1, "hangs")))
             for number in range(200)

@@ -211,9 +211,9 @@ def test_states_of_functions_are_told(house: House, receiver: Receiver) -> None:
     listener(house, receiver, "$hog_function_state_change")
     slow = house.create(name="Slow")
     dispatch_all(house, service)
-    house.delivery.watcher.observe({slow["id"]: 3_000})
-    house.delivery.watcher.force(slow["id"], 3)
-    house.delivery.watcher.force(slow["id"], 3)
+    house.delivery.function_breakers.observe({slow["id"]: 3_000})
+    house.delivery.function_breakers.force(slow["id"], 3)
+    house.delivery.function_breakers.force(slow["id"], 3)
     house.change(slow, name="Mended")
     dispatch_all(house, service)
     told = {

@@ -15,7 +15,7 @@ from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
 from hoglab.delivery.execution.retries import LASTING, POSTHOG, RetryPolicy, parse_policy
 from hoglab.delivery.execution.retries import LONGEST_S as LONGEST_PATIENCE_S
 from hoglab.delivery.limits.backpressure import PROJECT_PART
-from hoglab.delivery.limits.destination_breaker import FAILURES, LEAST_WAIT_S, LONGEST_S, CircuitBreakers
+from hoglab.delivery.limits.destination_breaker import FAILURES, LEAST_WAIT_S, LONGEST_S, DestinationBreakers
 from hoglab.delivery.outbound.fetch import FetchFailure, FetchResponse
 from hoglab.delivery.runs.streaks import QUIET_S, Streaks
 from hoglab.functions.configuration.builder import Sent
@@ -148,8 +148,8 @@ class Clock:
         return self.now
 
 
-def opened(clock: Clock, patience_s: float = 86_400.0) -> CircuitBreakers:
-    breakers = CircuitBreakers(clock, lambda: 1.0)
+def opened(clock: Clock, patience_s: float = 86_400.0) -> DestinationBreakers:
+    breakers = DestinationBreakers(clock, lambda: 1.0)
     for number in range(FAILURES):
         assert breakers.allowed("f", 5) == 5, number
         breakers.note("f", "h:80", patience_s, failed=True)
@@ -159,7 +159,7 @@ def opened(clock: Clock, patience_s: float = 86_400.0) -> CircuitBreakers:
 def test_a_probe_that_finds_no_run_is_not_looked_for_without_a_pause() -> None:
     """All runs may wait for an earlier one of their order key: then nothing begins, however often it is asked."""
     clock = Clock()
-    breakers = CircuitBreakers(clock, lambda: 1.0)
+    breakers = DestinationBreakers(clock, lambda: 1.0)
     for _ in range(FAILURES):
         breakers.note("f", "a:443", 3600.0, failed=True)
     clock.now += LONGEST_S
@@ -193,7 +193,7 @@ def test_a_breaker_lets_probes_through_that_become_rare() -> None:
 
 
 def test_a_success_between_failures_keeps_it_closed() -> None:
-    breakers = CircuitBreakers(Clock())
+    breakers = DestinationBreakers(Clock())
     for number in range(20 * FAILURES):
         breakers.note("f", "h:80", 86_400.0, failed=number % FAILURES > 0)
     assert breakers.allowed("f", 5) == 5

@@ -66,4 +66,4 @@ def test_the_queue_is_measured(house: House) -> None:
     house.dispatch(stored())
     house.wait_idle()
     stats = house.queue.stats()
-    assert (stats.available, stats.running, stats.oldest_due_at, stats.dead_events) == (0, 0, None, 0)
+    assert (stats.available, stats.running, stats.oldest_due_at, stats.dead_letters) == (0, 0, None, 0)

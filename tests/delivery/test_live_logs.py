@@ -15,11 +15,12 @@ from tests.contract.rules import rule
 
 from hoglab.delivery.runs import live_logs
 from hoglab.delivery.runs.live_logs import LiveLogs
-from hoglab.delivery.runs.telemetry import LogQuery
 from hoglab.demo.server import ChildServer
+from hoglab.http import streams
 from hoglab.http.streams import ServerEvent
 from hoglab.storage.database import Database, tables
-from hoglab.storage.invocations import LogEntry
+from hoglab.storage.invocations import LogEntry, LogQuery, RunStore
+from hoglab.storage.invocations.sql import stores_of
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 FUNCTION = "0199a3d4-0000-7000-8000-000000000001"
@@ -35,9 +36,9 @@ def queue(tmp_path: Path) -> Iterator[SqliteInvocationQueue]:
 
 
 @pytest.fixture
-def database(queue: SqliteInvocationQueue, tmp_path: Path) -> Iterator[Database]:
+def store(queue: SqliteInvocationQueue, tmp_path: Path) -> Iterator[RunStore]:
     database = Database.open(tmp_path / "queue.db", tables.queue_metadata)
-    yield database
+    yield stores_of(queue, database).runs
     database.dispose()
 
 
@@ -70,9 +71,9 @@ class Reader:
 Story = Callable[[LiveLogs], Any]
 
 
-def run(database: Database, story: Story) -> None:
+def run(store: RunStore, story: Story) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(story(LiveLogs(database, poll_s=0.01)), 60)
+        await asyncio.wait_for(story(LiveLogs(store, poll_s=0.01)), 60)
 
     asyncio.run(bounded())
 
@@ -87,7 +88,7 @@ async def following(live: LiveLogs, count: int) -> None:
 
 
 @rule("X5.1")
-def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue, database: Database) -> None:
+def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue, store: RunStore) -> None:
     async def story(live: LiveLogs) -> None:
         queue.write_logs([entry("before")])
         all_lines = Reader(live.follow(1, FUNCTION, LogQuery()))
@@ -105,12 +106,12 @@ def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue,
         for reader in (all_lines, errors, other, foreign):
             await reader.close()
 
-    run(database, story)
+    run(store, story)
 
 
 @rule("X5.1")
 def test_what_was_missed_comes_first_and_nothing_twice(
-    queue: SqliteInvocationQueue, database: Database, monkeypatch: pytest.MonkeyPatch
+    queue: SqliteInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_logs, "BATCH_LINES", 3)
 
@@ -124,14 +125,14 @@ def test_what_was_missed_comes_first_and_nothing_twice(
         assert not reader.next.done()
         await reader.close()
 
-    run(database, story)
+    run(store, story)
 
 
 @rule("X5.1")
 def test_a_slow_follower_is_told_what_it_missed(
-    queue: SqliteInvocationQueue, database: Database, monkeypatch: pytest.MonkeyPatch
+    queue: SqliteInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_logs, "MAX_WAITING", 5)
+    monkeypatch.setattr(streams, "MAX_WAITING", 5)
 
     async def story(live: LiveLogs) -> None:
         reader = Reader(live.follow(1, FUNCTION, LogQuery()))
@@ -142,11 +143,11 @@ def test_a_slow_follower_is_told_what_it_missed(
         assert await reader.messages(5) == ["7", "8", "9", "10", "11"]
         await reader.close()
 
-    run(database, story)
+    run(store, story)
 
 
 def test_reading_stops_with_the_last_follower_and_begins_again(
-    queue: SqliteInvocationQueue, database: Database
+    queue: SqliteInvocationQueue, store: RunStore
 ) -> None:
     async def story(live: LiveLogs) -> None:
         for _ in range(2):
@@ -158,7 +159,7 @@ def test_reading_stops_with_the_last_follower_and_begins_again(
             await until(lambda: not live.is_reading)
             queue.write_logs([entry("while nobody looked")])
 
-    run(database, story)
+    run(store, story)
 
 
 # --- over a real server

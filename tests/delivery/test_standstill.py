@@ -13,9 +13,9 @@ from hoglab.delivery.dispatch.dispatcher import EventDispatcher
 from hoglab.delivery.dispatch.plan import DispatchPlan
 from hoglab.delivery.dispatch.restarts import MOST_STARTS, REASON
 from hoglab.delivery.runs.dead_letters import dead_id
-from hoglab.delivery.runs.progress import STILL_S, Progress
-from hoglab.filters.hog.compute_quota import SHARE_SPENT
-from hoglab.functions.runtime.fair_share import FairShares, Sharing
+from hoglab.delivery.runs.progress import STILL_S, Heartbeat
+from hoglab.fairness.compute_quota import SHARE_SPENT
+from hoglab.fairness.compute_shares import ComputeShares, ShareRules
 
 SPACES = "trim(event.properties.spaces) = '{}'"
 AGAIN = f"arrayExists(x -> {SPACES}, range(100000))"
@@ -59,11 +59,17 @@ def test_what_one_function_computes_on_an_event_ends(house: House, body: dict[st
 
 
 def test_the_functions_of_a_project_have_a_share_of_dispatch(house: House) -> None:
-    shares = FairShares(Sharing(event_s=0.0, burst_s=0.2, share=0.0))
+    shares = ComputeShares(ShareRules(event_s=0.0, burst_s=0.2, share=0.0))
     shares.allowed_s(2, 1)  # somebody else waits, too
     parts = house.delivery
     dispatcher = EventDispatcher(
-        house.queue, house.registry, house.people, parts.watcher, parts.room, parts.site, shares=shares
+        house.stores,
+        house.registry,
+        house.people,
+        parts.function_breakers,
+        parts.room,
+        parts.site,
+        shares=shares,
     )
     slow = [house.create(filters=hogql(f"{IN_FILTERS} or {number} > 5")) for number in range(4)]
     quick = house.create()
@@ -126,7 +132,7 @@ def test_starts_that_get_on_are_not_counted(house: House) -> None:
 
 def test_what_stands_still_is_told() -> None:
     now = 0.0
-    progress = Progress(clock=lambda: now)
+    progress = Heartbeat(clock=lambda: now)
     assert progress.stands_still_s() is None
     progress.beat()
     now = STILL_S

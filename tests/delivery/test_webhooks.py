@@ -51,7 +51,7 @@ def test_a_function_captures_what_the_right_sender_sends(house: House, sender: S
     wrong = sender.send(function, json={"type": "paid"}, headers={"Authorization": "Bearer guess"})
     assert (wrong.status_code, wrong.text) == (401, "no")
     assert wrong.headers["content-type"] == "text/plain; charset=utf-8"
-    assert wrong.headers["content-security-policy"] == "default-src 'none'"
+    assert wrong.headers["content-security-policy"] == "default-src 'none'; sandbox; form-action 'none'"
     assert wrong.headers["x-content-type-options"] == "nosniff"
     assert house.captured == []
     assert house.metrics(function) == {"triggered": 1, "succeeded": 1}
@@ -331,7 +331,7 @@ def test_a_program_that_calls_out_goes_on_in_the_worker(
 @rule("H8.6")
 def test_a_stopped_function_answers_429(house: House, sender: Sender) -> None:
     function = webhook(house, "return 1")
-    house.delivery.watcher.force(function["id"], 12)
+    house.delivery.function_breakers.force(function["id"], 12)
     answer = sender.send(function)
     assert (answer.status_code, answer.json()) == (429, {"error": "Disabled"})
     assert house.metrics(function) == {"disabled_permanently": 1}
@@ -342,7 +342,7 @@ def test_a_slow_function_runs_later(house: House, sender: Sender) -> None:
     function = webhook(
         house, "postHogCapture({'event': 'late', 'distinct_id': 'd', 'properties': request.body})"
     )
-    house.delivery.watcher.force(function["id"], 11)
+    house.delivery.function_breakers.force(function["id"], 11)
     answer = sender.send(function, json={"n": 1})
     assert (answer.status_code, answer.content) == (200, b"")
     assert house.captured == []

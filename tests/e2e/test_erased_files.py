@@ -24,6 +24,7 @@ from hoglab.ingestion import Quarantine
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 KEY = "phx_" + "e" * 43
@@ -139,7 +140,7 @@ def quarantined(data: Path) -> None:
     )  # fmt: skip
     payload = encode_record(header, f'{{"batch":[{{"event":"{MARK}"}}]}}'.encode())
     database = Database.open(data / "queue.db", queue_metadata)
-    Quarantine(database).put(LogRecord(1_000_000, datetime.now(UTC), payload), "wrong")
+    Quarantine(SqlQuarantineStore(database)).put(LogRecord(1_000_000, datetime.now(UTC), payload), "wrong")
     database.dispose()
 
 

@@ -60,7 +60,9 @@ def test_signed_requests_become_events_and_forged_ones_do_not(project: Project) 
     ]
     assert [(answer.status_code, answer.text) for answer in forged] == [(400, "Invalid signature")] * 4
     assert {answer.headers["x-content-type-options"] for answer in forged} == {"nosniff"}
-    assert {answer.headers["content-security-policy"] for answer in forged} == {"default-src 'none'"}
+    assert {answer.headers["content-security-policy"] for answer in forged} == {
+        "default-src 'none'; sandbox; form-action 'none'"
+    }
     good = send(paid("evt_1"), signature(paid("evt_1"), now))
     assert (good.status_code, good.json()) == (200, {"status": "ok"})
 

@@ -23,6 +23,7 @@ from tests.http.asgi import Answer, ask
 
 from hoglab.app import Hoglab
 from hoglab.http.management.endpoint import STRANGER_BODY_BYTES
+from hoglab.http.requests.body import DISCARDED_BYTES
 from hoglab.http.requests.budget import BodyBudget, Lease
 from hoglab.http.requests.deadlines import Deadlines
 from hoglab.settings import Settings
@@ -68,11 +69,23 @@ def open_in(folder: Path) -> Hoglab:
 
 def operations(hoglab: Hoglab) -> list[tuple[str, str]]:
     """Method and path of everything that a key is needed for."""
+    return _operations(hoglab, are_open=False)
+
+
+def open_operations(hoglab: Hoglab) -> list[tuple[str, str]]:
+    """The same of what anybody may ask for: to be logged in."""
+    found = _operations(hoglab, are_open=True)
+    assert found == [("POST", "/api/session")]
+    return found
+
+
+def _operations(hoglab: Hoglab, *, are_open: bool) -> list[tuple[str, str]]:
     found = []
     for operation in hoglab.http.management.table.operations():
+        if operation.is_open is not are_open:
+            continue
         path = "/".join("1" if part.startswith("{") else part for part in operation.path.split("/"))
         found.append((operation.method, path))
-    assert len(found) > 200
     return found
 
 
@@ -104,6 +117,13 @@ def test_no_operation_reads_the_body_of_a_stranger(
     async def main() -> None:
         announced = (b"content-length", b"%d" % LARGE)
         wrong = (b"authorization", b"Bearer phx_wrong")
+        assert len(operations(hoglab)) > 200
+        for method, path in open_operations(hoglab):
+            is_json = content_type == b"application/json"
+            answer = await send(method, path, announced)
+            assert (answer.status, answer.asked) == (413 if is_json else 415, 0)
+            answer = await send(method, path)  # what is not read is waited for, up to a limit, and not kept
+            assert answer.asked <= (STRANGER_BODY_BYTES if is_json else DISCARDED_BYTES) / PART + 1
         for method, path in operations(hoglab):
             for headers, query in (
                 ([announced], b""),

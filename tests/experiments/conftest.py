@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -40,9 +40,9 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 class Lab:
     """A server with one project; ``now`` can be moved."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, address: str | Path) -> None:
         self.now = NOW
-        self.database = Database.open(path / "hoglab.db")
+        self.database = Database.open(address)
         self.accounts = AccountService(self.database)
         self.flags = FlagService(self.database, experiments=linked_experiments)
         registry = FlagRegistry(self.database, experiments=linked_experiments)
@@ -113,18 +113,18 @@ class Lab:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory after its first start, made once."""
-    path = tmp_path_factory.mktemp("prepared")
-    database = Database.open(path / "hoglab.db")
-    bootstrap(database, AccountService(database), api_key=KEY, project_token=TOKEN)
-    database.dispose()
-    return path / "hoglab.db"
+def prepared(request: pytest.FixtureRequest) -> Template:
+    """A database after its first start, made once."""
+
+    def first_start(database: Database) -> None:
+        bootstrap(database, AccountService(database), api_key=KEY, project_token=TOKEN)
+
+    return template(request, "experiments", first_start)
 
 
 @pytest.fixture
-def lab(prepared: Path, tmp_path: Path) -> Iterator[Lab]:
-    shutil.copy(prepared, tmp_path / "hoglab.db")
-    lab = Lab(tmp_path)
-    yield lab
-    lab.close()
+def lab(prepared: Template, tmp_path: Path) -> Iterator[Lab]:
+    with prepared.copied(tmp_path) as address:
+        lab = Lab(address)
+        yield lab
+        lab.close()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.databases import Template
 from tests.experiments.conftest import Lab
 
 from hoglab.experiments.api.listing import ORDERS, list_experiments
@@ -36,11 +35,17 @@ QUERIES = [
 
 
 @pytest.fixture(scope="module")
-def large(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def large(prepared: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A project with many experiments, each with a flag; they are copies of one that the API made."""
     path = tmp_path_factory.mktemp("large")
-    shutil.copy(prepared, path / "hoglab.db")
-    lab = Lab(path)
+    with prepared.copied(path) as address:
+        lab = Lab(address)
+        _fill(lab)
+        yield lab
+        lab.close()
+
+
+def _fill(lab: Lab) -> None:
     metric = {
         "kind": "ExperimentMetric",
         "metric_type": "mean",
@@ -92,8 +97,6 @@ def large(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         )
         tx.changed("experiments", 1)
         tx.changed("flags", 1)
-    yield lab
-    lab.close()
 
 
 @contextmanager
@@ -120,6 +123,7 @@ def statements() -> Iterator[list[str]]:
         sa.event.remove(sa.Pool, "checkin", untrace)
 
 
+@pytest.mark.files
 def test_pages_cost_a_few_statements(large: Lab) -> None:
     large.ok("GET", "/experiments/")
     for query in QUERIES:
@@ -129,6 +133,7 @@ def test_pages_cost_a_few_statements(large: Lab) -> None:
         assert 0 < len(seen) <= MOST_STATEMENTS, (query, seen)
 
 
+@pytest.mark.files
 def test_the_default_page_is_read_from_the_index(large: Lab) -> None:
     with statements() as seen, large.database.read() as connection:
         ids, count = list_experiments(connection, 1, lambda _name: None, limit=100, offset=0, now=large.now)

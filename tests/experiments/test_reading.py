@@ -34,6 +34,7 @@ def no_query(_name: str) -> None:
     return None
 
 
+@pytest.mark.files
 def test_the_second_read_asks_the_database_nothing(lab: Lab) -> None:
     made = lab.create()
     first = lab.ok("GET", f"/experiments/{made['id']}/")
@@ -48,6 +49,7 @@ def looked_up(seen: list[str]) -> list[set[int]]:
     return [set(orjson.loads(match[1])) for match in asked if match]
 
 
+@pytest.mark.files
 def test_a_list_reads_only_what_is_not_remembered(lab: Lab) -> None:
     first, second, third = [lab.create(f"flag-{number}")["id"] for number in range(3)]
     lab.ok("GET", f"/experiments/{first}/")
@@ -60,6 +62,7 @@ def test_a_list_reads_only_what_is_not_remembered(lab: Lab) -> None:
     assert len(seen) == 3, seen  # how many, which, and in what versions
 
 
+@pytest.mark.files
 def test_after_a_change_only_what_changed_is_read_anew(lab: Lab) -> None:
     first, second, third = [lab.create(f"flag-{number}") for number in range(3)]
     lab.ok("GET", "/experiments/")

@@ -22,12 +22,16 @@ class _Server(ThreadingHTTPServer):
 
 
 class Destination:
-    """An HTTP server on a loopback port, a free one by default. ``bodies``: idempotency keys by the body's uuid."""
+    """An HTTP server on a loopback port, a free one by default.
+
+    ``bodies``: idempotency keys by the body's uuid; ``tokens``: what the header ``X-Token`` said.
+    """
 
     def __init__(self, port: int = 0) -> None:
         self.bodies: dict[str, list[str | None]] = {}
+        self.tokens: set[str | None] = set()
         lock = threading.Lock()
-        bodies, never = self.bodies, threading.Event()
+        bodies, tokens, never = self.bodies, self.tokens, threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -38,6 +42,7 @@ class Destination:
                     never.wait(HANG_S)
                     return
                 with lock:
+                    tokens.add(self.headers.get("X-Token"))
                     bodies.setdefault(body["uuid"], []).append(self.headers.get("Idempotency-Key"))
                 self.send_response(200)
                 self.send_header("Content-Length", "0")

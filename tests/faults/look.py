@@ -1,4 +1,5 @@
-"""Starts servers on directories that were damaged, and prints how that ends: a line that begins with LOOK for each.
+"""Starts servers on directories that were damaged, and prints how that ends: a line that begins with LOOK for each,
+and LOOKED when nothing of the server is left.
 
 Directories are read from the standard input, one a line. Each has a process of its own, without loading all anew.
 """
@@ -25,8 +26,9 @@ from hoglab.cli.serve import _open
 from hoglab.functions.secrets.box import SecretBox, SecretsError
 from hoglab.http.errors import known_error
 from hoglab.settings import Settings
-from hoglab.storage.database import person_search, tables
+from hoglab.storage.database import tables
 from hoglab.storage.database.integrity import IntegrityWatch
+from hoglab.storage.database.sqlite import person_search
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 
 SETTLE_S = 60.0
@@ -110,3 +112,4 @@ if __name__ == "__main__":
             os._exit(0)
         if os.waitpid(child, 0)[1]:
             print("LOOK died", flush=True)
+        print("LOOKED", flush=True)  # no thread of it writes into the directory any more

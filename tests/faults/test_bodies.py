@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.faults.seed import SEED
 
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.execution.retries import RetryPolicy
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
-SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 LOAD = 80
 RETRIES = int(os.environ.get("HOGLAB_TEST_RETRIES", "2000"))
 

@@ -15,6 +15,7 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.conftest import free_port
+from tests.faults.seed import SEED
 from tests.ingestion.conftest import event, record, wait_for
 
 from hoglab.app import Hoglab
@@ -25,7 +26,6 @@ from hoglab.settings import Settings
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 PLACES = int(os.environ.get("HOGLAB_TEST_DAMAGES", "1"))
-SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 EVENTS = 300
 SEALED = 200
 STOPPED = (
@@ -67,7 +67,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     send(hoglab, 0, EVENTS)
     hoglab.engines.store.seal(SealingLimits(idle_rows=1, recent_rows=EVENTS - SEALED), is_idle=True)
     with hoglab.engines.database.write() as tx:
-        while erasing.person_search.fill(tx.connection):
+        while erasing.person_search(tx.connection).fill(tx.connection):
             pass
     hoglab.engines.store.checkpoint()
     hoglab.stop()
@@ -134,11 +134,14 @@ def look() -> Iterator[Look]:
     def ask(data: Path) -> str:
         asked.write(f"{data}\n")
         asked.flush()
-        said = []
+        said, verdict = [], ""
         while line := told.readline():
+            if line == "LOOKED\n":
+                return verdict
             if line.startswith("LOOK "):
-                return line.removeprefix("LOOK ").rstrip("\n")
-            said.append(line)
+                verdict = line.removeprefix("LOOK ").rstrip("\n")
+            else:
+                said.append(line)
         raise AssertionError("".join(said))
 
     yield ask

@@ -27,12 +27,12 @@ import pytest
 from tests.conftest import free_port
 from tests.delivery.mailbox import ACCEPTED, Mailbox
 from tests.faults.destination import Destination
+from tests.faults.seed import SEED
 
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
 
-KILLS = int(os.environ.get("HOGLAB_TEST_KILLS", "12"))
-SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
+KILLS = int(os.environ.get("HOGLAB_TEST_KILLS", "5"))
 BATCH = 20
 SENDERS = 3
 SETTLE_S = 60
@@ -244,7 +244,7 @@ def _failed_runs(path: Path) -> list[Any]:
 def _stored(path: Path) -> Counter[str]:
     connection = duckdb.connect(str(path), read_only=True)
     try:
-        rows = connection.execute("SELECT CAST(uuid AS VARCHAR) FROM events").fetchall()
+        rows = connection.execute("SELECT CAST(uuid AS VARCHAR) FROM stored_events").fetchall()
     finally:
         connection.close()
     return Counter(row[0] for row in rows)

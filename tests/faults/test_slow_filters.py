@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.delivery.conftest import House, Receiver, stored
-from tests.delivery.test_watcher import Clock
+from tests.delivery.test_function_breaker import Clock
 
-from hoglab.delivery.limits import watcher
-from hoglab.delivery.limits.watcher import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
-from hoglab.filters.hog import compute_quota
-from hoglab.filters.hog.compute_quota import QUOTA_EXCEEDED
+from hoglab.delivery.limits import function_breaker
+from hoglab.delivery.limits.function_breaker import FORCEFULLY_DEGRADED, FORCEFULLY_DISABLED
+from hoglab.fairness import compute_quota
+from hoglab.fairness.compute_quota import QUOTA_EXCEEDED
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 
 SLOW = "arrayExists(a -> arrayExists(b -> a + b = 0.5, range(99999)), range(99999))"
@@ -65,18 +65,18 @@ def test_slow_inputs(house: House, receiver: Receiver) -> None:
     assert {result["error_kind"] for result in failed} == {"inputs_failed"}
     given_up = [result for result in failed if result["error_message"].endswith(QUOTA_EXCEEDED)]
     assert EVENTS > len(given_up) >= EVENTS - 5
-    # The watcher is told: what is slow for long is stopped.
+    # The circuit breaker is told: what is slow for long is stopped.
     assert tokens(house, slow) < 10_000
 
 
 @pytest.mark.faults
 def test_what_was_slow_for_long_is_given_up_earlier_and_not_asked_once_it_is_stopped(house: House) -> None:
     slow = house.create(filters=slow_filters())
-    house.delivery.watcher.force(slow["id"], FORCEFULLY_DEGRADED)
+    house.delivery.function_breakers.force(slow["id"], FORCEFULLY_DEGRADED)
     house.dispatch(*(stored() for _ in range(EVENTS)))
     reasons = Counter(reason for (reason,) in house.rows("dead_event", "reason", "id"))
     assert (reasons.total(), reasons[QUOTA_EXCEEDED]) == (EVENTS, EVENTS - 1)
-    house.delivery.watcher.force(slow["id"], FORCEFULLY_DISABLED)
+    house.delivery.function_breakers.force(slow["id"], FORCEFULLY_DISABLED)
     before = tokens(house, slow)
     house.dispatch(*(stored() for _ in range(EVENTS)))
     assert house.metrics(slow) == {"filtering_failed": EVENTS, "disabled_permanently": EVENTS}
@@ -89,7 +89,7 @@ def test_what_was_slow_for_long_is_given_up_earlier_and_not_asked_once_it_is_sto
 def test_inputs_and_mappings_of_what_is_stopped_are_not_computed(house: House, with_mapping: bool) -> None:
     mapping = {"name": "m", "filters": slow_filters()}
     slow = house.create(mappings=[mapping]) if with_mapping else house.create(values={"a": f"{{{SLOW}}}"})
-    house.delivery.watcher.force(slow["id"], FORCEFULLY_DISABLED)
+    house.delivery.function_breakers.force(slow["id"], FORCEFULLY_DISABLED)
     house.dispatch(*(stored() for _ in range(EVENTS)))
     assert house.metrics(slow) == {"disabled_permanently": EVENTS}
     assert house.results() == []
@@ -103,10 +103,10 @@ def test_a_filter_that_is_slow_in_batch_after_batch_stops_its_function(house: Ho
     house.options = {"now": clock, "on_state_change": lambda *change: changes.append(change)}
     house.open()
     slow = house.create(filters=slow_filters())
-    house.delivery.watcher.observe({slow["id"]: 9_900})  # as many batches did
+    house.delivery.function_breakers.observe({slow["id"]: 9_900})  # as many batches did
     clock.tick(60)
     batches = 0
-    while not house.delivery.watcher.is_disabled(slow["id"]):
+    while not house.delivery.function_breakers.is_disabled(slow["id"]):
         batches += 1
         assert batches < 10
         house.dispatch(stored(), stored())
@@ -127,7 +127,7 @@ def test_slow_inputs_count_when_runs_begin_too(
     house: House, batch: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compute_quota, "SLOW_RUN_S", 0.0)  # however quick the machine is
-    monkeypatch.setitem(watcher.COSTS, "hog", (100, 0.0, 1.0))
+    monkeypatch.setitem(function_breaker.COSTS, "hog", (100, 0.0, 1.0))
     options = {} if batch is None else {"x_delivery": {"batch": batch}}
     house.close()
     house.options = {"now": Clock()}  # so that no tokens come back

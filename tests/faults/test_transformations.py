@@ -18,6 +18,7 @@ import orjson
 import pytest
 from tests.conftest import free_port
 from tests.delivery.conftest import wait_for
+from tests.faults.seed import SEED
 
 from hoglab.delivery.bodies import transforming
 from hoglab.delivery.bodies.child import BodyLimits
@@ -27,7 +28,6 @@ from hoglab.demo.server import ChildServer
 from hoglab.functions.runtime.body_run import BodyRun
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
-SEED = int(os.environ.get("HOGLAB_TEST_SEED", str(random.SystemRandom().randrange(2**32))))
 TRIED = int(os.environ.get("HOGLAB_TEST_HOSTILE", "8"))
 
 LARGE = "let s := 'x' for (let i := 0; i < 22; i := i + 1) { s := concat(s, s) } "

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from sqlalchemy import Connection
+from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -22,10 +22,10 @@ from hoglab.flags.api.routes import router
 from hoglab.flags.evaluation.endpoint import FlagEvaluator
 from hoglab.flags.evaluation.sdk_routes import hot_routes, sdk_routes
 from hoglab.flags.matching.definition import FlagSource
-from hoglab.flags.matching.outcome import Outcome
+from hoglab.flags.matching.outcome import FlagOutcome
 from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.flags.matching.rules import evaluate
-from hoglab.flags.matching.snapshot import Choice, ProjectData, ProjectFlags
+from hoglab.flags.matching.snapshot import FlagSelection, ProjectData, ProjectFlags
 from hoglab.flags.matching.subject import FlagRequest, StoredPerson, Subject
 from hoglab.flags.service import FlagService
 from hoglab.flags.store import LinkedExperiment, flags_naming_cohort
@@ -103,11 +103,11 @@ class World:
         )
 
     def all(
-        self, distinct_id: str = "user-1", choice: Choice | None = None, **request: Any
-    ) -> dict[str, Outcome]:
+        self, distinct_id: str = "user-1", choice: FlagSelection | None = None, **request: Any
+    ) -> dict[str, FlagOutcome]:
         project = self.project()
         subject = Subject(FlagRequest(distinct_id, **request), project.group_names, self.memory)
-        outcomes, _ = evaluate(project.selection(choice or Choice()), subject)
+        outcomes, _ = evaluate(project.selection(choice or FlagSelection()), subject)
         return {outcome.key: outcome for outcome in outcomes}
 
     def value(self, key: str, distinct_id: str = "user-1", **request: Any) -> bool | str:
@@ -178,8 +178,8 @@ class Server:
     key = "phx_" + "k" * 43
     token = "phc_testtokentesttoken"
 
-    def __init__(self, path: Path) -> None:
-        self.database = Database.open(path / "hoglab.db")
+    def __init__(self, address: str | Path, path: Path) -> None:
+        self.database = Database.open(address)
         self.accounts = AccountService(self.database)
         self.linked: dict[int, list[LinkedExperiment]] = {}
         self.people = PersonService(self.database)
@@ -305,21 +305,21 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a database that was started for the first time."""
-    path = tmp_path_factory.mktemp("flags") / "hoglab.db"
-    database = Database.open(path)
-    bootstrap(database, AccountService(database), api_key=Server.key, project_token=Server.token)
-    database.dispose()
-    return path
+def prepared(request: pytest.FixtureRequest) -> Template:
+    """A database that was started for the first time."""
+
+    def first_start(database: Database) -> None:
+        bootstrap(database, AccountService(database), api_key=Server.key, project_token=Server.token)
+
+    return template(request, "flags", first_start)
 
 
 @pytest.fixture
-def server(tmp_path: Path, prepared: Path) -> Iterator[Server]:
-    shutil.copy(prepared, tmp_path / "hoglab.db")
-    server = Server(tmp_path)
-    yield server
-    server.close()
+def server(tmp_path: Path, prepared: Template) -> Iterator[Server]:
+    with prepared.copied(tmp_path) as address:
+        server = Server(address, tmp_path)
+        yield server
+        server.close()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hoglab.flags.matching.hashing import (
     place_of,
 )
 from hoglab.flags.matching.rules import evaluate
-from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.snapshot import FlagSelection
 from hoglab.flags.matching.subject import FlagRequest, Subject
 
 VECTORS = json.loads((Path(__file__).parent / "hash_vectors.json").read_text())
@@ -76,7 +76,7 @@ def test_holdout_comes_before_variants(identifier, expected, value_of):
 def test_distribution_over_a_hundred_thousand_people(world):
     world.flag("dist-flag", {"groups": [{"rollout_percentage": 50}], "multivariate": variants_of("S2")})
     project = world.project()
-    stages = project.selection(Choice())
+    stages = project.selection(FlagSelection())
     counts: Counter[bool | str] = Counter()
     held_out = 0
     for number in range(100_000):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import sqlalchemy as sa
 
 from hoglab.flags.evaluation.local_evaluation import etag_matches
 
@@ -124,7 +125,8 @@ def test_dependencies_are_by_key_and_in_order(server):
     loop = server.create("loop")
     with server.database.write() as tx:  # the API refuses this
         filters = json.dumps(on(loop["id"]))
-        tx.connection.exec_driver_sql("UPDATE feature_flag SET filters = ? WHERE key = 'loop'", (filters,))
+        change = sa.text("UPDATE feature_flag SET filters = :filters WHERE key = 'loop'")
+        tx.connection.execute(change, {"filters": filters})
         tx.changed("flags", 1)
     flags = by_key(get(server))
     first, second = flags["top"]["filters"]["groups"][0]["properties"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hoglab.flags.matching.outcome import GROUPS_SKIPPED
-from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.snapshot import FlagSelection
 from hoglab.flags.matching.subject import INITIAL_SOURCES, StoredPerson
 from hoglab.storage.database import to_micros
 
@@ -439,7 +439,7 @@ def test_runtime(world, runtime, expected):
     world.flag("any", evaluation_runtime="all")
     world.flag("client", evaluation_runtime="client")
     world.flag("server", evaluation_runtime="server")
-    assert set(world.all(choice=Choice(runtime=runtime))) == expected
+    assert set(world.all(choice=FlagSelection(runtime=runtime))) == expected
 
 
 def test_contexts(world):
@@ -447,13 +447,13 @@ def test_contexts(world):
     world.flag("docs", evaluation_contexts=("docs", "blog"))
     world.flag("app", evaluation_contexts=("app",))
     assert set(world.all()) == {"everywhere", "docs", "app"}
-    assert set(world.all(choice=Choice(contexts=frozenset({"blog", "x"})))) == {"everywhere", "docs"}
+    assert set(world.all(choice=FlagSelection(contexts=frozenset({"blog", "x"})))) == {"everywhere", "docs"}
 
 
 def test_survey_flags(world):
     world.flag("survey-targeting-1")
     world.flag("other")
-    assert set(world.all(choice=Choice(surveys_only=True))) == {"survey-targeting-1"}
+    assert set(world.all(choice=FlagSelection(surveys_only=True))) == {"survey-targeting-1"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from hoglab.flags.matching.checks import dependency_matches
 from hoglab.flags.matching.rules import order_stages
-from hoglab.flags.matching.snapshot import Choice, ProjectFlags
+from hoglab.flags.matching.snapshot import FlagSelection, ProjectFlags
 from hoglab.flags.matching.subject import StoredPerson
 from hoglab.storage.database import to_micros
 
@@ -164,7 +164,7 @@ def test_chain_of_dependencies_in_any_stored_order(world):
 def test_only_requested_flags_are_returned(world):
     world.flag("base", {"groups": [{"properties": [PRO]}]})
     world.flag("top", depends(1))
-    outcomes = world.all(choice=Choice(keys=frozenset({"top"})), person_properties={"plan": "pro"})
+    outcomes = world.all(choice=FlagSelection(keys=frozenset({"top"})), person_properties={"plan": "pro"})
     assert {key: outcome.value for key, outcome in outcomes.items()} == {"top": True}
 
 

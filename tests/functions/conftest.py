@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from cryptography.fernet import Fernet
+from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
@@ -23,6 +23,9 @@ from hoglab.hog.program import ensure_stack
 from hoglab.http.app import HoglabApp, HttpSettings, build_app
 from hoglab.http.identity import Project
 from hoglab.storage.database import Database
+
+KEY = "phx_" + "k" * 43
+TOKEN = "phc_testtokentesttoken"
 
 ensure_stack()  # before Hypothesis looks at the limit, as compiling Hog would do in the middle of a test
 
@@ -91,22 +94,21 @@ class Api:
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FirstStart]:
+def prepared(request: pytest.FixtureRequest) -> Template:
     """A database with an organization, a project and a key, to be copied by each test."""
-    path = tmp_path_factory.mktemp("prepared") / "hoglab.db"
-    database = Database.open(path)
-    made = bootstrap(database, AccountService(database))
-    assert made is not None
-    database.dispose()
-    return path, made
+
+    def first_start(database: Database) -> None:
+        bootstrap(database, AccountService(database), api_key=KEY, project_token=TOKEN)
+
+    return template(request, "functions", first_start)
 
 
 @pytest.fixture
-def database(tmp_path: Path, prepared: tuple[Path, FirstStart]) -> Iterator[Database]:
-    shutil.copy(prepared[0], tmp_path / "hoglab.db")
-    database = Database.open(tmp_path / "hoglab.db")
-    yield database
-    database.dispose()
+def database(tmp_path: Path, prepared: Template) -> Iterator[Database]:
+    with prepared.copied(tmp_path) as address:
+        database = Database.open(address)
+        yield database
+        database.dispose()
 
 
 @pytest.fixture
@@ -115,8 +117,8 @@ def accounts(database: Database) -> AccountService:
 
 
 @pytest.fixture
-def first(prepared: tuple[Path, FirstStart]) -> FirstStart:
-    return prepared[1]
+def first() -> FirstStart:
+    return FirstStart(1, KEY, TOKEN)
 
 
 @pytest.fixture

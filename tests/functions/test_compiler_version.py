@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracles.corpus import CASES
+from tests.hog.oracles.corpus import CASES
 
 from hoglab import hog
 from hoglab.filters.hog import FilterContext, build_filter, filter_bytecode

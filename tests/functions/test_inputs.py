@@ -14,7 +14,7 @@ from hoglab.functions.configuration.inputs import Inputs, SentItem, build_inputs
 from hoglab.functions.environments import TEMPLATES
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.secrets.box import SecretBox
-from hoglab.functions.templating.hog_templates import Dialect
+from hoglab.functions.templating.hog_templates import TemplateDialect
 from hoglab.storage.database import Database
 
 EMAIL = {"from": {"email": "a@example.com"}, "to": {"email": "b@example.com"}, "subject": "s", "text": "t"}
@@ -354,7 +354,7 @@ def test_schema_attributes_that_editors_drop_are_filled_back_in(api: Api) -> Non
 def test_any_json_value_is_accepted_or_refused_with_its_place(value: Any) -> None:
     try:
         built = build_inputs(
-            [{"key": "a", "type": "json"}], {"a": SentItem(value, True)}, Inputs(), Dialect(TEMPLATES)
+            [{"key": "a", "type": "json"}], {"a": SentItem(value, True)}, Inputs(), TemplateDialect(TEMPLATES)
         )
     except InvalidFunctionError as error:
         refused = error.path

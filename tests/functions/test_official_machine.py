@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.filters_hog.events import filter_globals as event_globals
-from tests.filters_hog.test_meaning import MISSING, TABLE, VALUES
+from tests.filters.hog.events import filter_globals as event_globals
+from tests.filters.hog.test_meaning import MISSING, TABLE, VALUES
 from tests.functions.conftest import Api
 from tests.functions.templates.cases import PROGRAMS
-from tests.oracles.runners import RUNNERS, Case, Machine, Outcome
+from tests.hog.oracles.runners import RUNNERS, Case, Machine, Outcome
 
 from hoglab import hog
 from hoglab.filters.hog import CompiledFilter, FilterContext, FilterFailure

@@ -72,6 +72,13 @@ def test_no_form_of_a_secret_is_left(form: str, before: str, secret: str, after:
     assert part not in left.replace(REPLACEMENT, "")
 
 
+def test_what_follows_directly_is_found_too() -> None:
+    """Encoded, the end of the first is the beginning of the second."""
+    secret = "\x8000000\x80"
+    shown, part = FORMS["base64 in an address"]("000000", secret, secret)
+    assert part[1:] not in redactor(SCHEMA, {"token": secret})(shown)
+
+
 @pytest.mark.parametrize(
     "secret", ['sk-live 42/+"ü', "AKIAIOSFODNN7EXAMPLE", "pa:ss", "-----KEY-----\nabc\ndef\n-----END-----"]
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hoglab import hog
 from hoglab.hog import backend_python
 from hoglab.hog.compiler.analyse import analyse
-from hoglab.hog.compiler.symbols import Resolution, resolve
+from hoglab.hog.compiler.symbols import SymbolTable, resolve
 from hoglab.hog.compiler.types import ANY, ARRAY, BOOL, DICT, FLOAT, INT, NULL, NUMBER, OTHER, STR, Kinds
 from hoglab.hog.parser import parse_program
 from hoglab.hog.rt.printing import repr_value
@@ -310,7 +310,7 @@ def test_facts() -> None:
 
 def kinds_of(source: str) -> dict[str, int]:
     tree = parse_program(source)
-    names: Resolution = resolve(tree, source)
+    names: SymbolTable = resolve(tree, source)
     analyse(tree, names, LIBRARY)
     kinds = Kinds(tree, names, LIBRARY)
     return {symbol.name: kinds.symbols.get(symbol, ANY) for symbol in names.symbols}

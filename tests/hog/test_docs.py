@@ -36,7 +36,7 @@ SHOWN = [
 
 def test_the_document_is_up_to_date() -> None:
     written = (ROOT / "docs/hog.md").read_text(encoding="utf-8")
-    listed = reference.listed_parts(ROOT / "tests/oracles")
+    listed = reference.listed_parts(ROOT / "tests/hog/oracles")
     assert written == reference.reference(CHAPTERS, listed), "run `make docs`"
 
 

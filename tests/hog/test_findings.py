@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from tests.oracles.corpus import CASES
-from tests.oracles.programs import oracle_settings, programs
+from tests.hog.oracles.corpus import CASES
+from tests.hog.oracles.programs import oracle_settings, programs
 
 from hoglab import hog
 from hoglab.hog.stdlib import LIBRARY

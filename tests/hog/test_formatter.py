@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.corpus import CASES, Case
-from tests.oracles.programs import oracle_settings, programs, templates
+from tests.hog.oracles.corpus import CASES, Case
+from tests.hog.oracles.programs import oracle_settings, programs, templates
 
 from hoglab import hog
 from hoglab.hog.backend_bytecode import compile_bytecode

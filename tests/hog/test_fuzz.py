@@ -13,8 +13,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.corpus import CASES
-from tests.oracles.programs import oracle_settings, programs
+from tests.hog.oracles.corpus import CASES
+from tests.hog.oracles.programs import oracle_settings, programs
 
 from hoglab import hog
 from hoglab.hog.compiler.lower import MAX_ARGUMENTS

@@ -207,7 +207,7 @@ def test_what_javascript_cannot_have_is_refused_with_its_place(source: str, code
 
 def test_programs_are_written_in_the_language_of_2020(node_modules: Path, tmp_path: Path) -> None:
     """`??` is of 2020, a site function's `{ ...object }` of 2018, everything else of 2017 or before."""
-    from tests.oracles.corpus import RUNNABLE
+    from tests.hog.oracles.corpus import RUNNABLE
 
     programs = (hog.compile_program(case.source, hog.ANY) for case in RUNNABLE if case.kind == "program")
     codes = [one.javascript.text for one in programs if not any(d.code == "arity" for d in one.diagnostics)]

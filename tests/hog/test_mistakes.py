@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.oracles.corpus import CASES, Case
+from tests.hog.oracles.corpus import CASES, Case
 
 from hoglab import hog
 from hoglab.hog.errors import EXCERPT_WIDTH, excerpt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from tests.oracles.programs import oracle_settings, programs
+from tests.hog.oracles.programs import oracle_settings, programs
 
 from hoglab import hog
 from hoglab.hog.parser import parse_program

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import assume, given
-from tests.oracles.programs import expressions, oracle_settings
+from tests.hog.oracles.programs import expressions, oracle_settings
 
 from hoglab.hog.nodes import dump
 from hoglab.hog.parser import parse_expression

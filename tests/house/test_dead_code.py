@@ -8,7 +8,7 @@ from vulture import Vulture
 DECORATED = (
     # A decorator hands them to whoever calls them.
     "@*.get", "@*.post", "@*.put", "@*.patch", "@*.delete", "@*.command", "@*.callback", "@declare*", "@function*",
-    "@_plain*", "@validator", "@*_validator*",
+    "@_plain*", "@compiles*", "@validator", "@*_validator*",
 )  # fmt: skip
 CALLED_BY_LIBRARIES = (
     "connection_made", "connection_lost", "data_received",  # asyncio

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 from tests.house.sources import ROOT, circles, imports, modules
+
+from hoglab.storage.database import tables
 
 MAX_MODULES = 15
 """Modules of one folder, its ``__init__`` apart."""
@@ -55,6 +59,111 @@ def test_no_module_is_too_long() -> None:
     assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
 
 
+TREES = "hoglab.hog.nodes"
+"""Its classes have the names that HogQL's own trees give their nodes, which programs can see (``__hx_ast``)."""
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Names that begin with an underscore mean something in their module only."""
+    places: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        if module != TREES:
+            for name in public_classes(path.read_text()):
+                places.setdefault(name, []).append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def public_classes(source: str) -> list[str]:
+    """The classes that a module defines, wherever in it."""
+    nodes = ast.walk(ast.parse(source))
+    return [node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
+def test_classes_are_found() -> None:
+    assert public_classes("class A:\n class B: pass\nclass _C: pass\ndef f():\n class D: pass") == [
+        "A",
+        "B",
+        "D",
+    ]
+
+
+@pytest.mark.parametrize("room", [room for room in (*ROOMS, "app", "settings") if room != "storage"])
+def test_engines_are_named_in_storage_only(room: str) -> None:
+    """Others know them by protocols; names of files, and what texts say, are no code."""
+    paths = [path for path in modules().values() if path.relative_to(ROOT).parts[0] in (room, f"{room}.py")]
+    assert {str(path): found for path in paths if (found := engines_named(path.read_text()))} == {}
+
+
+def engines_named(source: str) -> set[str]:
+    """The names in a module that tell of an engine."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.Import(names=aliases):
+                names.update(alias.name for alias in aliases)
+            case ast.ImportFrom(module=str(module), names=aliases):
+                names.update(f"{module}.{alias.name}" for alias in aliases)
+    return {name for name in names if re.search("duckdb|sqlite|postgres|psycopg", name, re.IGNORECASE)}
+
+
+SHARED = {"installation"}
+"""Tables that `hoglab.db` has, too."""
+
+
+def test_tables_of_the_queue_are_reached_through_its_stores() -> None:
+    """Whoever else wants something of them asks a protocol of `storage`, whose tests hold for each engine."""
+    theirs = set(tables.queue_metadata.tables) - SHARED
+    paths = {name: path for name, path in modules().items() if not name.startswith("hoglab.storage")}
+    named = {name: named_tables(path.read_text(), theirs) for name, path in paths.items()}
+    assert {name: found for name, found in named.items() if found} == {}
+
+
+def named_tables(source: str, known: Collection[str]) -> set[str]:
+    """The known tables that a module imports, or names in statements of its own."""
+    statements = " ".join(
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    written = re.findall(r'\b(?:FROM|JOIN|INTO|UPDATE)\s+"?(\w+)', statements)
+    return (imported_tables(source) | set(written)) & set(known)
+
+
+def imported_tables(source: str) -> set[str]:
+    """The names that a module takes from the tables of databases."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=aliases) if module.endswith("database.tables"):
+                found.update(alias.name for alias in aliases)
+            case ast.Attribute(value=ast.Name(id="tables"), attr=name):
+                found.add(name)
+    return found
+
+
+def test_tables_are_found_however_they_are_named() -> None:
+    known = {"invocation", "dead_event"}
+    for source in (
+        "def f():\n    from hoglab.storage.database.tables import invocation, person",
+        "from hoglab.storage.database import tables\ntables.invocation.c.id",
+        "connection.execute(f'DELETE FROM invocation WHERE id = {id_}')",
+    ):
+        assert named_tables(source, known) == {"invocation"}
+    assert named_tables("text = 'the FROM of a mail, an invocation'", known) == set()
+
+
+def test_names_of_engines_are_found() -> None:
+    source = (
+        "import sqlite3 as x\ndef f(a):\n    from sqlalchemy.dialects.sqlite import insert\n    a.DuckDb()"
+    )
+    assert engines_named(source) == {"sqlite3", "sqlalchemy.dialects.sqlite.insert", "DuckDb"}
+    assert engines_named("path = 'events.duckdb'") == set()
+
+
 def test_circles_are_found() -> None:
     assert circles({1: [2], 2: [3], 3: [1, 4], 4: [5], 5: [4], 6: [6, 1]}) in (
         [{1, 2, 3}, {4, 5}],
@@ -64,13 +173,14 @@ def test_circles_are_found() -> None:
 
 def test_imports_for_type_checking_and_inside_of_functions_count() -> None:
     assert "hoglab.storage.database" in imports()["hoglab.storage.change_watch"]
-    assert Path(ROOT / "app.py") in modules().values()
+    assert Path(ROOT / "settings.py") in modules().values()
 
 
 @pytest.mark.parametrize("document", ["architecture.md", "delivery.md", "operate.md"])
 def test_modules_that_documents_name_exist(document: str) -> None:
     root = ROOT.parents[1]
-    paths = [*map(str, modules().values()), *map(str, (root / "benchmarks").glob("*.py"))]
+    others = [*(root / "benchmarks").glob("*.py"), *(root / "tests").rglob("*.py")]
+    paths = [*map(str, modules().values()), *map(str, others)]
     named = re.findall(r"`([a-z_/]+\.py)`", (root / "docs" / document).read_text())
     assert named or document == "operate.md"
     assert [each for each in named if not any(path.endswith(f"/{each}") for path in paths)] == []

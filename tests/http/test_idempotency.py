@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import pytest
 from cryptography.fernet import Fernet
 from sqlalchemy import select
 from structlog.testing import capture_logs
+from tests.databases import template
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.service import AccountService
@@ -25,7 +25,13 @@ from hoglab.functions.secrets.box import SecretBox
 from hoglab.http import errors
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.http.management.call import Call
-from hoglab.http.management.idempotency import KEPT_FOR, MAX_ANSWER_BYTES, MAX_KEY_CHARACTERS, Idempotency
+from hoglab.http.management.idempotency import (
+    KEPT_FOR,
+    LEASE,
+    MAX_ANSWER_BYTES,
+    MAX_KEY_CHARACTERS,
+    Idempotency,
+)
 from hoglab.http.management.routing import ANY_KEY, ResourceRouter
 from hoglab.storage.database import Database, sqlite, tables
 
@@ -40,6 +46,7 @@ class Shop:
     entered: threading.Event = field(default_factory=threading.Event)
     gate: threading.Event = field(default_factory=threading.Event)
     crash: str = ""
+    suffix: str = ""
     before: Callable[[], object] = lambda: None
     after: Callable[[], object] = lambda: None
     """What happens just before a sale is stored, and just after."""
@@ -59,7 +66,7 @@ class Shop:
         self.before()
         with self.database.write() as tx:
             row = {
-                "id": wish["ticket"],
+                "id": wish["ticket"] + self.suffix,
                 "project_id": call.project.id,
                 "activity": "sold",
                 "scope": "Ticket",
@@ -99,6 +106,18 @@ class Server:
         return asyncio.run(go())
 
 
+def selling(
+    database: Database, box: SecretBox, accounts: AccountService, shop: Shop, clock: list[datetime]
+) -> HoglabApp:
+    """The application of a shop."""
+    routes = ResourceRouter("/tickets", tag="tickets")
+    routes.add("POST", "/", shop.sell, scope=ANY_KEY, status=201)
+    routes.add("POST", "/dear", shop.sell, scope=ANY_KEY, status=201)
+    routes.add("POST", "/price", shop.price, scope=ANY_KEY)
+    idempotency = Idempotency(database, box)
+    return build_app([routes], {}, accounts, idempotency=idempotency, now=lambda: clock[0])
+
+
 @pytest.fixture
 def shop(database: Database) -> Shop:
     return Shop(database)
@@ -112,13 +131,8 @@ def start(
     box = SecretBox([Fernet.generate_key().decode()])
 
     def make(key: str | None = None) -> Server:
-        routes = ResourceRouter("/tickets", tag="tickets")
-        routes.add("POST", "/", shop.sell, scope=ANY_KEY, status=201)
-        routes.add("POST", "/dear", shop.sell, scope=ANY_KEY, status=201)
-        routes.add("POST", "/price", shop.price, scope=ANY_KEY)
         clock = [START]
-        idempotency = Idempotency(database, box)
-        apps.append(build_app([routes], {}, accounts, idempotency=idempotency, now=lambda: clock[0]))
+        apps.append(selling(database, box, accounts, shop, clock))
         return Server(apps[-1], key or first.api_key, clock)
 
     yield make
@@ -257,11 +271,14 @@ class TestLockedDatabase:
     """Another program keeps the database locked for longer than we wait, at different moments of a request."""
 
     @pytest.fixture
-    def database(self, tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-        monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.01)
-        database = Database.open(shutil.copy(migrated, tmp_path / "hoglab.db"))
-        yield database
-        database.dispose()
+    def database(
+        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Database]:
+        monkeypatch.setattr(sqlite.connections, "BUSY_TIMEOUT_S", 0.01)
+        with template(request, "migrated", engine="sqlite").copied(tmp_path) as address:
+            database = Database.open(address)
+            yield database
+            database.dispose()
 
     @pytest.fixture
     def program(self, database: Database, tmp_path: Path) -> Iterator[sqlite3.Connection]:
@@ -334,7 +351,10 @@ def test_a_request_that_failed_after_a_change_is_not_repeated(server: Server, sh
 
 
 class TestAfterACrash:
-    """The process ends in the middle of a request; the client sends it again to the next one."""
+    """The process ends in the middle of a request; the client sends it again to the next one.
+
+    Where others may share the database, the next one has to wait for the end of the lease.
+    """
 
     def crashed(self, server: Server, shop: Shop, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
         shop.crash = when
@@ -345,17 +365,23 @@ class TestAfterACrash:
         monkeypatch.undo()
         shop.crash = ""
 
+    def after_the_lease(self, server: Server, shop: Shop) -> Server:
+        if shop.database.is_shared:
+            assert server.post({"ticket": "a"}).status_code == 409
+            server.clock[0] += LEASE
+        return server
+
     def test_before_anything_was_changed_the_request_runs_again(
         self, start: Callable[..., Server], server: Server, shop: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.crashed(server, shop, monkeypatch, "before")
-        assert start().post({"ticket": "a"}).status_code == 201
+        assert self.after_the_lease(start(), shop).post({"ticket": "a"}).status_code == 201
         assert shop.sold() == ["a"]
 
     def test_after_the_change_it_does_not(
         self, start: Callable[..., Server], server: Server, shop: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.crashed(server, shop, monkeypatch, "after")
-        answer = start().post({"ticket": "a"})
+        answer = self.after_the_lease(start(), shop).post({"ticket": "a"})
         assert (answer.status_code, answer.json()["code"]) == (409, "idempotent_answer_lost")
         assert shop.sold() == ["a"]

@@ -79,7 +79,11 @@ def test_an_operation_in_full(document: Any) -> None:
 def test_parameters(document: Any) -> None:
     read = document["paths"]["/api/projects/{project_id}/widgets/{widget_id}/"]["get"]
     kinds = {each["name"]: (each["in"], each["schema"]["type"]) for each in read["parameters"]}
-    assert kinds == {"project_id": ("path", "string"), "widget_id": ("path", "integer")}
+    assert kinds == {
+        "project_id": ("path", "string"),
+        "widget_id": ("path", "integer"),
+        "If-None-Match": ("header", "string"),
+    }
     listing = document["paths"]["/api/projects/{project_id}/widgets/"]["get"]
     query = [each["name"] for each in listing["parameters"] if each["in"] == "query"]
     assert query == ["limit", "offset"]

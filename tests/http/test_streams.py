@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hoglab.http.errors import ApiError
-from hoglab.http.streams import ServerEvent, Streams
+from hoglab.http.streams import EventStream, ServerEvent, Streams
 
 
 class Client:
@@ -156,19 +156,42 @@ def test_there_is_a_limit_and_a_closed_server_takes_none() -> None:
     run(story())
 
 
-def test_one_project_leaves_half_of_them_to_others() -> None:
+def test_one_project_leaves_some_of_them_to_others() -> None:
     async def story() -> None:
         streams = Streams(limit=4)
-        clients = [await opened(streams, Source(), owner="a") for _ in range(2)]
+        clients = [await opened(streams, Source(), owner="a") for _ in range(3)]
         with pytest.raises(ApiError):
             streams.response(Source().events(), "a")
-        clients += [await opened(streams, Source(), owner="b") for _ in range(2)]
+        clients += [await opened(streams, Source(), owner="b")]
         clients[0].hang_up()
         await clients[0].task
+        clients.append(await opened(streams, Source(), owner="c"))
         with pytest.raises(ApiError):
             streams.response(Source().events(), "b")
-        clients.append(await opened(streams, Source(), owner="a"))
         streams.close()
         await asyncio.gather(*(client.task for client in clients))
+
+    run(story())
+
+
+def test_who_may_no_longer_have_it_is_asked_now_and_then() -> None:
+    async def story() -> None:
+        streams, source = Streams(recheck_s=0.01), Source()
+        answers = [True, True, False]
+
+        async def is_allowed() -> bool:
+            return answers.pop(0)
+
+        response = streams.response(source.events(), "a")
+        assert isinstance(response, EventStream)
+        response.is_allowed = is_allowed
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await response({"type": "http", "method": "GET"}, asyncio.Event().wait, send)
+        assert (answers, source.closed, streams.count) == ([], True, 0)
+        assert [each.get("body") for each in sent] == [None, b":\n\n", b""], "and nobody is told of it"
 
     run(story())

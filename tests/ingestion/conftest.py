@@ -20,6 +20,7 @@ from hoglab.ingestion import Ingestion, IngestionLimits, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
+from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
@@ -44,7 +45,7 @@ class House:
         self.log = SqliteEventLog(self.folder / "queue.db")
         self.store = self.make_store(self.folder / "events.duckdb")
         self.people = PersonService(self.database)
-        self.quarantine = Quarantine(self.queue)
+        self.quarantine = Quarantine(SqlQuarantineStore(self.queue))
         self.ingestion = self.make_ingestion()
 
     def make_ingestion(self) -> Ingestion:

@@ -17,6 +17,7 @@ from hoglab.ingestion import Ingestion, IngestionLimits, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
+from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
@@ -25,7 +26,7 @@ async def main(folder: Path) -> None:
     database = Database.open(folder / "hoglab.db")
     accounts = AccountService(database)
     log = SqliteEventLog(folder / "queue.db")
-    quarantine = Quarantine(Database.open(folder / "queue.db", queue_metadata))
+    quarantine = Quarantine(SqlQuarantineStore(Database.open(folder / "queue.db", queue_metadata)))
     store = DuckDbEventStore(folder / "events.duckdb")
     ingestion = Ingestion(
         log,

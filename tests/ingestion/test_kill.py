@@ -21,7 +21,7 @@ import pytest
 
 from hoglab.people import derived_person_id
 
-KILLS = 12
+KILLS = 8
 CLIENTS = 3
 TOKEN = "phc_first_project"
 SERVER = Path(__file__).with_name("killed_server.py")

@@ -20,6 +20,7 @@ from hoglab.people import derived_person_id
 from hoglab.people.erasing import PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
+from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 
 KEY = {"Authorization": "Bearer phx_" + "k" * 43}
 
@@ -85,7 +86,7 @@ def client(house: Any) -> Iterator[ApiClient]:
     house.run()
     erasing = PersonErasing(
         house.database,
-        house.queue,
+        SqlRunErasing(house.queue),
         house.people.known,
         house.log,
         house.store,

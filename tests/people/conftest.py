@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.databases import Template, template
 
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
@@ -15,12 +15,8 @@ from hoglab.storage.database.tables import organization, project
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
-@pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a database with the projects 1 and 2."""
-    path = tmp_path_factory.mktemp("people") / "hoglab.db"
-    opened = Database.open(path)
-    with opened.write() as tx:
+def add_projects(database: Database) -> None:
+    with database.write() as tx:
         tx.execute(sa.insert(organization), {"id": "o", "name": "O", "created_at": NOW})
         for number in (1, 2):
             tx.execute(
@@ -38,17 +34,21 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     "updated_at": NOW,
                 },
             )
-    opened.dispose()
-    return path
+
+
+@pytest.fixture(scope="session")
+def prepared(request: pytest.FixtureRequest) -> Template:
+    """A database with the projects 1 and 2."""
+    return template(request, "people", add_projects)
 
 
 @pytest.fixture
-def database(tmp_path: Path, prepared: Path) -> Iterator[Database]:
+def database(tmp_path: Path, prepared: Template) -> Iterator[Database]:
     """A database of one's own with the projects 1 and 2."""
-    shutil.copy(prepared, tmp_path / "hoglab.db")
-    opened = Database.open(tmp_path / "hoglab.db")
-    yield opened
-    opened.dispose()
+    with prepared.copied(tmp_path) as address:
+        opened = Database.open(address)
+        yield opened
+        opened.dispose()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from hoglab.delivery.runs.state import Item, State, decode_state, encode_state, raw_json, without_persons
+from hoglab.delivery.runs.state import Item, RunState, decode_state, encode_state, raw_json, without_persons
 from hoglab.people import PersonService
 from hoglab.people.erasing import PersonErasing
 from hoglab.people.reading import PersonView
@@ -24,15 +24,26 @@ from hoglab.storage.database.tables import (
     person_erasure,
     queue_metadata,
 )
+from hoglab.storage.database.types import to_micros
+from hoglab.storage.event_log import Acknowledged
 from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SOMEBODY, EVENT = uuid4(), uuid4()
 
 
 class NoLog:
-    def last_offset(self) -> int:
-        return 7
+    """A log that ends at 7. ``deferred``: whether records that came in before wait for an offset."""
+
+    deferred = False
+
+    def acknowledged(self, owner: int) -> Acknowledged:
+        return Acknowledged(owner, 3, 1) if self.deferred else Acknowledged(owner, 7)
+
+    def offset_of(self, acknowledged: Acknowledged) -> int | None:
+        assert acknowledged == Acknowledged(1, 0, to_micros(NOW))
+        return None if self.deferred else 7
 
     def trim(self, up_to: int) -> int:
         return 0
@@ -63,10 +74,15 @@ def queue(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def erasing(database: Database, queue: Database) -> PersonErasing:
+def log() -> NoLog:
+    return NoLog()
+
+
+@pytest.fixture
+def erasing(database: Database, queue: Database, log: NoLog) -> PersonErasing:
     """Somebody was deleted, and is to be erased."""
     erasing = PersonErasing(
-        database, queue, PersonService(database).known, NoLog(), OneEvent(),
+        database, SqlRunErasing(queue), PersonService(database).known, log, OneEvent(),
         ingested=lambda: 7, without=without_persons, forget_results=lambda: None, now=lambda: NOW,
     )  # fmt: skip
     with database.write() as tx:
@@ -80,20 +96,20 @@ def erasing(database: Database, queue: Database) -> PersonErasing:
     return erasing
 
 
-def about(distinct_id: str, **more: Any) -> State:
+def about(distinct_id: str, **more: Any) -> RunState:
     person_id = str(SOMEBODY if distinct_id == "somebody" else uuid4())
-    return State(raw_json({"of": distinct_id}), "e", distinct_id, person_id, **more)
+    return RunState(raw_json({"of": distinct_id}), "e", distinct_id, person_id, **more)
 
 
 def item(distinct_id: str) -> Item:
     return Item(f"of-{distinct_id}", raw_json({"of": distinct_id}), "e", distinct_id)
 
 
-def batch(*distinct_ids: str, **more: Any) -> State:
+def batch(*distinct_ids: str, **more: Any) -> RunState:
     return about(distinct_ids[0], items=[item(each) for each in distinct_ids], **more)
 
 
-def add(queue: Database, state: State, *, status: str = "available", log_offset: int | None = 5) -> str:
+def add(queue: Database, state: RunState, *, status: str = "available", log_offset: int | None = 5) -> str:
     run_id = str(uuid4())
     row = {
         "id": run_id, "project_id": 1, "function_id": "f", "queue": "hog", "priority": 0, "scheduled_at": NOW,
@@ -104,7 +120,7 @@ def add(queue: Database, state: State, *, status: str = "available", log_offset:
     return run_id
 
 
-def waiting(queue: Database) -> dict[str, State]:
+def waiting(queue: Database) -> dict[str, RunState]:
     with queue.read() as connection:
         return {
             row.id: decode_state(row.state)
@@ -124,6 +140,25 @@ def test_others_in_the_same_run_stay(erasing: PersonErasing, queue: Database) ->
     assert [each.id for each in left.items] == ["of-other", "of-third"]
     assert (left.distinct_id, left.attempts) == ("other", 0)
     assert b"somebody" not in encode_state(left)
+
+
+class TestDeferredRecords:
+    @pytest.fixture
+    def log(self) -> NoLog:
+        log = NoLog()
+        log.deferred = True
+        return log
+
+    def test_they_are_waited_for_and_what_comes_later_stays(
+        self, erasing: PersonErasing, log: NoLog, queue: Database
+    ) -> None:
+        add(queue, about("somebody"), log_offset=7)
+        later = add(queue, about("somebody"), log_offset=8)
+        assert erasing.carry_out() == 0
+        assert len(waiting(queue)) == 2
+        log.deferred = False
+        assert erasing.carry_out() == 1
+        assert waiting(queue).keys() == {later}
 
 
 def test_runs_that_are_under_way_are_waited_for(erasing: PersonErasing, queue: Database) -> None:

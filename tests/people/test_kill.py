@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.people.conftest import NOW
+from tests.people.conftest import NOW, add_projects
 from tests.people.test_service import Event, identify, merge
 
 from hoglab.people import PersonService, derived_person_id
@@ -97,11 +97,11 @@ def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.fixture
-def original(tmp_path: Path, prepared: Path) -> Path:
+def original(tmp_path: Path) -> Path:
     path = tmp_path / "original" / "hoglab.db"
     path.parent.mkdir()
-    shutil.copy(prepared, path)
     database = Database.open(path)
+    add_projects(database)
     PersonService(database, now=lambda: NOW).apply(before(), log_offset=1)
     with database.write() as tx:
         found = sa.select(person.c.id).where(person.c.uuid == str(derived_person_id(1, "anon")))
@@ -116,6 +116,7 @@ def original(tmp_path: Path, prepared: Path) -> Path:
     return path
 
 
+@pytest.mark.files
 @pytest.mark.faults
 def test_a_merge_is_done_or_not_begun(original: Path, tmp_path: Path) -> None:
     begun = contents(original)

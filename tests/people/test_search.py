@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from hoglab.backup.checking import check
 from hoglab.people import reading
 from hoglab.people.reading import list_persons
-from hoglab.storage.database import Database, person_search
-from hoglab.storage.database.tables import person, person_distinct_id
+from hoglab.storage.database import Database
+from hoglab.storage.database.person_search import person_search
+from hoglab.storage.database.sqlite import person_search as index_of_file
+from hoglab.storage.database.tables import person, person_distinct_id, queue_metadata
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SEARCHES = [
@@ -50,7 +54,7 @@ def add(database: Database, count: int, *, seed: int = 0, project_id: int = 1, f
                         project_id=project_id, distinct_id=name, person_id=row
                     )
                 )
-        while filled and person_search.fill(tx.connection):
+        while filled and person_search(tx.connection).fill(tx.connection):
             pass
 
 
@@ -71,10 +75,10 @@ def same_as_looking_at_everybody(database: Database, monkeypatch: pytest.MonkeyP
         ]:
             by_index = found(database, project_id=project_id, **asked)
             with monkeypatch.context() as without:
-                without.setattr("hoglab.storage.database.person_search.find", lambda *_: None)
+                without.setattr(reading, "_maybe", lambda *_: None)
                 assert by_index == found(database, project_id=project_id, **asked), asked
     with database.read() as connection:
-        told = person_search.find(connection, "example.com", 10_000)
+        told = person_search(connection).find(connection, "example.com", 10_000)
     assert told is not None
     assert told[0], "the index was not asked"
 
@@ -100,18 +104,19 @@ def test_persons_who_change_merge_and_go(database: Database, monkeypatch: pytest
     same_as_looking_at_everybody(database, monkeypatch)
 
 
+@pytest.mark.files
 def test_persons_who_were_there_before_the_index(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(database, 120, filled=False)
     with database.read() as connection:
-        assert not person_search.is_full(connection)
-        assert person_search.find(connection, "example.com", 10_000) == ([], 0)
+        assert not index_of_file.is_full(connection)
+        assert index_of_file.find(connection, "example.com", 10_000) == ([], 0)
     assert len(found(database, search="ada")[0]) > 20  # without it
-    monkeypatch.setattr(person_search, "FILL_AT_ONCE", 50)
+    monkeypatch.setattr(index_of_file, "FILL_AT_ONCE", 50)
     steps = 1
     with database.write() as tx:
-        while person_search.fill(tx.connection):
+        while index_of_file.fill(tx.connection):
             steps += 1
     assert steps == 3
     same_as_looking_at_everybody(database, monkeypatch)
@@ -124,13 +129,14 @@ def test_a_text_that_very_many_have_needs_no_index(
     add(database, 120)
     monkeypatch.setattr(reading, "MAX_FOUND", 10)
     with database.read() as connection:
-        assert person_search.find(connection, "example.com", 10) is None
+        assert person_search(connection).find(connection, "example.com", 10) is None
     same_as_looking_at_everybody(database, monkeypatch)
 
 
 @pytest.mark.parametrize(
     "asked", [{"search": "nobody at all"}, {"search": "-7-"}, {"email": "ADA3@example.com"}]
 )
+@pytest.mark.files
 def test_it_takes_what_is_found_not_what_is_stored(database: Database, asked: dict[str, str]) -> None:
     """Counted in steps of the engine."""
 
@@ -165,7 +171,7 @@ def test_it_takes_what_is_found_not_what_is_stored(database: Database, asked: di
             for number in range(3_000)
         ]
         tx.connection.execute(sa.insert(person), rows)
-        while person_search.fill(tx.connection):
+        while index_of_file.fill(tx.connection):
             pass
     assert steps() < few * 2
 
@@ -181,6 +187,7 @@ def test_how_many_there_are_is_said_up_to_a_limit(
             assert (len(views), count) == (max(0, min(limit, 60 - offset)), expected)
 
 
+@pytest.mark.files
 def test_an_erased_person_leaves_nothing_in_the_index(database: Database) -> None:
     add(database, 20)
     with database.write() as tx:
@@ -188,10 +195,50 @@ def test_an_erased_person_leaves_nothing_in_the_index(database: Database) -> Non
             sa.update(person).where(person.c.id == 3).values(properties={"email": "unique-xyzzy@example.com"})
         )
     with database.read() as connection:
-        assert person_search.find(connection, "xyzzy", 10) == ([3], 20)
+        assert index_of_file.find(connection, "xyzzy", 10) == ([3], 20)
     with database.write() as tx:
         tx.connection.execute(sa.delete(person).where(person.c.id == 3))
-        person_search.reset(tx.connection)
-        assert not person_search.fill(tx.connection)
+        index_of_file.reset(tx.connection)
+        assert not index_of_file.fill(tx.connection)
     with database.read() as connection:
-        assert person_search.find(connection, "xyzzy", 10) == ([], 20)
+        assert index_of_file.find(connection, "xyzzy", 10) == ([], 20)
+
+
+@pytest.mark.files
+def test_parts_of_it_that_are_gone_are_noticed(database: Database, tmp_path: Path) -> None:
+    add(database, 120)
+    with closing(sqlite3.connect(tmp_path / "hoglab.db")) as connection:
+        assert list(index_of_file.missing(connection)) == []
+        blocks = "SELECT id, block FROM person_search_data WHERE id > 10 ORDER BY length(block) DESC LIMIT 1"
+        key, block = connection.execute(blocks).fetchone()
+        noticed = 0
+        for place in range(40, len(block), max(1, len(block) // 40)):
+            flipped = block[:place] + bytes([block[place] ^ 1]) + block[place + 1 :]
+            connection.execute("UPDATE person_search_data SET block = ? WHERE id = ?", (flipped, key))
+            try:
+                noticed += any(index_of_file.missing(connection))
+            except sqlite3.DatabaseError:  # it cannot be read
+                noticed += 1
+            connection.rollback()
+        assert noticed > 30  # the others make the index tell of somebody more, who is looked at and left out
+
+
+@pytest.mark.files
+def test_it_is_checked_and_repaired(database: Database, tmp_path: Path) -> None:
+    add(database, 120)
+    assert not database.repair_search()
+    Database.open(tmp_path / "queue.db", queue_metadata).dispose()
+    with closing(sqlite3.connect(tmp_path / "hoglab.db")) as connection:
+        connection.execute("DELETE FROM person_search_data WHERE id > 10")
+        connection.commit()
+    report = check(tmp_path, full=True)
+    assert any("`hoglab repair`" in text and "searching persons" in text for text in report.problems)
+    assert database.repair_search()
+    assert not any("searching persons" in text for text in check(tmp_path, full=True).problems)
+    with database.write() as tx:
+        assert index_of_file.find(tx.connection, "example.com", 10_000) == ([], 0)
+        while index_of_file.fill(tx.connection):
+            pass
+        told = index_of_file.find(tx.connection, "example.com", 10_000)
+    assert told is not None
+    assert told[0]

@@ -24,13 +24,13 @@ from hoglab.statistics import (
     Proportion,
     QuantileSample,
     Ratio,
-    Refusal,
     RefusalError,
     Retention,
     SampleMean,
     SequentialTest,
     SignificanceRule,
     StatisticsConfig,
+    StatisticsRefusal,
     SufficientStatistics,
     ValidationFailure,
     WithCovariate,
@@ -81,9 +81,9 @@ def test_welch_agrees_with_scipy_on_samples() -> None:
     config = StatisticsConfig(FrequentistConfig(0.1, ABSOLUTE))
     found = compare(config, SampleMean.of(control.tolist()), SampleMean.of(test.tolist()))
     reference = stats.ttest_ind(test, control, equal_var=False)
-    assert isinstance(found.test, FrequentistTest)
+    assert isinstance(found.inference, FrequentistTest)
     assert found.p_value == pytest.approx(reference.pvalue, rel=1e-9)
-    assert found.test.degrees_of_freedom == pytest.approx(reference.df, rel=1e-9)
+    assert found.inference.degrees_of_freedom == pytest.approx(reference.df, rel=1e-9)
     interval = reference.confidence_interval(0.9)
     assert found.confidence_interval == pytest.approx((interval.low, interval.high), rel=1e-9)
 
@@ -269,9 +269,9 @@ def test_a_variant_without_rows_has_failures_and_nulls(
 ) -> None:
     found = compare(StatisticsConfig(test), baseline, empty)
     assert found.validation_failures[0] == "not-enough-exposures"
-    assert found.refusal is Refusal.INVALID_VARIANT
+    assert found.refusal is StatisticsRefusal.INVALID_VARIANT
     assert found.statistics == empty
-    nulls = (found.test, found.significant, found.chance_to_win, found.credible_interval, found.p_value)
+    nulls = (found.inference, found.significant, found.chance_to_win, found.credible_interval, found.p_value)
     assert nulls == (None,) * 5
     assert found.confidence_interval is None
 
@@ -279,7 +279,7 @@ def test_a_variant_without_rows_has_failures_and_nulls(
 def test_failures_of_the_baseline_are_not_those_of_the_variant() -> None:
     found = compare(StatisticsConfig(), SampleMean(49, 10, 20.0), SampleMean(60, 12, 30.0))
     assert found.validation_failures == ()
-    assert found.refusal is Refusal.INVALID_BASELINE
+    assert found.refusal is StatisticsRefusal.INVALID_BASELINE
     assert found.significant is None
 
 
@@ -307,7 +307,7 @@ def test_a_bayesian_funnel_needs_five_that_do_not_convert(failures: int, side: s
     groups = {"baseline": Proportion(100, 40), "variant": Proportion(100, 50)}
     groups[side] = Proportion(100, 100 - failures)
     found = compare(StatisticsConfig(), **groups)
-    assert found.refusal is (Refusal.TOO_FEW_CONVERSIONS if failures < 5 else None)
+    assert found.refusal is (StatisticsRefusal.TOO_FEW_CONVERSIONS if failures < 5 else None)
     assert compare(StatisticsConfig(FrequentistConfig()), **groups).refusal is None
 
 
@@ -322,7 +322,9 @@ def test_a_bayesian_funnel_needs_five_that_do_not_convert(failures: int, side: s
 )
 def test_a_bayesian_comparison_has_limits_of_magnitude(variant: SampleMean, fits: bool) -> None:
     baseline = SampleMean(100, 100.0, 300.0)
-    assert compare(StatisticsConfig(), baseline, variant).refusal is (None if fits else Refusal.OUT_OF_RANGE)
+    assert compare(StatisticsConfig(), baseline, variant).refusal is (
+        None if fits else StatisticsRefusal.OUT_OF_RANGE
+    )
     assert compare(StatisticsConfig(FrequentistConfig()), baseline, variant).refusal is None
 
 
@@ -330,15 +332,15 @@ def test_a_relative_effect_needs_a_baseline_away_from_zero() -> None:
     variant = SampleMean(100, 50.0, 300.0)
     tiny, negative = SampleMean(100, 9e-9, 300.0), SampleMean(100, -50.0, 300.0)
     frequentist, bayesian = StatisticsConfig(FrequentistConfig()), StatisticsConfig()
-    assert compare(frequentist, tiny, variant).refusal is Refusal.BASELINE_MEAN_IS_ZERO
+    assert compare(frequentist, tiny, variant).refusal is StatisticsRefusal.BASELINE_MEAN_IS_ZERO
     assert compare(bayesian, tiny, variant).refusal is None
-    assert compare(bayesian, negative, variant).refusal is Refusal.BASELINE_MEAN_NOT_POSITIVE
+    assert compare(bayesian, negative, variant).refusal is StatisticsRefusal.BASELINE_MEAN_NOT_POSITIVE
     flipped = compare(frequentist, negative, variant)
-    assert isinstance(flipped.test, FrequentistTest)
-    assert flipped.test.point_estimate == -2.0
+    assert isinstance(flipped.inference, FrequentistTest)
+    assert flipped.inference.point_estimate == -2.0
     with pytest.raises(RefusalError) as refused:
         estimate_effect(bayesian, SampleMean(100, 0.0, 300.0), variant)
-    assert refused.value.reason is Refusal.BASELINE_MEAN_NOT_POSITIVE
+    assert refused.value.reason is StatisticsRefusal.BASELINE_MEAN_NOT_POSITIVE
     for test in (BayesianConfig(difference_type=ABSOLUTE), FrequentistConfig(difference_type=ABSOLUTE)):
         for baseline in (tiny, negative):
             assert compare(StatisticsConfig(test), baseline, variant).refusal is None
@@ -349,20 +351,20 @@ def test_a_test_needs_five_samples_in_each_group_and_some_variance() -> None:
     for judge in (welch_test, sequential_test):
         with pytest.raises(RefusalError) as refused:
             judge(FrequentistConfig(), effect_of(RELATIVE, large, small))
-        assert refused.value.reason is Refusal.TOO_FEW_SAMPLES
+        assert refused.value.reason is StatisticsRefusal.TOO_FEW_SAMPLES
     still = effect_of(RELATIVE, Moments(1.0, 0.0, 100), Moments(2.0, 0.0, 100))
     for config in (FrequentistConfig(), BayesianConfig(), FrequentistConfig(sequential_testing_enabled=True)):
         with pytest.raises(RefusalError) as refused:
             infer(config, still)
-        assert refused.value.reason is Refusal.NO_VARIANCE
+        assert refused.value.reason is StatisticsRefusal.NO_VARIANCE
 
 
 def test_one_group_may_be_without_variance() -> None:
     found = compare(
         StatisticsConfig(FrequentistConfig()), SampleMean(100, 100, 100), SampleMean(80, 120, 300)
     )
-    assert isinstance(found.test, FrequentistTest)
-    assert found.test.degrees_of_freedom == pytest.approx(79)
+    assert isinstance(found.inference, FrequentistTest)
+    assert found.inference.degrees_of_freedom == pytest.approx(79)
 
 
 def test_groups_of_different_kinds_are_an_error() -> None:
@@ -429,13 +431,21 @@ def test_any_numbers_give_finite_statistics_or_a_reason(
 ) -> None:
     config = StatisticsConfig(test, CupedConfig(enabled=True))
     found = compare(config, *groups)
-    assert (found.test is None) is (found.refusal is not None)
-    if isinstance(found.test, BayesianTest):
-        numbers = [*found.test.credible_interval, found.test.posterior_mean, found.test.posterior_sd]
-        assert 0 <= found.test.chance_to_win <= 1
-    elif found.test is not None:
-        numbers = [*found.test.confidence_interval, found.test.point_estimate, found.test.standard_error]
-        assert 0 <= found.test.p_value <= 1
+    assert (found.inference is None) is (found.refusal is not None)
+    if isinstance(found.inference, BayesianTest):
+        numbers = [
+            *found.inference.credible_interval,
+            found.inference.posterior_mean,
+            found.inference.posterior_sd,
+        ]
+        assert 0 <= found.inference.chance_to_win <= 1
+    elif found.inference is not None:
+        numbers = [
+            *found.inference.confidence_interval,
+            found.inference.point_estimate,
+            found.inference.standard_error,
+        ]
+        assert 0 <= found.inference.p_value <= 1
     else:
         numbers = []
     assert all(isfinite(number) for number in numbers)
@@ -452,8 +462,8 @@ def test_sequential_testing_is_a_switch_of_the_frequentist_method() -> None:
     config = StatisticsConfig(FrequentistConfig())
     sequential = StatisticsConfig(FrequentistConfig(sequential_testing_enabled=True))
     groups = Proportion(1000, 100), Proportion(1000, 110)
-    assert isinstance(compare(config, *groups).test, FrequentistTest)
-    assert isinstance(compare(sequential, *groups).test, SequentialTest)
+    assert isinstance(compare(config, *groups).inference, FrequentistTest)
+    assert isinstance(compare(sequential, *groups).inference, SequentialTest)
     assert compare(sequential, *groups).method == "frequentist"
 
 

@@ -22,13 +22,13 @@ from hoglab.statistics import (
 
 
 def frequentist(stored: dict[str, Any], defaults: dict[str, Any] | None = None) -> FrequentistConfig:
-    test = resolve_config({"method": "frequentist", "frequentist": stored}, defaults).test
+    test = resolve_config({"method": "frequentist", "frequentist": stored}, defaults).inference_config
     assert isinstance(test, FrequentistConfig)
     return test
 
 
 def bayesian(stored: dict[str, Any]) -> BayesianConfig:
-    test = resolve_config({"method": "bayesian", "bayesian": stored}).test
+    test = resolve_config({"method": "bayesian", "bayesian": stored}).inference_config
     assert isinstance(test, BayesianConfig)
     return test
 
@@ -63,7 +63,7 @@ def test_everything_that_is_stored_is_read() -> None:
         CupedConfig(True, 7, RelativeVariance.POSTHOG),
         "old",
     )
-    assert resolve_config(stored | {"method": "bayesian"}).test == BayesianConfig(0.9)
+    assert resolve_config(stored | {"method": "bayesian"}).inference_config == BayesianConfig(0.9)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ SECTION = JSON | st.dictionaries(
 )
 def test_any_json_resolves_to_a_usable_config(stored: object) -> None:
     config = resolve_config(stored)
-    assert config.test.method == config.method
+    assert config.inference_config.method == config.method
     assert 1 <= config.cuped.lookback_days <= 30
 
 

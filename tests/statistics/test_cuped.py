@@ -16,10 +16,10 @@ from hoglab.statistics import (
     FrequentistTest,
     Proportion,
     Ratio,
-    Refusal,
     RelativeVariance,
     SampleMean,
     StatisticsConfig,
+    StatisticsRefusal,
     WithCovariate,
     compare,
     cuped_effect,
@@ -54,7 +54,7 @@ def test_theta_is_the_slope_of_the_pooled_regression() -> None:
 def test_the_adjusted_groups_are_the_groups_of_adjusted_values(difference: DifferenceType) -> None:
     control, test = pairs(300, 3), pairs(400, 4, lift=0.5)
     effect, adjustment = cuped_effect(difference, POSTHOG, group(control), group(test))
-    for rows, moments in ((control, adjustment.control), (test, adjustment.test)):
+    for rows, moments in ((control, adjustment.control), (test, adjustment.treatment)):
         adjusted = rows[:, 0] - adjustment.theta * rows[:, 1]
         assert moments.mean == pytest.approx(float(adjusted.mean()), rel=1e-9)
         assert moments.variance == pytest.approx(float(adjusted.var(ddof=1)), rel=1e-9)
@@ -114,9 +114,9 @@ def test_cuped_takes_place_only_when_it_is_enabled_and_there_is_a_covariate() ->
     control, test = group(pairs(300, 9)), group(pairs(400, 10, lift=0.5))
     off, on = StatisticsConfig(), StatisticsConfig(cuped=ON)
     raw = compare(off, control.outcome, test.outcome)
-    assert compare(off, control, test).test == raw.test
-    assert compare(on, control.outcome, test.outcome).test == raw.test
-    assert compare(on, control, test).test != raw.test
+    assert compare(off, control, test).inference == raw.inference
+    assert compare(on, control.outcome, test.outcome).inference == raw.inference
+    assert compare(on, control, test).inference != raw.inference
     ratios = Ratio(60, 120, 500, 90, 200, 250), Ratio(60, 130, 500, 90, 200, 250)
     assert compare(on, *ratios) == compare(off, *ratios)
 
@@ -132,7 +132,7 @@ def test_an_adjusted_funnel_is_free_of_the_conversion_rule_but_not_of_validation
         WithCovariate(Proportion(100, 100), 25, 25, 25),
     )
     few = WithCovariate(Proportion(100, 4), 25, 25, 1)
-    assert compare(StatisticsConfig(), control, everyone).refusal is Refusal.TOO_FEW_CONVERSIONS
+    assert compare(StatisticsConfig(), control, everyone).refusal is StatisticsRefusal.TOO_FEW_CONVERSIONS
     assert compare(StatisticsConfig(cuped=ON), control, everyone).refusal is None
     assert compare(StatisticsConfig(cuped=ON), control, few).validation_failures == (
         "not-enough-metric-data",
@@ -143,7 +143,7 @@ def test_a_bayesian_relative_effect_needs_a_positive_unadjusted_baseline() -> No
     control, test = pairs(300, 11), pairs(300, 12)
     config = StatisticsConfig(BayesianConfig(), ON)
     negative = compare(config, group(control - np.array([10.0, 0.0])), group(test))
-    assert negative.refusal is Refusal.BASELINE_MEAN_NOT_POSITIVE
+    assert negative.refusal is StatisticsRefusal.BASELINE_MEAN_NOT_POSITIVE
     # The adjusted mean is far below zero here, the unadjusted one is not.
     offset = np.array([0.0, 20.0])
     shifted = compare(config, group(control + offset), group(test + offset))
@@ -179,7 +179,7 @@ def test_the_delta_form_keeps_its_coverage_and_the_other_does_not() -> None:
         )
         for form in covered:
             config = StatisticsConfig(FrequentistConfig(), replace(ON, relative_variance=form))
-            found = compare(config, control, test).test
+            found = compare(config, control, test).inference
             assert isinstance(found, FrequentistTest)
             covered[form] += found.confidence_interval[0] <= 0 <= found.confidence_interval[1]
     error = np.sqrt(0.95 * 0.05 / runs)

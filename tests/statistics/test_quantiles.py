@@ -15,10 +15,10 @@ from hoglab.statistics import (
     FrequentistTest,
     QuantileSample,
     Ratio,
-    Refusal,
     RefusalError,
     SampleMean,
     StatisticsConfig,
+    StatisticsRefusal,
     cluster_factor,
     compare,
     quantile_precision,
@@ -61,13 +61,13 @@ def test_a_quantile_needs_enough_values_on_both_sides(level: float, enough: int)
     assert QuantileSample(enough, level, 5, 4, 6).variance > 0
     with pytest.raises(RefusalError) as refused:
         _ = QuantileSample(enough - 1, level, 5, 4, 6).variance
-    assert refused.value.reason is Refusal.TOO_FEW_SAMPLES
+    assert refused.value.reason is StatisticsRefusal.TOO_FEW_SAMPLES
 
 
 def test_a_quantile_outside_its_own_interval_is_refused() -> None:
     with pytest.raises(RefusalError) as refused:
         _ = QuantileSample(1000, 0.5, 7, 4, 6).variance
-    assert refused.value.reason is Refusal.INCONSISTENT
+    assert refused.value.reason is StatisticsRefusal.INCONSISTENT
 
 
 @pytest.mark.parametrize("level", [0, 1, float("nan")])
@@ -110,7 +110,7 @@ def test_the_counts_behind_the_cluster_factor_add_up() -> None:
     assert cluster_factor(0.6, halves) == cluster_factor(0.6, Ratio.of(rows))
     with pytest.raises(RefusalError) as refused:
         cluster_factor(0.6, Ratio.of(rows[:1]))
-    assert refused.value.reason is Refusal.TOO_FEW_SAMPLES
+    assert refused.value.reason is StatisticsRefusal.TOO_FEW_SAMPLES
     with pytest.raises(ValueError, match="level"):
         cluster_factor(1.0, halves)
 
@@ -119,7 +119,7 @@ def test_the_sums_of_a_row_are_those_of_a_mean_with_the_same_estimate() -> None:
     samples = QuantileSample(1000, 0.9, 145.0, 139.0, 152.5), QuantileSample(900, 0.9, 160.0, 150.0, 166.0)
     means = (SampleMean(sample.number_of_samples, sample.sum, sample.sum_squares) for sample in samples)
     config = StatisticsConfig(FrequentistConfig())
-    by_quantiles, by_means = (compare(config, *groups).test for groups in (samples, means))
+    by_quantiles, by_means = (compare(config, *groups).inference for groups in (samples, means))
     assert isinstance(by_quantiles, FrequentistTest)
     assert isinstance(by_means, FrequentistTest)
     assert by_quantiles.standard_error == pytest.approx(by_means.standard_error, rel=1e-9)
@@ -144,7 +144,7 @@ def test_a_posterior_of_quantiles_is_as_wide_as_what_is_known_of_its_variance() 
     assert bayesian.credible_interval == pytest.approx(frequentist.confidence_interval, rel=1e-12)
     assert frequentist.p_value is not None
     assert bayesian.chance_to_win == pytest.approx(1 - frequentist.p_value / 2, rel=1e-12)
-    test, reference = bayesian.test, frequentist.test
+    test, reference = bayesian.inference, frequentist.inference
     assert isinstance(test, BayesianTest)
     assert isinstance(reference, FrequentistTest)
     posterior = stats.t(reference.degrees_of_freedom, test.posterior_mean, test.posterior_sd)
@@ -159,7 +159,7 @@ def test_a_comparison_of_quantiles_is_validated_and_refused_like_others(config: 
     few = QuantileSample(49, 0.99, 145.0, 139.0, 152.5)
     assert compare(config, baseline, few).validation_failures == ("not-enough-exposures",)
     assert compare(config, baseline, QuantileSample(380, 0.99, 145.0, 139.0, 152.5)).refusal is (
-        Refusal.TOO_FEW_SAMPLES
+        StatisticsRefusal.TOO_FEW_SAMPLES
     )
     with pytest.raises(
         ValueError, match=r"QuantileSample at 0\.5 with a baseline of QuantileSample at 0\.99"

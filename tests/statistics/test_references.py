@@ -211,10 +211,12 @@ def test_every_method_agrees_with_gbstats(kind: str) -> None:
         def ours(config: BayesianConfig | FrequentistConfig, pair: tuple[Any, Any] = (control, test)) -> Any:
             settings = StatisticsConfig(config, CupedConfig(enabled=True))
             if kind != "quantile":
-                return compare(settings, *pair).test
+                return compare(settings, *pair).inference
             # They take the error of a quantile for as well known as that of a mean; all else is the same.
             effect, _ = estimate_effect(settings, *pair)
-            groups = {name: replace(getattr(effect, name), precision=None) for name in ("control", "test")}
+            groups = {
+                name: replace(getattr(effect, name), variance_df=None) for name in ("control", "treatment")
+            }
             return infer(config, replace(effect, **groups))
 
         welch = ours(FrequentistConfig(alpha, difference))
@@ -252,7 +254,7 @@ def test_posteriors_agree_with_gbstats(kind: str, proper: bool) -> None:
             StatisticsConfig(BayesianConfig(level, RELATIVE_EFFECT, Prior(*prior) if proper else None)),
             control,
             test,
-        ).test
+        ).inference
         expected = EffectBayesianABTest(
             their_control,
             their_test,
@@ -280,7 +282,7 @@ def test_adjusted_moments_agree_with_gbstats() -> None:
         reference = TwoSidedTTest(their_control, their_test)
         assert found is not None
         assert_same(found.theta, reference.stat_a.theta, scale=1)
-        for mine, other in ((found.control, reference.stat_a), (found.test, reference.stat_b)):
+        for mine, other in ((found.control, reference.stat_a), (found.treatment, reference.stat_b)):
             assert mine.mean == pytest.approx(other.mean, rel=1e-9, abs=1e-9 * abs(other.unadjusted_mean))
             assert_same(mine.variance, other.variance)
 

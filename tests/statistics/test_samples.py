@@ -15,10 +15,10 @@ from hoglab.statistics import (
     Moments,
     Proportion,
     Ratio,
-    Refusal,
     RefusalError,
     Retention,
     SampleMean,
+    StatisticsRefusal,
     WithCovariate,
 )
 
@@ -138,7 +138,7 @@ def test_one_sample_has_no_variance() -> None:
 def test_no_samples_have_no_moments(empty: SampleMean | Proportion | Ratio | Retention) -> None:
     with pytest.raises(RefusalError) as refused:
         empty.moments()
-    assert refused.value.reason is Refusal.NO_SAMPLES
+    assert refused.value.reason is StatisticsRefusal.NO_SAMPLES
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_no_samples_have_no_moments(empty: SampleMean | Proportion | Ratio | Ret
 def test_impossible_sums_are_refused(impossible: SampleMean | Proportion | Ratio | Retention) -> None:
     with pytest.raises(RefusalError) as refused:
         impossible.moments()
-    assert refused.value.reason is Refusal.INCONSISTENT
+    assert refused.value.reason is StatisticsRefusal.INCONSISTENT
 
 
 def test_rounding_noise_is_neither_a_refusal_nor_a_variance() -> None:
@@ -168,7 +168,7 @@ def test_rounding_noise_is_neither_a_refusal_nor_a_variance() -> None:
 def test_a_denominator_of_zero_is_refused() -> None:
     with pytest.raises(RefusalError) as refused:
         Ratio(100, 10, 10, 0, 0, 0).moments()
-    assert refused.value.reason is Refusal.DENOMINATOR_IS_ZERO
+    assert refused.value.reason is StatisticsRefusal.DENOMINATOR_IS_ZERO
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ from hoglab.statistics import (
     Proportion,
     QuantileSample,
     Ratio,
-    Refusal,
     Retention,
     RunningTimeMetric,
     SampleMean,
     SequentialTest,
     StatisticsConfig,
+    StatisticsRefusal,
     SufficientStatistics,
     TrendsVariant,
     VariantComparison,
@@ -74,15 +74,15 @@ def statistics_of(metric_type: str, row: dict[str, Any]) -> SufficientStatistics
 
 def numbers_of(comparison: VariantComparison) -> dict[str, Any]:
     """All that a comparison found, under the names of the vectors."""
-    assert comparison.test is not None
-    numbers = asdict(comparison.test)
+    assert comparison.inference is not None
+    numbers = asdict(comparison.inference)
     if comparison.cuped is not None:
         cuped = comparison.cuped
         numbers |= asdict(cuped) | {
             "control_adjusted_mean": cuped.control.mean,
             "control_adjusted_variance": cuped.control.variance,
-            "test_adjusted_mean": cuped.test.mean,
-            "test_adjusted_variance": cuped.test.variance,
+            "test_adjusted_mean": cuped.treatment.mean,
+            "test_adjusted_variance": cuped.treatment.variance,
         }
     return numbers
 
@@ -106,8 +106,8 @@ def assert_close(name: str, found: object, expected: object) -> None:
 def test_comparison(vector: dict[str, Any]) -> None:
     config = resolve_config(vector["stats_config"])
     if vector.get("inverse"):
-        assert isinstance(config.test, BayesianConfig)
-        config = replace(config, test=replace(config.test, inverse=True))
+        assert isinstance(config.inference_config, BayesianConfig)
+        config = replace(config, inference_config=replace(config.inference_config, inverse=True))
     baseline = statistics_of(vector["metric_type"], vector["baseline"])
     variant = statistics_of(vector["metric_type"], vector["variant"])
 
@@ -119,7 +119,9 @@ def test_comparison(vector: dict[str, Any]) -> None:
     numbers = numbers_of(comparison)
     expected = dict(vector["expected"])
     if "chance_to_win" in expected and "p_value" in expected:
-        bayesian = replace(config, test=BayesianConfig(difference_type=config.test.difference_type))
+        bayesian = replace(
+            config, inference_config=BayesianConfig(difference_type=config.inference_config.difference_type)
+        )
         found = compare(bayesian, baseline, variant).chance_to_win
         assert_close("chance_to_win", found, expected.pop("chance_to_win"))
     for name, value in expected.items():
@@ -130,20 +132,20 @@ def test_the_wire_fields_are_those_of_the_method() -> None:
     for vector in VECTORS["comparisons"]:
         groups = [statistics_of(vector["metric_type"], vector[side]) for side in ("baseline", "variant")]
         comparison = compare(resolve_config(vector["stats_config"]), *groups)
-        assert comparison.test is not None
-        assert comparison.significant is comparison.test.significant
-        if isinstance(comparison.test, BayesianTest):
-            assert comparison.chance_to_win == comparison.test.chance_to_win
-            assert comparison.credible_interval == comparison.test.credible_interval
+        assert comparison.inference is not None
+        assert comparison.significant is comparison.inference.significant
+        if isinstance(comparison.inference, BayesianTest):
+            assert comparison.chance_to_win == comparison.inference.chance_to_win
+            assert comparison.credible_interval == comparison.inference.credible_interval
             assert comparison.p_value is None
             assert comparison.confidence_interval is None
         else:
-            assert comparison.p_value == comparison.test.p_value
-            assert comparison.confidence_interval == comparison.test.confidence_interval
+            assert comparison.p_value == comparison.inference.p_value
+            assert comparison.confidence_interval == comparison.inference.confidence_interval
             assert comparison.chance_to_win is None
             assert comparison.credible_interval is None
         sequential = vector["stats_config"].get("frequentist", {}).get("sequential_testing_enabled", False)
-        assert isinstance(comparison.test, SequentialTest) is sequential
+        assert isinstance(comparison.inference, SequentialTest) is sequential
 
 
 @pytest.mark.parametrize("stats_config", BOTH_METHODS, ids=lambda config: config["method"])
@@ -157,7 +159,7 @@ def test_validation(vector: dict[str, Any], stats_config: dict[str, Any]) -> Non
     assert list(baseline_failures(baseline)) == vector["baseline_failures"]
     assert list(variant_failures(variant)) == vector["variant_failures"]
     assert comparison.validation_failures == variant_failures(variant)
-    assert (comparison.test is not None) is vector["has_statistics"]
+    assert (comparison.inference is not None) is vector["has_statistics"]
     assert (comparison.refusal is None) is vector["has_statistics"]
 
 
@@ -170,12 +172,12 @@ def test_refusal(vector: dict[str, Any]) -> None:
     frequentist = compare(resolve_config({"method": "frequentist"}), baseline, variant)
 
     assert bayesian == VariantComparison(
-        bayesian.method, variant, refusal=Refusal(vector["bayesian_refusal"])
+        bayesian.method, variant, refusal=StatisticsRefusal(vector["bayesian_refusal"])
     )
     assert frequentist.validation_failures == ()
     assert frequentist.refusal == vector["frequentist_refusal"]
     if vector["frequentist"] is None:
-        assert frequentist.test is None
+        assert frequentist.inference is None
     else:
         numbers = numbers_of(frequentist)
         for name, value in vector["frequentist"].items():

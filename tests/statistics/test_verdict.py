@@ -219,7 +219,14 @@ def test_the_order_of_metrics_and_variants_does_not_matter(case: Case, random: o
 
 @given(cases)
 def test_a_secondary_metric_never_makes_anything_better(case: Case) -> None:
-    alone = verdict(replace(case, metrics=[each for each in case.metrics if each.is_primary]))
+    secondary = {each.uuid for each in case.metrics if not each.is_primary}
+    alone = verdict(
+        replace(
+            case,
+            metrics=[each for each in case.metrics if each.is_primary],
+            critical=[each for each in case.critical if each.metric_uuid not in secondary],
+        )
+    )
     found = verdict(case)
     if found.state is State.BETTER:
         assert alone.state is State.BETTER
@@ -311,6 +318,18 @@ def test_the_words_of_each_state() -> None:
     )
     assert said["inconclusive"].numbers.largest_difference == pytest.approx(0.042)
     assert said["invalid"].action.text == "Look for redirects."
+
+
+def test_days_that_are_lacking_are_told_when_enough_people_came() -> None:
+    progress = Progress(20_000, 0, 4_161, 7, False, PlanSource.OWN_VARIANCE)
+    found = judged(metric("Revenue", UP), progress=progress, config=FIXED)
+    assert (
+        found.headline == "Running for less than one of 7 days, with all of the 4,161 people that it takes."
+    )
+    assert (
+        found.action.text
+        == "Keep it running for about 7 more days, and do not decide by what it shows before."
+    )
 
 
 def test_differences_of_shares_are_told_in_points_and_units_are_not_mixed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from tests.databases import ENGINES, template
 
 from hoglab.storage.database import (
     Database,
     DatabaseBusyError,
     DatabaseFullError,
+    DatabaseUnreachableError,
     DatabaseUnreadableError,
     NestedWriteError,
     Transaction,
@@ -32,6 +35,23 @@ from hoglab.storage.database import (
 from hoglab.storage.database.tables.base import CHECKPOINT_PAGES
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.fixture(params=ENGINES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database on each of the engines in turn."""
+    with template(request, "migrated", engine=request.param).copied(tmp_path) as address:
+        database = Database.open(address)
+        yield database
+        database.dispose()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Database]:
+    """A file of SQLite."""
+    database = Database.open(tmp_path / "hoglab.db")
+    yield database
+    database.dispose()
 
 
 def add_organization(tx: Transaction, key: str) -> None:
@@ -103,14 +123,14 @@ class TestTransactions:
         database.dispose()
 
     def test_the_write_ahead_log_is_worked_into_the_file_when_it_is_large(
-        self, database: Database, tmp_path: Path
+        self, file: Database, tmp_path: Path
     ) -> None:
         wal, limit_bytes, text_bytes = tmp_path / "hoglab.db-wal", CHECKPOINT_PAGES * 4096, 4 * 1024 * 1024
-        with database.write() as tx:
+        with file.write() as tx:
             add_organization(tx, "a")
         sizes = []
         for number in range(3 * limit_bytes // text_bytes):
-            with database.write() as tx:
+            with file.write() as tx:
                 tx.execute(update(tables.organization).values(name=str(number % 10) * text_bytes))
             sizes.append(wal.stat().st_size)
         assert limit_bytes <= max(sizes) < limit_bytes + 2 * text_bytes
@@ -196,7 +216,7 @@ class TestWriters:
     def test_a_lock_held_by_another_process_is_an_error_after_the_time_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(sqlite.connections, "BUSY_TIMEOUT_S", 0.01)
         database = Database.open(tmp_path / "busy.db")
         other = sqlite3.connect(tmp_path / "busy.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -208,20 +228,20 @@ class TestWriters:
         other.close()
         database.dispose()
 
-    def test_a_full_disk_fails_the_transaction_and_not_the_database(self, database: Database) -> None:
-        with database.write() as tx:
+    def test_a_full_disk_fails_the_transaction_and_not_the_database(self, file: Database) -> None:
+        with file.write() as tx:
             pages = tx.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             tx.connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 1}")
-        with pytest.raises(DatabaseFullError, match="disk is full"), database.write() as tx:
+        with pytest.raises(DatabaseFullError, match="disk is full"), file.write() as tx:
             tx.execute(insert(tables.organization).values(id="a", name="x" * 100_000, created_at=NOW))
-        assert names(database) == []
-        with database.write() as tx:
+        assert names(file) == []
+        with file.write() as tx:
             tx.connection.exec_driver_sql("PRAGMA max_page_count=1000000")
             add_organization(tx, "b")
-        assert names(database) == ["b"]
+        assert names(file) == ["b"]
 
     def test_an_error_of_a_statement_stays_what_it_is(self, database: Database) -> None:
-        with pytest.raises(DBAPIError, match="no such table"), database.read() as connection:
+        with pytest.raises(DBAPIError, match=r"no such table|does not exist"), database.read() as connection:
             connection.exec_driver_sql("SELECT * FROM nowhere")
 
 
@@ -238,8 +258,21 @@ class TestOpening:
             Database.open(tmp_path / "missing" / "hoglab.db")
 
     def test_an_address_of_another_engine(self) -> None:
-        with pytest.raises(UnsupportedDatabaseError, match="postgresql"):
-            Database.open("postgresql://localhost/hoglab")
+        with pytest.raises(UnsupportedDatabaseError, match="mysql"):
+            Database.open("mysql://localhost/hoglab")
+
+    def test_a_server_that_does_not_answer_is_named_without_its_password(self, tmp_path: Path) -> None:
+        with pytest.raises(DatabaseUnreachableError) as caught:
+            Database.open(f"postgresql://hoglab:hush@/flags?host={tmp_path}")
+        text = str(caught.value)
+        assert text.startswith(f"the PostgreSQL database flags on {tmp_path} cannot be reached: ")
+        assert "\n" not in text
+        assert "hush" not in text
+
+    def test_an_address_that_cannot_be_understood_is_not_repeated(self) -> None:
+        with pytest.raises(UnsupportedDatabaseError, match="not understood") as caught:
+            Database.open("postgresql://hoglab:hush@/flags?sslmod=require")
+        assert "hush" not in str(caught.value)
 
 
 class TestChanges:
@@ -348,6 +381,35 @@ class TestChanges:
         there.dispose()
 
 
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("created_at", 2**62),
+        ("created_at", -(2**62)),
+        ("created_at", b"\xff"),
+        ("created_at", "yesterday"),
+        ("settings", "{"),
+        ("settings", b"\xff"),
+    ],
+)
+def test_cells_that_nobody_wrote_are_told_as_damage(
+    file: Database, tmp_path: Path, column: str, cell: object
+) -> None:
+    with file.write() as tx:
+        add_organization(tx, "o")
+        tx.execute(
+            insert(tables.project).values(
+                uuid="u", organization_id="o", name="n", api_token="t", test_account_filters=[],
+                experiment_defaults={}, settings={}, created_at=NOW, updated_at=NOW,
+            )
+        )  # fmt: skip
+    with sqlite3.connect(tmp_path / "hoglab.db") as raw:
+        raw.execute(f"UPDATE project SET {column} = ?", (cell,))  # noqa: S608 - names of ours
+    raw.close()
+    with pytest.raises(DatabaseUnreadableError, match="damaged"), file.read() as connection:
+        connection.execute(select(tables.project)).all()
+
+
 @given(st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC)))  # noqa: DTZ001
 def test_moments_survive_the_way_to_microseconds_and_back(moment: datetime) -> None:
     assert from_micros(to_micros(moment)) == moment
@@ -372,3 +434,14 @@ def test_processes_that_open_an_empty_directory_together_agree(tmp_path: Path) -
     database = Database.open(path)
     assert names(database) == ["0", "1", "2"]
     database.dispose()
+
+
+@pytest.mark.parametrize("damage", [b"\xa0", b"\x00", b"x"])
+def test_a_schema_that_is_damaged_is_told_as_damage(file: Database, tmp_path: Path, damage: bytes) -> None:
+    file.dispose()
+    path = tmp_path / "hoglab.db"
+    written = path.read_bytes()
+    assert b"PRIMARY KEY (" in written
+    path.write_bytes(written.replace(b"PRIMARY KEY (", b"PRIMARY" + damage + b"KEY ("))
+    with pytest.raises(DatabaseUnreadableError, match=r"hoglab\.db is damaged"):
+        Database.open(path)

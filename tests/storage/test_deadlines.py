@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from hoglab.storage.event_store.deadlines import Deadlines
+from hoglab.storage.event_store.deadlines import QueryDeadlines
 
 
 @pytest.fixture
-def deadlines() -> Iterator[Deadlines]:
-    deadlines = Deadlines()
+def deadlines() -> Iterator[QueryDeadlines]:
+    deadlines = QueryDeadlines()
     yield deadlines
     deadlines.close()
 
 
-def test_what_takes_too_long_is_interrupted_in_the_order_of_the_deadlines(deadlines: Deadlines) -> None:
+def test_what_takes_too_long_is_interrupted_in_the_order_of_the_deadlines(deadlines: QueryDeadlines) -> None:
     order: list[str] = []
     done = threading.Event()
 
@@ -35,7 +35,7 @@ def test_what_takes_too_long_is_interrupted_in_the_order_of_the_deadlines(deadli
     assert [early.expired, late.expired, never.expired] == [True, True, False]
 
 
-def test_nothing_is_interrupted_after_its_block(deadlines: Deadlines) -> None:
+def test_nothing_is_interrupted_after_its_block(deadlines: QueryDeadlines) -> None:
     inside = threading.Event()
     outside: list[bool] = []
 
@@ -50,7 +50,7 @@ def test_nothing_is_interrupted_after_its_block(deadlines: Deadlines) -> None:
     assert not any(outside)
 
 
-def test_threads_have_deadlines_of_their_own(deadlines: Deadlines) -> None:
+def test_threads_have_deadlines_of_their_own(deadlines: QueryDeadlines) -> None:
     expired: list[bool] = []
 
     def work(timeout_s: float) -> None:
@@ -68,4 +68,4 @@ def test_threads_have_deadlines_of_their_own(deadlines: Deadlines) -> None:
 
 
 def test_closing_without_ever_watching() -> None:
-    Deadlines().close()
+    QueryDeadlines().close()

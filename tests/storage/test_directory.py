@@ -13,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hoglab.storage.directory import DataDirectory, DirectoryLockedError, DirectoryUnreadableError
+from hoglab.storage.directory import (
+    DataDirectory,
+    DirectoryLockedError,
+    DirectoryUnreadableError,
+    served_at,
+)
 
 HOLDER = """
 import sys
@@ -50,6 +55,17 @@ def test_a_directory_in_use_names_the_process_that_uses_it(tmp_path: Path) -> No
         DataDirectory.open(tmp_path, exclusive=False).close()  # commands beside a running server
         holder.communicate("")
     DataDirectory.open(tmp_path).close()
+
+
+def test_the_address_of_a_server_is_found_while_it_runs(tmp_path: Path) -> None:
+    assert served_at(tmp_path) is None
+    with DataDirectory.open(tmp_path) as directory:
+        assert served_at(tmp_path) is None
+        directory.note_address("http://127.0.0.1:8000")
+        assert served_at(tmp_path) == "http://127.0.0.1:8000"
+        with pytest.raises(DirectoryLockedError, match=f"in use by process {os.getpid()}"):
+            DataDirectory.open(tmp_path)
+    assert served_at(tmp_path) is None
 
 
 def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:

@@ -1,32 +1,31 @@
-"""The event log: order, group commit, consumers, bounds, deletion, and a disk that fills up."""
+"""The event log, of each engine: order, group commit, consumers, bounds and deletion."""
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.storage.engines import Engine, NewEngine
 
 from hoglab.storage.event_log import EventLog, EventLogFullError
-from hoglab.storage.event_log import sqlite as event_log_module
+from hoglab.storage.event_log import log as event_log_module
 from hoglab.storage.event_log.backlog import Backlog
-from hoglab.storage.event_log.sqlite import MAX_RECORD_BYTES, SqliteEventLog
+from hoglab.storage.event_log.log import MAX_RECORD_BYTES, GroupCommitLog
 
 MANY = 1 << 40
 
 
 @contextmanager
-def opened(path: Path, **options: Any) -> Iterator[SqliteEventLog]:
-    log = SqliteEventLog(path / "queue.db", **options)
+def opened(engine: Engine, **limits: Any) -> Iterator[GroupCommitLog]:
+    log = engine.log(**limits)
     try:
         yield log
     finally:
@@ -34,8 +33,8 @@ def opened(path: Path, **options: Any) -> Iterator[SqliteEventLog]:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[SqliteEventLog]:
-    with opened(tmp_path) as log:
+def log(engine: Engine) -> Iterator[GroupCommitLog]:
+    with opened(engine) as log:
         yield log
 
 
@@ -51,17 +50,17 @@ def payloads(log: EventLog, after: int = 0) -> list[bytes]:
 
 
 class TestAppendAndRead:
-    def test_it_is_an_event_log(self, log: SqliteEventLog) -> None:
+    def test_it_is_an_event_log(self, log: GroupCommitLog) -> None:
         as_protocol: EventLog = log
         assert as_protocol.stats().records == 0
 
-    def test_an_empty_log(self, log: SqliteEventLog) -> None:
+    def test_an_empty_log(self, log: GroupCommitLog) -> None:
         assert log.read(0, max_records=10, max_bytes=10) == []
         assert not log.wait(0, 0)
         stats = log.stats()
         assert (stats.first_offset, stats.last_offset, stats.records, stats.bytes) == (0, 0, 0, 0)
 
-    def test_records_come_back_in_the_order_of_their_offsets(self, log: SqliteEventLog) -> None:
+    def test_records_come_back_in_the_order_of_their_offsets(self, log: GroupCommitLog) -> None:
         before = datetime.now(UTC)
         assert append(log, b"a", b"", b"\x00\xff") == [1, 2, 3]
         records = log.read(0, max_records=10, max_bytes=MANY)
@@ -76,32 +75,32 @@ class TestAppendAndRead:
         assert payloads(log, after=2) == [b"\x00\xff"]
         assert payloads(log, after=3) == []
 
-    def test_reading_is_bounded_by_records_and_by_bytes_but_never_stuck(self, log: SqliteEventLog) -> None:
+    def test_reading_is_bounded_by_records_and_by_bytes_but_never_stuck(self, log: GroupCommitLog) -> None:
         append(log, b"x" * 10, b"y" * 10, b"z" * 10)
         assert len(log.read(0, max_records=2, max_bytes=MANY)) == 2
         assert len(log.read(0, max_records=10, max_bytes=20)) == 2
         assert len(log.read(0, max_records=10, max_bytes=19)) == 1
         assert len(log.read(0, max_records=10, max_bytes=1)) == 1
 
-    def test_everything_survives_closing(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
+    def test_everything_survives_closing(self, engine: Engine) -> None:
+        with opened(engine) as log:
             append(log, b"a", b"b")
             log.commit("c", 1)
-        with opened(tmp_path) as log:
+        with opened(engine) as log:
             assert payloads(log) == [b"a", b"b"]
             assert log.position("c") == 1
             assert log.wait(1, 0)
             assert append(log, b"c") == [3]
 
-    def test_offsets_are_never_given_out_again(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
+    def test_offsets_are_never_given_out_again(self, engine: Engine) -> None:
+        with opened(engine) as log:
             append(log, b"a", b"b")
             assert log.trim(2) == 2
             assert log.stats().last_offset == 2
-        with opened(tmp_path) as log:
+        with opened(engine) as log:
             assert append(log, b"c") == [3]
 
-    def test_loops_in_several_threads_append_together(self, log: SqliteEventLog) -> None:
+    def test_loops_in_several_threads_append_together(self, log: GroupCommitLog) -> None:
         def produce(name: int) -> list[int]:
             return append(log, *(f"{name}-{number}".encode() for number in range(50)))
 
@@ -116,14 +115,12 @@ class TestAppendAndRead:
             assert mine == sorted(mine)
 
     def test_requests_that_wait_together_are_committed_together(
-        self, log: SqliteEventLog, monkeypatch: pytest.MonkeyPatch
+        self, engine: Engine, log: GroupCommitLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         groups: list[int] = []
-        store = log._store
-        monkeypatch.setattr(
-            log, "_store", lambda group, now: (groups.append(len(group)), store(group, now))[1]
-        )
-        with log._turns.turn():  # another writer is busy, so they all have to wait
+        store = log._store_group
+        monkeypatch.setattr(log, "_store_group", lambda group: (groups.append(len(group)), store(group))[1])
+        with engine.writing():  # another writer is busy, so they all have to wait
             producer = threading.Thread(target=append, args=(log, *[b"x"] * 100))
             producer.start()
             wait_for(lambda: log._waiting_bytes == 100)
@@ -131,7 +128,7 @@ class TestAppendAndRead:
         assert sum(groups) == 100
         assert len(groups) <= 2  # the one that was taken first, and all the others
 
-    def test_a_cancelled_producer_disturbs_nobody(self, log: SqliteEventLog) -> None:
+    def test_a_cancelled_producer_disturbs_nobody(self, log: GroupCommitLog) -> None:
         async def run() -> list[int]:
             tasks = [asyncio.create_task(log.append(b"%d" % number)) for number in range(10)]
             await asyncio.sleep(0)
@@ -143,9 +140,9 @@ class TestAppendAndRead:
         assert len(asyncio.run(run())) == 9
         assert append(log, b"after")
 
-    def test_a_producer_whose_loop_is_gone_disturbs_nobody(self, log: SqliteEventLog) -> None:
+    def test_a_producer_whose_loop_is_gone_disturbs_nobody(self, engine: Engine, log: GroupCommitLog) -> None:
         loop = asyncio.new_event_loop()
-        with log._turns.turn():
+        with engine.writing():
             task = loop.create_task(log.append(b"lost"))
             loop.call_soon(loop.stop)
             loop.run_forever()
@@ -154,19 +151,19 @@ class TestAppendAndRead:
             loop.close()
         assert append(log, b"after")[0] in (1, 2)
 
-    def test_a_record_that_is_too_large(self, log: SqliteEventLog) -> None:
+    def test_a_record_that_is_too_large(self, log: GroupCommitLog) -> None:
         with pytest.raises(ValueError, match="larger than"):
             append(log, b"x" * (MAX_RECORD_BYTES + 1))
         assert append(log, b"ok") == [1]
 
-    def test_waiting_ends_when_a_record_arrives(self, log: SqliteEventLog) -> None:
+    def test_waiting_ends_when_a_record_arrives(self, log: GroupCommitLog) -> None:
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(log.wait, 0, 30)
             append(log, b"x")
             assert waiting.result(timeout=30)
             assert not log.wait(1, 0.001)
 
-    def test_waiting_ends_when_it_is_asked_to_even_if_that_was_before(self, log: SqliteEventLog) -> None:
+    def test_waiting_ends_when_it_is_asked_to_even_if_that_was_before(self, log: GroupCommitLog) -> None:
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(log.wait, 0, 600)
             log.wake()
@@ -175,7 +172,7 @@ class TestAppendAndRead:
         assert not log.wait(0, 600)
 
     def test_offsets_that_were_skipped_or_deleted_are_not_waited_for_in_vain(
-        self, log: SqliteEventLog
+        self, log: GroupCommitLog
     ) -> None:
         log.skip_to(7)
         assert log.last_offset() == 7
@@ -187,15 +184,15 @@ class TestAppendAndRead:
         log.skip_to(3)
         assert append(log, b"y") == [9]
 
-    def test_skipping_in_a_new_file_lasts(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
+    def test_skipping_in_a_new_log_lasts(self, engine: Engine) -> None:
+        with opened(engine) as log:
             log.skip_to(70)
-        with opened(tmp_path) as log:
+        with opened(engine) as log:
             assert log.last_offset() == 70
             assert append(log, b"x") == [71]
 
-    def test_waiting_ends_when_the_log_is_closed(self, tmp_path: Path) -> None:
-        with ThreadPoolExecutor(1) as pool, opened(tmp_path) as log:
+    def test_waiting_ends_when_the_log_is_closed(self, engine: Engine) -> None:
+        with ThreadPoolExecutor(1) as pool, opened(engine) as log:
             waiting = pool.submit(log.wait, 0, 30)
             log.close()
             assert not waiting.result(timeout=30)
@@ -211,7 +208,7 @@ def wait_for(condition: Any, timeout_s: float = 20) -> None:
 
 
 class TestConsumers:
-    def test_positions_belong_to_consumers_and_never_go_back(self, log: SqliteEventLog) -> None:
+    def test_positions_belong_to_consumers_and_never_go_back(self, log: GroupCommitLog) -> None:
         append(log, b"a", b"b", b"c")
         assert log.position("one") == 0
         log.commit("one", 2)
@@ -219,7 +216,7 @@ class TestConsumers:
         log.commit("one", 1)
         assert (log.position("one"), log.position("two"), log.position("three")) == (2, 1, 0)
 
-    def test_trimming_stops_at_the_slowest_consumer(self, log: SqliteEventLog) -> None:
+    def test_trimming_stops_at_the_slowest_consumer(self, log: GroupCommitLog) -> None:
         append(log, b"aa", b"bb", b"cc")
         log.commit("fast", 3)
         log.commit("slow", 1)
@@ -232,8 +229,8 @@ class TestConsumers:
 
 
 class TestBounds:
-    def test_a_full_backlog_is_refused_until_a_consumer_is_done(self, tmp_path: Path) -> None:
-        with opened(tmp_path, max_backlog_bytes=1000) as log:
+    def test_a_full_backlog_is_refused_until_a_consumer_is_done(self, engine: Engine) -> None:
+        with opened(engine, max_backlog_bytes=1000) as log:
             append(log, *[b"x" * 100] * 10)
             assert log.pending_bytes() == 1000
             with pytest.raises(EventLogFullError, match="wait for ingestion") as caught:
@@ -246,11 +243,11 @@ class TestBounds:
             assert log.pending_bytes() == 0
             assert append(log, b"x") == [12]
 
-    def test_one_owner_fills_half_of_the_backlog_and_leaves_the_rest_to_others(self, tmp_path: Path) -> None:
+    def test_one_owner_fills_half_of_the_backlog_and_leaves_the_rest_to_others(self, engine: Engine) -> None:
         async def send(owner: int | None, size: int, *, insist: bool = False) -> None:
             await log.append(b"x" * size, owner=owner, insist=insist)
 
-        with opened(tmp_path, max_backlog_bytes=1000) as log:
+        with opened(engine, max_backlog_bytes=1000) as log:
             for _ in range(5):
                 asyncio.run(send(1, 100))
             with pytest.raises(EventLogFullError, match="of one project wait for ingestion") as caught:
@@ -264,14 +261,14 @@ class TestBounds:
             log.commit("consumer", log.last_offset())
             asyncio.run(send(1, 500))
 
-    def test_one_owner_waits_for_the_disk_with_half_of_what_may_wait(self, tmp_path: Path) -> None:
+    def test_one_owner_waits_for_the_disk_with_half_of_what_may_wait(self, engine: Engine) -> None:
         async def run() -> list[int | BaseException]:
-            with event_log_module.write_lock(tmp_path / "queue.db").turn():  # nobody writes
+            with engine.writing():
                 sent = [asyncio.ensure_future(log.append(b"x" * 300, owner=owner)) for owner in (1, 1, 1, 2)]
                 await asyncio.sleep(0)
             return await asyncio.gather(*sent, return_exceptions=True)
 
-        with opened(tmp_path, max_waiting_bytes=1200) as log:
+        with opened(engine, max_waiting_bytes=1200) as log:
             first, second, third, other = asyncio.run(run())
             assert not isinstance(first, Exception)
             assert not isinstance(second, Exception)
@@ -280,27 +277,27 @@ class TestBounds:
             assert not isinstance(other, Exception)
             assert not log._waiting_by_owner
 
-    def test_the_backlog_is_measured_again_when_the_log_is_opened(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
+    def test_the_backlog_is_measured_again_when_the_log_is_opened(self, engine: Engine) -> None:
+        with opened(engine) as log:
             append(log, *[b"x" * 100] * 200)
             log.commit("consumer", 128)
-        with opened(tmp_path, max_backlog_bytes=7300) as log:
+        with opened(engine, max_backlog_bytes=7300) as log:
             assert 7200 <= log.pending_bytes() <= 7300
             with pytest.raises(EventLogFullError):
                 append(log, b"x" * 200)
 
-    def test_too_much_waiting_for_the_disk_is_refused(self, tmp_path: Path) -> None:
+    def test_too_much_waiting_for_the_disk_is_refused(self, engine: Engine) -> None:
         refused: list[int] = []
 
-        async def produce(log: SqliteEventLog) -> None:
+        async def produce(log: GroupCommitLog) -> None:
             tasks = [asyncio.create_task(log.append(b"x" * 100)) for _ in range(30)]
             answers = await asyncio.gather(*tasks, return_exceptions=True)
             refused.extend(
                 answer.retry_after_s for answer in answers if isinstance(answer, EventLogFullError)
             )
 
-        with opened(tmp_path, max_waiting_bytes=1000) as log:
-            with log._turns.turn():
+        with opened(engine, max_waiting_bytes=1000) as log:
+            with engine.writing():
                 producer = threading.Thread(target=lambda: asyncio.run(produce(log)))
                 producer.start()
                 wait_for(lambda: log._waiting_bytes >= 900)
@@ -310,36 +307,16 @@ class TestBounds:
             assert log.stats().records == 30 - len(refused)
             assert append(log, b"x" * 2000)  # a single large one is not locked out
 
-    def test_a_nearly_full_disk_is_refused(self, tmp_path: Path) -> None:
-        with opened(tmp_path, min_free_disk_bytes=1 << 60) as log:
-            with pytest.raises(EventLogFullError, match="disk is nearly full") as caught:
-                append(log, b"x")
-            assert caught.value.retry_after_s == 30
-            with pytest.raises(EventLogFullError):
-                log.check()
-            log._min_free_disk_bytes = 0
-            log.check()
-            assert append(log, b"x") == [1]
-
-    def test_a_full_disk_fails_the_requests_and_not_the_log(self, log: SqliteEventLog) -> None:
-        pages = log._appender.execute("PRAGMA page_count").fetchone()[0]
-        log._appender.execute(f"PRAGMA max_page_count={pages + 2}")
-        with pytest.raises(EventLogFullError, match="the disk is full"):
-            append(log, b"x" * 100_000)
-        assert log.stats().records == 0
-        log._appender.execute("PRAGMA max_page_count=1000000")
-        assert append(log, b"x" * 100_000) == [1]
-
-    def test_a_closed_log_refuses_and_closing_again_is_harmless(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
+    def test_a_closed_log_refuses_and_closing_again_is_harmless(self, engine: Engine) -> None:
+        with opened(engine) as log:
             log.close()
             with pytest.raises(EventLogFullError, match="closed"):
                 append(log, b"x")
             log.close()
 
-    def test_closing_stores_what_waits(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
-            with log._turns.turn():
+    def test_closing_stores_what_waits(self, engine: Engine) -> None:
+        with opened(engine) as log:
+            with engine.writing():
                 producer = threading.Thread(target=append, args=(log, b"a", b"b"))
                 producer.start()
                 wait_for(lambda: log._waiting_bytes == 2)
@@ -347,13 +324,13 @@ class TestBounds:
                 closer.start()
             closer.join()
             producer.join()
-        with opened(tmp_path) as log:
+        with opened(engine) as log:
             assert payloads(log) == [b"a", b"b"]
 
 
 class TestTidying:
-    def test_finished_records_go_when_they_are_old(self, tmp_path: Path) -> None:
-        with opened(tmp_path, keep_finished_s=3600) as log:
+    def test_finished_records_go_when_they_are_old(self, engine: Engine) -> None:
+        with opened(engine, keep_finished_s=3600) as log:
             append(log, b"a", b"b")
             log.commit("consumer", 2)
             log.tidy()
@@ -362,16 +339,16 @@ class TestTidying:
             log.tidy()
             assert log.stats().records == 0
 
-    def test_finished_records_go_when_they_are_many(self, tmp_path: Path) -> None:
-        with opened(tmp_path, max_backlog_bytes=6400, keep_finished_bytes=500) as log:
+    def test_finished_records_go_when_they_are_many(self, engine: Engine) -> None:
+        with opened(engine, max_backlog_bytes=6400, keep_finished_bytes=500) as log:
             append(log, *[b"x" * 100] * 20)
             log.commit("consumer", 12)
             log.tidy()
             stats = log.stats()
             assert (stats.first_offset, stats.records) == (8, 13)  # five finished ones and eight pending
 
-    def test_pending_records_stay_however_old(self, tmp_path: Path) -> None:
-        with opened(tmp_path, keep_finished_s=-1, keep_finished_bytes=0) as log:
+    def test_pending_records_stay_however_old(self, engine: Engine) -> None:
+        with opened(engine, keep_finished_s=-1, keep_finished_bytes=0) as log:
             append(log, b"a", b"b")
             log.tidy()
             log.commit("slow", 1)
@@ -379,34 +356,9 @@ class TestTidying:
             log.tidy()
             assert b"b" in payloads(log)
 
-    def test_a_scarce_disk_keeps_nothing_that_is_finished(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as log:
-            append(log, b"a")
-            log.commit("consumer", 1)
-            log._min_free_disk_bytes = log._free_disk_bytes()
-            log.tidy()
-            assert log.stats().records == 0
-
-    def test_the_file_shrinks_and_its_space_is_used_again(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(event_log_module, "SPARE_BYTES", 1024 * 1024)
-
-        def size(log: SqliteEventLog) -> int:
-            log._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return (tmp_path / "queue.db").stat().st_size
-
-        with opened(tmp_path, keep_finished_s=-1) as log:
-            for _ in range(3):
-                log.commit("consumer", append(log, *[b"x" * 100_000] * 100)[-1])
-                assert 10_000_000 < size(log) < 14_000_000
-                log.tidy()
-                assert log.stats().records == 0
-                assert size(log) < 2_000_000
-
-    def test_it_happens_by_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_happens_by_itself(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(event_log_module, "TIDY_EVERY_S", 0.001)
-        with opened(tmp_path, keep_finished_s=-1) as log:
+        with opened(engine, keep_finished_s=-1) as log:
             append(log, b"a", b"b")
             log.commit("consumer", 2)
             wait_for(lambda: log.stats().records == 0)
@@ -451,13 +403,13 @@ OPERATIONS = st.lists(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(OPERATIONS)
-def test_the_log_behaves_like_a_list(operations: list[tuple[Any, ...]]) -> None:
+@given(operations=OPERATIONS)
+def test_the_log_behaves_like_a_list(new_engine: NewEngine, operations: list[tuple[Any, ...]]) -> None:
     stored: dict[int, bytes] = {}
     positions: dict[str, int] = {}
     last = 0
-    with tempfile.TemporaryDirectory() as folder:
-        log = SqliteEventLog(Path(folder) / "queue.db")
+    with new_engine() as engine:
+        log = engine.log()
         for operation, *details in operations:
             if operation == "append":
                 offsets = append(log, *details[0])
@@ -484,7 +436,7 @@ def test_the_log_behaves_like_a_list(operations: list[tuple[Any, ...]]) -> None:
                 ]
             else:
                 log.close()
-                log = SqliteEventLog(Path(folder) / "queue.db")
+                log = engine.log()
             stats = log.stats()
             assert (stats.records, stats.bytes) == (len(stored), sum(map(len, stored.values())))
             assert stats.last_offset == last

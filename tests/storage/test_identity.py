@@ -35,8 +35,10 @@ def run(data: Path, events: int = 0, *, accept_loss: bool = False, forget_log: b
         with engines.database.write() as tx:
             tx.changed("keys", 0)
         hoglab.witness.note()
-        if forget_log:
-            engines.log.trim(engines.log.last_offset())
+        if forget_log:  # as soon as its consumers have noted that they are done
+            wait_for(
+                lambda: engines.log.trim(engines.log.last_offset()) >= 0 and engines.log.stats().records == 0
+            )
         with engines.store.reader() as reader:
             return int(reader.execute("SELECT count(*) FROM events")[0][0])
     finally:
@@ -209,3 +211,19 @@ def test_a_damaged_log_of_the_store_is_repaired_from_the_event_log(tmp_path: Pat
     assert done.exit_code == 0, done.output
     assert "events.duckdb.wal" in done.output
     assert run(killed) == 53
+
+
+@pytest.mark.parametrize("name", ["hoglab.db", "events.duckdb"])
+def test_repairing_makes_no_file_that_is_missing(tmp_path: Path, name: str) -> None:
+    from typer.testing import CliRunner
+
+    from hoglab.cli import app
+    from hoglab.cli.errors import OperatorError
+
+    data = tmp_path / "data"
+    run(data, 3)
+    (data / name).unlink()
+    done = CliRunner().invoke(app, ["repair", "--data", str(data)])
+    assert isinstance(done.exception, OperatorError)
+    assert name in str(done.exception)
+    assert not (data / name).exists()

@@ -9,28 +9,28 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import select
+from tests.storage.engines import Engine, Queue
 
-from hoglab.storage.database import Database, DatabaseFullError, from_micros, tables
-from hoglab.storage.event_log.sqlite import SqliteEventLog
+from hoglab.storage.database import from_micros, tables
 from hoglab.storage.invocations import (
     AppMetric,
     ClaimedInvocation,
+    ConsumerPosition,
+    InvocationBatch,
     InvocationOutcome,
     InvocationQueue,
     InvocationResult,
     LogEntry,
     MaskingCount,
+    MaskingMovedError,
     NewInvocation,
     janitor,
 )
 from hoglab.storage.invocations.janitor import FINISHED_GRACE_S, HEARTBEAT_LIMIT_S, MAX_RESETS
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.invocations.traces import RESULT_RETENTION_DAYS, TRACE_RETENTION_DAYS
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -54,8 +54,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def queue(tmp_path: Path, clock: Clock) -> Iterator[SqliteInvocationQueue]:
-    queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, jitter=lambda: 0.5)
+def queue(engine: Engine, clock: Clock) -> Iterator[Queue]:
+    queue = engine.queue(now=clock, jitter=lambda: 0.5)
     yield queue
     queue.close()
 
@@ -73,34 +73,14 @@ def claim_ids(queues: InvocationQueue, **options: Any) -> list[str]:
     return [each.id for each in queues.claim(**options)]
 
 
-def rows_of(queue_database: Database, table: Any) -> list[Any]:
-    with queue_database.read() as connection:
-        return list(connection.execute(select(table)))
-
-
-def steps_of_claim(queue: SqliteInvocationQueue, **options: Any) -> int:
-    """What claiming the one invocation that may be claimed costs, in tens of steps of the database's machine."""
-    taken = 0
-
-    def count() -> int:
-        nonlocal taken
-        taken += 1
-        return 0
-
-    queue._relaxed.set_progress_handler(count, 10)
-    assert len(queue.claim(limit=10, **options)) == 1
-    queue._relaxed.set_progress_handler(None, 0)
-    return taken
-
-
 class TestEnqueueAndClaim:
-    def test_it_is_an_invocation_queue(self, queue: SqliteInvocationQueue) -> None:
+    def test_it_is_an_invocation_queue(self, queue: Queue) -> None:
         as_protocol: InvocationQueue = queue
         assert as_protocol.claim() == []
 
-    def test_what_is_claimed_is_what_was_enqueued(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+    def test_what_is_claimed_is_what_was_enqueued(self, queue: Queue, clock: Clock) -> None:
         new = invocation(project_id=3, parent_run_id="p", priority=2, state=b"\x00\xff")
-        assert queue.enqueue([new]) == 1
+        assert queue.enqueue(InvocationBatch([new])) == 1
         clock.advance(1)
         [claimed] = queue.claim()
         assert claimed == ClaimedInvocation(
@@ -119,18 +99,18 @@ class TestEnqueueAndClaim:
         assert len(claimed.lock_token) == 36
         assert queue.claim() == []
 
-    def test_a_known_id_is_skipped_in_every_state(self, queue: SqliteInvocationQueue) -> None:
+    def test_a_known_id_is_skipped_in_every_state(self, queue: Queue) -> None:
         new = invocation()
-        assert queue.enqueue([new, new]) == 1
-        assert queue.enqueue([replace(new, state=b"other")]) == 0
+        assert queue.enqueue(InvocationBatch([new, new])) == 1
+        assert queue.enqueue(InvocationBatch([replace(new, state=b"other")])) == 0
         [claimed] = queue.claim()
         assert claimed.state == b"start"
-        assert queue.enqueue([new]) == 0
+        assert queue.enqueue(InvocationBatch([new])) == 0
         queue.finish([outcome(claimed)])
-        assert queue.enqueue([new]) == 0
+        assert queue.enqueue(InvocationBatch([new])) == 0
         assert queue.claim() == []
 
-    def test_order_is_by_priority_and_then_by_time(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+    def test_order_is_by_priority_and_then_by_time(self, queue: Queue, clock: Clock) -> None:
         def at(seconds: int) -> datetime:
             return START + timedelta(seconds=seconds)
 
@@ -138,36 +118,40 @@ class TestEnqueueAndClaim:
         early = invocation(scheduled_at=at(1))
         retry = invocation(scheduled_at=at(0), priority=1)
         urgent = invocation(scheduled_at=at(3), priority=-1)
-        queue.enqueue([late, early, retry, urgent])
+        queue.enqueue(InvocationBatch([late, early, retry, urgent]))
         clock.advance(10)
         assert claim_ids(queue, limit=3) == [urgent.id, early.id, late.id]
         assert claim_ids(queue, limit=3) == [retry.id]
 
-    def test_nothing_is_claimed_before_its_time(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+    def test_nothing_is_claimed_before_its_time(self, queue: Queue, clock: Clock) -> None:
         later = invocation(scheduled_at=START + timedelta(seconds=5))
-        queue.enqueue([later])
+        queue.enqueue(InvocationBatch([later]))
         assert queue.next_due() == START + timedelta(seconds=5)
         assert claim_ids(queue) == []
         clock.advance(5)
         assert claim_ids(queue) == [later.id]
         assert queue.next_due() is None
 
-    def test_queues_and_excluded_functions_are_apart(self, queue: SqliteInvocationQueue) -> None:
+    def test_queues_and_excluded_functions_are_apart(self, queue: Queue) -> None:
         one, two = invocation(function_id="f1"), invocation(function_id="f2")
         other = invocation(queue="hogoverflow")
-        queue.enqueue([one, two, other])
+        queue.enqueue(InvocationBatch([one, two, other]))
         assert claim_ids(queue, exclude_functions=["f1", "f9"]) == [two.id]
         assert claim_ids(queue) == [one.id]
         assert claim_ids(queue, queue="email") == []
         assert queue.next_due() == START
         assert claim_ids(queue, queue="hogoverflow") == [other.id]
 
-    def test_functions_and_projects_take_turns(self, queue: SqliteInvocationQueue) -> None:
+    def test_functions_and_projects_take_turns(self, queue: Queue) -> None:
         """However long one line is, who comes last is served in the next round."""
-        queue.enqueue([invocation(function_id="flood") for _ in range(1_000)])
-        queue.enqueue([invocation(function_id="small") for _ in range(3)])
-        queue.enqueue([invocation(function_id=f"many{n}", project_id=2) for n in range(40) for _ in range(5)])
-        queue.enqueue([invocation(function_id="alone", project_id=3) for _ in range(50)])
+        queue.enqueue(InvocationBatch([invocation(function_id="flood") for _ in range(1_000)]))
+        queue.enqueue(InvocationBatch([invocation(function_id="small") for _ in range(3)]))
+        queue.enqueue(
+            InvocationBatch(
+                [invocation(function_id=f"many{n}", project_id=2) for n in range(40) for _ in range(5)]
+            )
+        )
+        queue.enqueue(InvocationBatch([invocation(function_id="alone", project_id=3) for _ in range(50)]))
         claimed = queue.claim(limit=30)
         per_project = Counter(each.project_id for each in claimed)
         assert per_project == {1: 10, 2: 10, 3: 10}
@@ -181,57 +165,27 @@ class TestEnqueueAndClaim:
             assert not seen.intersection(again[: 40 - len(seen)])
             seen.update(again)
 
-    def test_what_is_left_over_goes_to_who_has_more(self, queue: SqliteInvocationQueue) -> None:
-        queue.enqueue([invocation(function_id="flood") for _ in range(100)])
-        queue.enqueue([invocation(function_id=f"f{n}") for n in range(20)])
+    def test_what_is_left_over_goes_to_who_has_more(self, queue: Queue) -> None:
+        queue.enqueue(InvocationBatch([invocation(function_id="flood") for _ in range(100)]))
+        queue.enqueue(InvocationBatch([invocation(function_id=f"f{n}") for n in range(20)]))
         claimed = Counter(each.function_id for each in queue.claim(limit=100))
         assert claimed["flood"] == 80
         assert len(claimed) == 21
 
-    def test_a_claim_does_not_look_at_what_it_passes_over(self, queue: SqliteInvocationQueue) -> None:
-        """Counted in steps of the database's machine: a line a hundred times as long costs no more."""
-
-        def steps(waiting: int) -> int:
-            queue.enqueue([invocation(function_id="flood") for _ in range(waiting)])
-            queue.enqueue([invocation(function_id="small")])
-            return steps_of_claim(queue, exclude_functions=["flood"])
-
-        first = steps(50)
-        assert steps(5_000) <= first * 2
-
-    def test_however_many_wait_for_one_of_their_key_a_claim_looks_at_none(
-        self, queue: SqliteInvocationQueue
-    ) -> None:
-        """Counted as above, and nothing of it is late: nobody could take it."""
-
-        def steps(waiting: int) -> int:
-            queue.enqueue([invocation(order_key="stuck") for _ in range(waiting)])
-            queue.enqueue([invocation(order_key=f"k{next(_ids)}")])
-            return steps_of_claim(queue)
-
-        queue.enqueue([invocation(order_key="stuck")])
-        [stuck] = queue.claim()
-        queue.finish([outcome(stuck, "available", scheduled_at=START + timedelta(hours=1))])
-        first = steps(50)
-        assert steps(5_000) <= first * 2
-        assert queue.next_due() == START + timedelta(hours=1)
-        stats = queue.stats()
-        assert (stats.available, stats.oldest_due_at) == (5_051, None)
-
-    def test_what_is_next_of_its_key_is_not_late(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
-        queue.enqueue([invocation(order_key="a"), invocation(order_key="a")])
+    def test_what_is_next_of_its_key_is_not_late(self, queue: Queue, clock: Clock) -> None:
+        queue.enqueue(InvocationBatch([invocation(order_key="a"), invocation(order_key="a")]))
         [first] = queue.claim()
         clock.advance(100)
         queue.finish([outcome(first)])
         assert queue.next_due() == clock()
 
-    def test_a_restart_knows_who_waits_for_whom(self, tmp_path: Path, clock: Clock) -> None:
+    def test_a_restart_knows_who_waits_for_whom(self, engine: Engine, clock: Clock) -> None:
         ours = [invocation(order_key="a") for _ in range(3)]
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
-        queue.enqueue(ours)
+        queue = engine.queue(now=clock)
+        queue.enqueue(InvocationBatch(ours))
         queue.claim()
         queue.close()
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        queue = engine.queue(now=clock)
         assert queue.backlogs() == {"f1": 3}
         queue.release_all()
         done = []
@@ -242,7 +196,7 @@ class TestEnqueueAndClaim:
         assert queue.backlog() == 0
         queue.close()
 
-    def test_one_key_is_worked_on_in_order(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+    def test_one_key_is_worked_on_in_order(self, queue: Queue, clock: Clock) -> None:
         a1, b1, a2, free, a3 = (
             invocation(order_key="a"),
             invocation(order_key="b"),
@@ -251,7 +205,7 @@ class TestEnqueueAndClaim:
             invocation(order_key="a"),
         )
         other = invocation(order_key="a", function_id="f2")
-        queue.enqueue([a1, b1, a2, free, a3, other])
+        queue.enqueue(InvocationBatch([a1, b1, a2, free, a3, other]))
         claimed = {each.id: each for each in queue.claim()}
         assert set(claimed) == {a1.id, b1.id, free.id, other.id}
         assert claim_ids(queue) == []
@@ -273,12 +227,12 @@ class TestEnqueueAndClaim:
 
     @pytest.mark.parametrize("jump_s", [3600, -3600])
     def test_a_clock_that_is_set_changes_no_wait_and_loses_no_lock(
-        self, tmp_path: Path, clock: Clock, jump_s: int
+        self, engine: Engine, clock: Clock, jump_s: int
     ) -> None:
         passed = 0.0
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: passed)
+        queue = engine.queue(now=clock, steady=lambda: passed)
         waiting, working = invocation(scheduled_at=START + timedelta(seconds=60)), invocation()
-        queue.enqueue([waiting, working])
+        queue.enqueue(InvocationBatch([waiting, working]))
         [claimed] = queue.claim()
         clock.advance(jump_s)
         assert queue.sweep() == (0, [])
@@ -293,23 +247,23 @@ class TestEnqueueAndClaim:
 
     @pytest.mark.parametrize("jump_s", [3600, -3600])
     def test_what_is_due_stays_due_when_the_clock_is_set(
-        self, tmp_path: Path, clock: Clock, jump_s: int
+        self, engine: Engine, clock: Clock, jump_s: int
     ) -> None:
         """Nobody swept meanwhile: whoever comes to the queue first notices."""
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: 0.0)
+        queue = engine.queue(now=clock, steady=lambda: 0.0)
         before, after = invocation(), invocation()
-        queue.enqueue([before])
+        queue.enqueue(InvocationBatch([before]))
         clock.advance(jump_s)
-        queue.enqueue([after])
+        queue.enqueue(InvocationBatch([after]))
         assert sorted(claim_ids(queue)) == sorted([before.id, after.id])
         queue.close()
 
     @pytest.mark.parametrize("jump_s", [3600, -3600])
     def test_a_wait_that_begins_after_the_clock_was_set_is_no_longer_for_it(
-        self, tmp_path: Path, clock: Clock, jump_s: int
+        self, engine: Engine, clock: Clock, jump_s: int
     ) -> None:
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: 0.0)
-        queue.enqueue([invocation()])
+        queue = engine.queue(now=clock, steady=lambda: 0.0)
+        queue.enqueue(InvocationBatch([invocation()]))
         [claimed] = queue.claim()
         clock.advance(jump_s)
         due = clock() + timedelta(seconds=2)
@@ -319,34 +273,59 @@ class TestEnqueueAndClaim:
         queue.close()
 
     def test_a_clock_that_was_set_back_while_nobody_looked_makes_nothing_wait(
-        self, tmp_path: Path, clock: Clock
+        self, engine: Engine, clock: Clock
     ) -> None:
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        queue = engine.queue(now=clock)
         due, waiting = invocation(), invocation(scheduled_at=START + timedelta(seconds=60))
-        queue.enqueue([due, waiting], consumer="dispatch", log_offset=1)
+        queue.enqueue(InvocationBatch([due, waiting], position=ConsumerPosition("dispatch", 1)))
         queue.close()
         clock.advance(-30 * 86_400)
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        queue = engine.queue(now=clock)
         assert claim_ids(queue) == [due.id]
         assert queue.next_due() == clock() + timedelta(seconds=60)
         queue.close()
 
     @pytest.mark.parametrize("jump_s", [3600, -3600])
     def test_windows_of_masking_stay_as_long_as_they_were(
-        self, tmp_path: Path, clock: Clock, jump_s: int
+        self, engine: Engine, clock: Clock, jump_s: int
     ) -> None:
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock, steady=lambda: 0.0)
+        queue = engine.queue(now=clock, steady=lambda: 0.0)
         over, open_ = ("f", "over"), ("f", "open")
         ends = {over: START - timedelta(seconds=1), open_: START + timedelta(seconds=60)}
-        queue.enqueue([], masking=[MaskingCount(*key, 1, at) for key, at in ends.items()])
+        queue.enqueue(InvocationBatch(masking=[MaskingCount(*key, 1, at) for key, at in ends.items()]))
         clock.advance(jump_s)
         [found] = queue.masking_counts([over, open_])
         assert (found.hash, found.expires_at) == ("open", clock() + timedelta(seconds=60))
         queue.close()
 
-    def test_two_workers_never_get_the_same(self, queue: SqliteInvocationQueue) -> None:
+    def test_who_counted_on_what_others_changed_meanwhile_enqueues_nothing(
+        self, engine: Engine, clock: Clock
+    ) -> None:
+        with closing(engine.queue(now=clock)) as one, closing(engine.queue(now=clock)) as two:
+            ends = clock() + timedelta(seconds=60)
+
+            def count(queue: Queue, number: int, before: int) -> None:
+                masking = [MaskingCount("f", "h", number, ends, before), MaskingCount("g", "h", 1, ends)]
+                queue.enqueue(InvocationBatch([invocation()], masking=masking[: 2 if before == 0 else 1]))
+
+            count(one, 1, 0)
+            with pytest.raises(MaskingMovedError):
+                count(two, 1, 0)
+            count(two, 3, 1)
+            with pytest.raises(MaskingMovedError):
+                count(one, 2, 1)
+            found = two.masking_counts([("f", "h"), ("g", "h")])
+            assert {each.function_id: each.count for each in found} == {"f": 3, "g": 1}
+            assert one.backlog() + two.backlog() >= 2
+            assert len(one.claim()) == 2
+            clock.advance(61)
+            ends = clock() + timedelta(seconds=60)
+            count(one, 1, 0)
+            assert [each.count for each in two.masking_counts([("f", "h")])] == [1]
+
+    def test_two_workers_never_get_the_same(self, queue: Queue) -> None:
         new = [invocation() for _ in range(600)]
-        queue.enqueue(new)
+        queue.enqueue(InvocationBatch(new))
 
         def work(_: int) -> list[str]:
             mine: list[str] = []
@@ -360,30 +339,10 @@ class TestEnqueueAndClaim:
         assert sorted(itertools.chain(*shares)) == sorted(each.id for each in new)
         assert queue.backlog() == 0
 
-    def test_everything_is_written_or_nothing(
-        self, queue: SqliteInvocationQueue, queue_database: Database
-    ) -> None:
-        pages = queue._durable.execute("PRAGMA page_count").fetchone()[0]
-        queue._durable.execute(f"PRAGMA max_page_count={pages + 4}")
-        lines = [line("x" * 5000) for _ in range(50)]
-        with pytest.raises(DatabaseFullError):
-            queue.enqueue([invocation()], logs=lines)
-        queue._durable.execute("PRAGMA max_page_count=1000000")
-        assert queue.claim() == []
-        assert queue.backlog() == 0
-        assert rows_of(queue_database, tables.log_entry) == []
-        assert queue.enqueue([invocation()], logs=lines) == 1
-
-    def test_a_consumer_and_its_offset_go_together(self, queue: SqliteInvocationQueue) -> None:
-        with pytest.raises(ValueError, match="go together"):
-            queue.enqueue([], consumer="delivery")
-
 
 class TestTurns:
-    def test_a_suspended_run_comes_back_with_its_state(
-        self, queue: SqliteInvocationQueue, clock: Clock
-    ) -> None:
-        queue.enqueue([invocation()])
+    def test_a_suspended_run_comes_back_with_its_state(self, queue: Queue, clock: Clock) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
         [first] = queue.claim()
         again = START + timedelta(seconds=60)
         queue.finish([outcome(first, "available", state=b"half", scheduled_at=again, priority=1)])
@@ -393,27 +352,27 @@ class TestTurns:
         assert (second.id, second.state, second.priority) == (first.id, b"half", 1)
         assert second.lock_token != first.lock_token
 
-    def test_what_is_not_said_stays(self, queue: SqliteInvocationQueue) -> None:
-        queue.enqueue([invocation(priority=2)])
+    def test_what_is_not_said_stays(self, queue: Queue) -> None:
+        queue.enqueue(InvocationBatch([invocation(priority=2)]))
         queue.finish([outcome(queue.claim()[0], "available")])
         [again] = queue.claim()
         assert (again.state, again.priority, again.scheduled_at) == (b"start", 2, START)
 
     @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
     def test_a_finished_run_never_comes_back(
-        self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database, status: str
+        self, queue: Queue, clock: Clock, engine: Engine, status: str
     ) -> None:
-        queue.enqueue([invocation()])
+        queue.enqueue(InvocationBatch([invocation()]))
         [claimed] = queue.claim()
         assert queue.finish([outcome(claimed, status)]) == {claimed.id}
-        [row] = rows_of(queue_database, tables.invocation)
+        [row] = engine.rows(tables.invocation)
         assert (row.status, row.finished_at, row.state, row.lock_token) == (status, START, b"", None)
         assert queue.finish([outcome(claimed, "available")]) == frozenset()
         assert queue.release_all() == 0
         assert queue.claim() == []
 
-    def test_a_lost_lock_changes_nothing(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
-        queue.enqueue([invocation()])
+    def test_a_lost_lock_changes_nothing(self, queue: Queue, clock: Clock) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
         [slow] = queue.claim()
         clock.advance(HEARTBEAT_LIMIT_S + 1)
         assert queue.sweep().reset == 1
@@ -424,17 +383,15 @@ class TestTurns:
         assert queue.finish([outcome(slow, "failed")]) == frozenset()
         assert queue.finish([outcome(fresh), outcome(slow)]) == {fresh.id}
 
-    def test_traces_are_written_even_when_the_lock_was_lost(
-        self, queue: SqliteInvocationQueue, queue_database: Database
-    ) -> None:
+    def test_traces_are_written_even_when_the_lock_was_lost(self, queue: Queue, engine: Engine) -> None:
         lost = InvocationOutcome("unknown", "token", "completed")
         assert queue.finish([lost], logs=[line("said")]) == frozenset()
-        assert [row.message for row in rows_of(queue_database, tables.log_entry)] == ["said"]
+        assert [row.message for row in engine.rows(tables.log_entry)] == ["said"]
 
 
 class TestJanitor:
-    def test_a_beating_worker_keeps_its_work(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
-        queue.enqueue([invocation(), invocation()])
+    def test_a_beating_worker_keeps_its_work(self, queue: Queue, clock: Clock) -> None:
+        queue.enqueue(InvocationBatch([invocation(), invocation()]))
         beating, silent = queue.claim()
         for _ in range(4):
             clock.advance(HEARTBEAT_LIMIT_S - 1)
@@ -443,10 +400,8 @@ class TestJanitor:
         assert queue.finish([outcome(beating)]) == {beating.id}
         assert queue.finish([outcome(silent)]) == frozenset()
 
-    def test_back_off_grows_and_too_many_resets_are_a_poison_pill(
-        self, queue: SqliteInvocationQueue, clock: Clock
-    ) -> None:
-        queue.enqueue([invocation()])
+    def test_back_off_grows_and_too_many_resets_are_a_poison_pill(self, queue: Queue, clock: Clock) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
         waits = []
         for resets in range(MAX_RESETS):
             [claimed] = queue.claim()
@@ -471,11 +426,8 @@ class TestJanitor:
         assert queue.finish([outcome(poisoned, "failed")]) == {poisoned.id}
         assert queue.backlog() == 0
 
-    def test_the_longest_back_off(self, queue: SqliteInvocationQueue) -> None:
-        assert queue._janitor.backoff(50) == timedelta(seconds=300)  # half of 600 s
-
-    def test_progress_starts_the_count_anew(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
-        queue.enqueue([invocation()])
+    def test_progress_starts_the_count_anew(self, queue: Queue, clock: Clock) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
         queue.claim()
         clock.advance(HEARTBEAT_LIMIT_S + 1)
         queue.sweep()
@@ -485,53 +437,53 @@ class TestJanitor:
         queue.finish([outcome(claimed, "available")])
         assert queue.claim()[0].reset_count == 0
 
-    def test_a_finished_run_goes_after_its_grace(
-        self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database
-    ) -> None:
-        queue.enqueue([invocation() for _ in range(3)])
+    def test_a_finished_run_goes_after_its_grace(self, queue: Queue, clock: Clock, engine: Engine) -> None:
+        queue.enqueue(InvocationBatch([invocation() for _ in range(3)]))
         queue.finish([outcome(each) for each in queue.claim(limit=2)])
         clock.advance(FINISHED_GRACE_S)
         queue.sweep()
-        assert len(rows_of(queue_database, tables.invocation)) == 3
+        assert len(engine.rows(tables.invocation)) == 3
         clock.advance(1)
         queue.sweep()
-        assert len(rows_of(queue_database, tables.invocation)) == 1
+        assert len(engine.rows(tables.invocation)) == 1
 
     def test_a_finished_run_stays_while_its_log_record_may_be_read_again(
-        self, queue: SqliteInvocationQueue, clock: Clock, tmp_path: Path
+        self, queue: Queue, clock: Clock, engine: Engine
     ) -> None:
-        log = SqliteEventLog(tmp_path / "queue.db")
+        log = engine.log()
         log.commit("ingestion", 4)
         new = invocation(log_offset=5)
-        assert queue.enqueue([new], consumer="delivery", log_offset=5) == 1
+        assert queue.enqueue(InvocationBatch([new], position=ConsumerPosition("delivery", 5))) == 1
         queue.finish([outcome(each) for each in queue.claim()])
         clock.advance(3600)
         queue.sweep()
-        assert queue.enqueue([new], consumer="delivery", log_offset=5) == 0  # the batch came again
+        assert (
+            queue.enqueue(InvocationBatch([new], position=ConsumerPosition("delivery", 5))) == 0
+        )  # the batch came again
         log.commit("ingestion", 5)
         queue.sweep()
-        assert queue.enqueue([new]) == 1  # forgotten
+        assert queue.enqueue(InvocationBatch([new])) == 1  # forgotten
         log.close()
 
     def test_sweeping_goes_over_many_in_small_steps(
-        self, queue: SqliteInvocationQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, queue: Queue, clock: Clock, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(janitor, "SWEEP_ROWS", 3)
-        queue.enqueue([invocation() for _ in range(20)])
+        queue.enqueue(InvocationBatch([invocation() for _ in range(20)]))
         claimed = queue.claim()
         queue.finish([outcome(each) for each in claimed[:10]])
         clock.advance(HEARTBEAT_LIMIT_S + 1)
         assert queue.sweep().reset == 10
-        assert queue._value("SELECT count(*) FROM invocation") == 10
+        assert len(engine.rows(tables.invocation)) == 10
 
 
 class TestRestart:
-    def test_running_ones_are_due_at_once(self, tmp_path: Path, clock: Clock) -> None:
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
-        queue.enqueue([invocation() for _ in range(5)])
+    def test_running_ones_are_due_at_once(self, engine: Engine, clock: Clock) -> None:
+        queue = engine.queue(now=clock)
+        queue.enqueue(InvocationBatch([invocation() for _ in range(5)]))
         claimed = queue.claim(limit=3)
         queue.close()
-        queue = SqliteInvocationQueue(tmp_path / "queue.db", now=clock)
+        queue = engine.queue(now=clock)
         assert queue.backlog() == 5
         assert queue.release_all() == 3
         again = queue.claim()
@@ -539,20 +491,20 @@ class TestRestart:
         assert queue.finish([outcome(each) for each in claimed]) == frozenset()  # of the former process
         queue.close()
 
-    def test_restarts_are_not_held_against_what_was_in_flight(self, queue: SqliteInvocationQueue) -> None:
-        queue.enqueue([invocation()])
+    def test_restarts_are_not_held_against_what_was_in_flight(self, queue: Queue) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
         for _ in range(5 * MAX_RESETS):
             assert len(queue.claim()) == 1
             assert queue.release_all() == 1
         assert queue.sweep().poisoned == []
         assert [one.reset_count for one in queue.claim()] == [0]
 
-    def test_positions_of_consumers(self, queue: SqliteInvocationQueue, tmp_path: Path) -> None:
+    def test_positions_of_consumers(self, queue: Queue, engine: Engine) -> None:
         assert queue.position("delivery") == 0
-        queue.enqueue([], consumer="delivery", log_offset=7)
-        queue.enqueue([], consumer="delivery", log_offset=6)
+        queue.enqueue(InvocationBatch(position=ConsumerPosition("delivery", 7)))
+        queue.enqueue(InvocationBatch(position=ConsumerPosition("delivery", 6)))
         assert queue.position("delivery") == 7
-        log = SqliteEventLog(tmp_path / "queue.db")
+        log = engine.log()
         assert log.position("delivery") == 7
         log.close()
 
@@ -568,9 +520,7 @@ def metric(name: str = "triggered", count: int = 1, **fields: Any) -> AppMetric:
 
 
 class TestTraces:
-    def test_lines_of_a_run_are_in_order_and_apart(
-        self, queue: SqliteInvocationQueue, queue_database: Database
-    ) -> None:
+    def test_lines_of_a_run_are_in_order_and_apart(self, queue: Queue, engine: Engine) -> None:
         first = [
             line("1"),
             line("other", instance_id="j"),
@@ -578,8 +528,12 @@ class TestTraces:
             line("3", timestamp=START - timedelta(hours=1)),
         ]
         queue.write_logs(first)
-        queue.enqueue([invocation()], logs=[line("4"), line("5", timestamp=START + timedelta(seconds=1))])
-        rows = rows_of(queue_database, tables.log_entry)
+        queue.enqueue(
+            InvocationBatch(
+                [invocation()], logs=[line("4"), line("5", timestamp=START + timedelta(seconds=1))]
+            )
+        )
+        rows = engine.rows(tables.log_entry)
         mine = {row.message: row.timestamp - START for row in rows if row.instance_id == "i"}
         assert mine == {
             "1": timedelta(0),
@@ -591,56 +545,54 @@ class TestTraces:
         [other] = [row for row in rows if row.instance_id == "j"]
         assert (other.timestamp, other.level, other.log_source) == (START, "info", "hog_function")
 
-    def test_metrics_are_added_up_by_the_hour(
-        self, queue: SqliteInvocationQueue, queue_database: Database
-    ) -> None:
+    def test_metrics_are_added_up_by_the_hour(self, queue: Queue, engine: Engine) -> None:
         later = START + timedelta(minutes=59, seconds=59)
         queue.write_metrics([metric(), metric(count=4, timestamp=later), metric("fetch")])
-        queue.enqueue([], metrics=[metric(count=10), metric(timestamp=START + timedelta(hours=1))])
-        rows = {(row.metric_name, row.hour): row.count for row in rows_of(queue_database, tables.app_metric)}
+        queue.enqueue(
+            InvocationBatch(metrics=[metric(count=10), metric(timestamp=START + timedelta(hours=1))])
+        )
+        rows = {(row.metric_name, row.hour): row.count for row in engine.rows(tables.app_metric)}
         assert rows == {
             ("triggered", START): 15,
             ("fetch", START): 1,
             ("triggered", START + timedelta(hours=1)): 1,
         }
 
-    def test_the_newer_result_of_a_run_stays(
-        self, queue: SqliteInvocationQueue, queue_database: Database
-    ) -> None:
+    def test_the_newer_result_of_a_run_stays(self, queue: Queue, engine: Engine) -> None:
         running = InvocationResult("i1", 1, "f1", "running", attempts=1, version=10, started_at=START)
         done = replace(running, status="succeeded", version=12, finished_at=START, duration_ms=210)
-        queue.enqueue([], results=[running])
+        queue.enqueue(InvocationBatch(results=[running]))
         queue.finish([], results=[done, replace(running, version=11)])
-        [row] = rows_of(queue_database, tables.invocation_result)
+        [row] = engine.rows(tables.invocation_result)
         assert (row.status, row.version, row.duration_ms, row.started_at) == ("succeeded", 12, 210, START)
 
-    def test_a_run_is_repeated_for_its_present_result_alone(self, queue: SqliteInvocationQueue) -> None:
+    def test_a_run_is_repeated_for_its_present_result_alone(self, queue: Queue) -> None:
         failed = InvocationResult("i1", 1, "f1", "failed", attempts=1, version=10)
         again = NewInvocation("i1", 1, "f1", b"again", repeats=10)
-        assert queue.enqueue([again]) == 0, "there is no such result"
-        queue.enqueue([], results=[failed])
-        assert queue.enqueue([again]) == 1
-        assert queue.enqueue([again]) == 0, "it is under way"
+        assert queue.enqueue(InvocationBatch([again])) == 0, "there is no such result"
+        queue.enqueue(InvocationBatch(results=[failed]))
+        assert queue.enqueue(InvocationBatch([again])) == 1
+        assert queue.enqueue(InvocationBatch([again])) == 0, "it is under way"
         [claimed] = queue.claim()
         done = replace(failed, status="succeeded", version=11)
         queue.finish([InvocationOutcome("i1", claimed.lock_token, "completed")], results=[done])
-        assert queue.enqueue([again]) == 0
-        assert queue.enqueue([replace(again, repeats=11)]) == 1
+        assert queue.enqueue(InvocationBatch([again])) == 0
+        assert queue.enqueue(InvocationBatch([replace(again, repeats=11)])) == 1
 
-    def test_traces_go_when_their_time_is_over(
-        self, queue: SqliteInvocationQueue, clock: Clock, queue_database: Database
-    ) -> None:
+    def test_traces_go_when_their_time_is_over(self, queue: Queue, clock: Clock, engine: Engine) -> None:
         def counts() -> list[int]:
             kept = (tables.log_entry, tables.app_metric, tables.invocation_result)
-            return [len(rows_of(queue_database, table)) for table in kept]
+            return [len(engine.rows(table)) for table in kept]
 
         version = int(START.timestamp() * 1e6)
         assert from_micros(version) == START
         queue.enqueue(
-            [],
-            logs=[line("x")],
-            metrics=[metric()],
-            results=[InvocationResult("i1", 1, "f1", "succeeded", attempts=1, version=version)],
+            InvocationBatch(
+                [],
+                logs=[line("x")],
+                metrics=[metric()],
+                results=[InvocationResult("i1", 1, "f1", "succeeded", attempts=1, version=version)],
+            )
         )
         queue.sweep()
         assert counts() == [1, 1, 1]
@@ -652,32 +604,28 @@ class TestTraces:
             queue.sweep()
             assert counts() == left
 
-    def test_logs_and_metrics_are_kept_for_as_long_as_is_wanted(self, tmp_path: Path, clock: Clock) -> None:
-        database = Database.open(tmp_path / "short.db", tables.queue_metadata)
-        with closing(SqliteInvocationQueue(tmp_path / "short.db", now=clock, trace_days=7)) as queue:
-            queue.enqueue([], logs=[line("x")], metrics=[metric()])
+    def test_logs_and_metrics_are_kept_for_as_long_as_is_wanted(self, engine: Engine, clock: Clock) -> None:
+        with closing(engine.queue(now=clock, trace_days=7)) as queue:
+            queue.enqueue(InvocationBatch(logs=[line("x")], metrics=[metric()]))
             left = []
             for days in (6, 8):
                 clock.moment = START + timedelta(days=days)
                 queue.sweep()
                 kept = (tables.log_entry, tables.app_metric)
-                left.append([len(rows_of(database, table)) for table in kept])
-        database.dispose()
+                left.append([len(engine.rows(table)) for table in kept])
         assert left == [[1, 1], [0, 0]]
 
 
 class TestWaiting:
-    def test_work_that_came_since_the_last_claim_is_not_slept_over(
-        self, queue: SqliteInvocationQueue
-    ) -> None:
+    def test_work_that_came_since_the_last_claim_is_not_slept_over(self, queue: Queue) -> None:
         assert queue.claim() == []
-        queue.enqueue([invocation()])
+        queue.enqueue(InvocationBatch([invocation()]))
         assert queue.wait(30)
         assert not queue.wait(0.001)
         queue.wake()
         assert queue.wait(30)
 
-    def test_a_sleeping_worker_is_woken(self, queue: SqliteInvocationQueue) -> None:
+    def test_a_sleeping_worker_is_woken(self, queue: Queue) -> None:
         ready = threading.Event()
 
         def work() -> bool:
@@ -688,13 +636,17 @@ class TestWaiting:
         with ThreadPoolExecutor(1) as pool:
             woken = pool.submit(work)
             ready.wait()
-            queue.enqueue([invocation()])
+            queue.enqueue(InvocationBatch([invocation()]))
             assert woken.result(timeout=30)
 
-    def test_stats(self, queue: SqliteInvocationQueue, clock: Clock) -> None:
+    def test_stats(self, queue: Queue, clock: Clock) -> None:
         assert queue.stats() == (stats := queue.stats())
         assert (stats.available, stats.running, stats.oldest_due_at) == (0, 0, None)
-        queue.enqueue([invocation(scheduled_at=START + timedelta(seconds=5)), invocation(), invocation()])
+        queue.enqueue(
+            InvocationBatch(
+                [invocation(scheduled_at=START + timedelta(seconds=5)), invocation(), invocation()]
+            )
+        )
         queue.claim(limit=1)
         clock.advance(2)
         stats = queue.stats()

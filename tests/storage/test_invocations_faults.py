@@ -20,7 +20,7 @@ pytestmark = pytest.mark.faults
 WORKER = """
 import sys, threading
 from pathlib import Path
-from hoglab.storage.invocations import InvocationOutcome, NewInvocation
+from hoglab.storage.invocations import ConsumerPosition, InvocationBatch, InvocationOutcome, NewInvocation
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 queue = SqliteInvocationQueue(Path(sys.argv[1]))
@@ -52,7 +52,7 @@ def enqueue():
     while True:
         offset += 1
         new = [NewInvocation(f"{offset}-{n}", 1, "f", b"start", log_offset=offset) for n in range(1, 8)]
-        queue.enqueue(new, consumer="delivery", log_offset=offset)
+        queue.enqueue(InvocationBatch(new, position=ConsumerPosition("delivery", offset)))
         say("enqueued", offset)
         if queue.backlog() > 200:
             queue.wait(0.01)

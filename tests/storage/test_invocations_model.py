@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.storage.engines import NewEngine, Queue
 
-from hoglab.storage.invocations import ClaimedInvocation, InvocationOutcome, NewInvocation
+from hoglab.storage.database import tables
+from hoglab.storage.invocations import (
+    ClaimedInvocation,
+    ConsumerPosition,
+    InvocationBatch,
+    InvocationOutcome,
+    NewInvocation,
+)
 from hoglab.storage.invocations.janitor import FINISHED_GRACE_S, HEARTBEAT_LIMIT_S, MAX_RESETS
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 IDS = [f"i{number}" for number in range(8)]
 FUNCTIONS = ["f1", "f2"]
@@ -36,25 +48,24 @@ class Model:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    def __init__(self) -> None:
+    def __init__(self, new_engine: NewEngine) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.opened = ExitStack()
+        self.engine = self.opened.enter_context(new_engine())
         self.now = datetime(2026, 3, 1, tzinfo=UTC)
         self.queue = self.open()
         self.rows: dict[str, Model] = {}
         self.locks: list[tuple[str, str]] = []  # every lock that was ever given out
         self.ingested = self.dispatched = 0
-        self.queue.enqueue([], consumer="ingestion", log_offset=0)
-        self.queue.enqueue([], consumer="delivery", log_offset=0)
+        self.queue.enqueue(InvocationBatch(position=ConsumerPosition("ingestion", 0)))
+        self.queue.enqueue(InvocationBatch(position=ConsumerPosition("delivery", 0)))
 
-    def open(self) -> SqliteInvocationQueue:
-        return SqliteInvocationQueue(
-            Path(self.folder.name) / "queue.db", now=lambda: self.now, jitter=lambda: 1.0
-        )
+    def open(self) -> Queue:
+        return self.engine.queue(now=lambda: self.now, jitter=lambda: 1.0)
 
     def teardown(self) -> None:
         self.queue.close()
-        self.folder.cleanup()
+        self.opened.close()
 
     @rule(
         chosen=st.lists(st.sampled_from(IDS), min_size=1, max_size=4),
@@ -80,8 +91,8 @@ class QueueMachine(RuleBasedStateMachine):
             for each in chosen
         ]
         unknown = dict.fromkeys(each for each in chosen if each not in self.rows)
-        consumer = None if offset is None else "delivery"
-        assert self.queue.enqueue(new, consumer=consumer, log_offset=offset) == len(unknown)
+        position = None if offset is None else ConsumerPosition("delivery", offset)
+        assert self.queue.enqueue(InvocationBatch(new, position=position)) == len(unknown)
         self.dispatched = max(self.dispatched, offset or 0)
         for each in new:
             if each.id in unknown:
@@ -90,7 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(offset=st.integers(1, 3))
     def ingestion_goes_on(self, offset: int) -> None:
-        self.queue.enqueue([], consumer="ingestion", log_offset=offset)
+        self.queue.enqueue(InvocationBatch(position=ConsumerPosition("ingestion", offset)))
         self.ingested = max(self.ingested, offset)
 
     @rule(limit=st.integers(1, 4), excluded=st.lists(st.sampled_from(FUNCTIONS), max_size=1))
@@ -236,7 +247,7 @@ class QueueMachine(RuleBasedStateMachine):
         unfinished = Counter(row.function_id for row in available + running)
         assert self.queue.backlogs() == unfinished
         assert all(self.queue.backlog_of(each) == unfinished[each] for each in FUNCTIONS)
-        assert self.queue._value("SELECT count(*) FROM invocation") == len(self.rows)
+        assert len(self.engine.rows(tables.invocation)) == len(self.rows)
         stats = self.queue.stats()
         assert (stats.available, stats.running) == (len(available), len(running))
         first = min((row.scheduled_at for row in available), default=None)
@@ -250,7 +261,15 @@ class QueueMachine(RuleBasedStateMachine):
         assert stats.oldest_due_at == (first if first is not None and first <= self.now else None)
 
 
-QueueMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestInvocationQueueModel = QueueMachine.TestCase
+def test_the_queue_does_what_the_model_does(new_engine: NewEngine) -> None:
+    with new_engine() as engine:
+        examples = 40 if engine.name == "sqlite" else 15  # which take four times as long each
+    run_state_machine_as_test(
+        lambda: QueueMachine(new_engine),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hoglab.storage.database.log_damage import lost_commits
+from hoglab.storage.database.sqlite.log_damage import lost_commits
 
 COMMITS = 60
 FILES = ("a.db", "a.db-wal", "a.db-shm")

@@ -88,7 +88,7 @@ def test_it_reads_from_the_snapshot_of_its_connection(database: Database) -> Non
 
 
 def test_a_locked_database_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(sqlite.connections, "BUSY_TIMEOUT_S", 0.01)
     database = Database.open(tmp_path / "hoglab.db")
     prepared = PreparedSelect(EVERYTHING)
     other = sqlite.connect(tmp_path / "hoglab.db", project.metadata)

@@ -12,9 +12,10 @@ from tests.ingestion.conftest import wait_for
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.storage.database import Database, row_digests, tables
+from hoglab.storage.database import Database, tables
 from hoglab.storage.database import integrity as integrity_module
 from hoglab.storage.database.integrity import IntegrityWatch
+from hoglab.storage.database.sqlite import row_digests
 
 KEYS = tables.personal_api_key
 ADD_A_KEY = """
@@ -93,6 +94,7 @@ def test_rows_that_change_with_others_fit() -> None:
     [
         ("UPDATE personal_api_key SET secure_value = ?", "x"),
         ("UPDATE personal_api_key SET label = CAST(? AS TEXT)", b"\xff\xfe"),
+        ("UPDATE personal_api_key SET label = CAST(label AS BLOB) WHERE ?", True),
         ("UPDATE personal_api_key SET expires_at = ?", 1),
         ("DELETE FROM personal_api_key WHERE ?", True),
         (ADD_A_KEY, True),

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from hoglab.transfer import sending
-from hoglab.transfer.sending import RefusedError, Sender, SendError
+from hoglab.transfer.sending import BatchRefusedError, Sender, SendError
 
 Answer = tuple[int, dict[str, str]]
 
@@ -75,8 +75,8 @@ def test_patience_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "text"),
     [
-        (400, RefusedError, "why"),
-        (413, RefusedError, "why"),
+        (400, BatchRefusedError, "why"),
+        (413, BatchRefusedError, "why"),
         (401, SendError, "does not know the project token"),
         (404, SendError, "answered 404: why"),
         (302, SendError, "answered 302"),

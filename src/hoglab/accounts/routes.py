@@ -99,7 +99,7 @@ def _project(accounts: AccountService) -> ResourceRouter:
         project = _wire(accounts.update_project, call.project.id, changes)
         return project_object(project, call.principal)
 
-    @router.patch("/rotate_secret_token", response=ProjectSecretOut)
+    @router.patch("/rotate_secret_token", response=ProjectSecretOut, shows_secret=True)
     def rotate_secret_token(call: Call) -> dict[str, Any]:
         """Give a project a new secret key for local evaluation of flags; the last one stays valid as a backup.
 
@@ -227,6 +227,23 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
 # Users
 
 
+def me_object(accounts: AccountService, principal: Principal) -> dict[str, Any]:
+    """The user who calls, as the wire shows them."""
+    user = principal.user
+    organizations = _organization_objects(accounts, principal)
+    current = [each for each in organizations if each["id"] == principal.organization_id]
+    project = accounts.project(user.current_project_id or 0)
+    reached = project is not None and principal.reaches_project(project)
+    return {
+        **(user_object(user) or {}),
+        "date_joined": user.created_at,
+        "is_staff": False,
+        "team": project_object(project, principal) if project is not None and reached else None,
+        "organization": current[0] if current else None,
+        "organizations": organizations,
+    }
+
+
 def _users(accounts: AccountService) -> ResourceRouter:
     router = ResourceRouter(
         "/api/users", tag="users", scopes=("user:read", "user:write"), project_scoped=False
@@ -235,20 +252,7 @@ def _users(accounts: AccountService) -> ResourceRouter:
     @router.get("/@me", response=MeOut, limited_keys=True)
     def read_me(call: Call) -> dict[str, Any]:
         """Read the user behind the key."""
-        principal = call.principal
-        user = principal.user
-        organizations = _organization_objects(accounts, principal)
-        current = [each for each in organizations if each["id"] == principal.organization_id]
-        project = accounts.project(user.current_project_id or 0)
-        reached = project is not None and principal.reaches_project(project)
-        return {
-            **(user_object(user) or {}),
-            "date_joined": user.created_at,
-            "is_staff": False,
-            "team": project_object(project, principal) if project is not None and reached else None,
-            "organization": current[0] if current else None,
-            "organizations": organizations,
-        }
+        return me_object(accounts, call.principal)
 
     return router
 
@@ -296,7 +300,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
         """List the user's keys, newest first, without their values."""
         return [key_object(key) for key in accounts.personal_keys(call.principal.user.id)]
 
-    @router.post("/", body=KeyIn, response=KeyOut, status=201)
+    @router.post("/", body=KeyIn, response=KeyOut, status=201, shows_secret=True)
     def create_key(call: Call) -> Response:
         """Make a key. Its value is in this answer and cannot be had again."""
         body = call.validate(KeyIn)
@@ -333,7 +337,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
             _wire(accounts.update_key, key_id, changes)
         return key_object(own_key(call, key_id))
 
-    @router.post("/{key_id}/roll", response=KeyOut)
+    @router.post("/{key_id}/roll", response=KeyOut, shows_secret=True)
     def roll_key(call: Call, key_id: UuidId) -> Response:
         """Give a key a new value; the old one stops working at once."""
         _check_scopes(call.principal, own_key(call, key_id)["scopes"])

@@ -24,20 +24,22 @@ from hoglab.accounts.keys import (
     new_secret_key,
     new_token,
 )
-from hoglab.accounts.scopes import KNOWN, scope_fault
+from hoglab.accounts.principals import PrincipalCache
+from hoglab.accounts.scopes import EVERYTHING, KNOWN, scope_fault
 from hoglab.accounts.usage import KeyUsage
 from hoglab.http.fields.dates import utc_now
-from hoglab.http.identity import UNKNOWN, Level, Principal, Project, Unknown, User
+from hoglab.http.identity import Level, Principal, Project, Unknown, User
+from hoglab.storage.database.tables import project as project_table
+from hoglab.storage.database.tables import user_session
+from hoglab.storage.database.upsert import skip_ids
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from sqlalchemy import Connection
+
     from hoglab.storage.database import Database, Transaction
 
-RECHECK_S = 5.0
-"""How long a key is trusted from memory: how late a revocation by another process may be noticed."""
-REMEMBERED_KEYS = 10_000
-"""How many keys are kept in memory."""
 MAX_KEYS_PER_USER = 200
 SECRET_SCOPES = ("feature_flag:read",)
 """What a project secret key may do."""
@@ -76,69 +78,61 @@ class AccountService:
     ) -> None:
         self._database = database
         self.now = now
-        self._clock = clock
         self._scope_objects = scope_objects
         self.usage = KeyUsage(database, now)
-        self._remembered: dict[str, tuple[Principal, float]] = {}
-        self._forgotten = (
-            0  # grows with each change of keys, so that a slow reader does not bring back old data
-        )
+        self._known = PrincipalCache(lambda secure_value: self._read_principal(secure_value), now, clock)
         self._loading = threading.Lock()
         self._by_id: Mapping[int, Project] = {}
         self._by_token: Mapping[str, Project] = {}
         database.changes.subscribe("project", lambda _: self._load_projects())
-        database.changes.subscribe("keys", lambda _: self._forget_keys())
+        database.changes.subscribe("keys", lambda _: self._known.forget())
         self._load_projects()
 
     # Who is calling
 
     def recall(self, key: str) -> Principal | Unknown:
-        """The principal of a key seen within `RECHECK_S`, from memory alone."""
-        remembered = self._remembered.get(hash_key(key))
-        if remembered is None or self._clock() - remembered[1] > RECHECK_S:
-            return UNKNOWN
-        principal = remembered[0]
-        if principal.expires_at is not None and principal.expires_at <= self.now():
-            return UNKNOWN
-        return principal
+        """The principal of a key seen lately, from memory alone."""
+        return self._known.recall(key)
 
     def authenticate(self, key: str) -> Principal | None:
         """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive."""
-        known = self.recall(key)
-        if not isinstance(known, Unknown):
-            return known
-        secure_value = hash_key(key)
-        generation, checked_at = self._forgotten, self._clock()
-        principal = self._read_principal(secure_value)
-        if principal is None:
-            self._remembered.pop(secure_value, None)
-            return None
-        if len(self._remembered) >= REMEMBERED_KEYS:
-            self._remembered = {}
-        if generation == self._forgotten:
-            self._remembered[secure_value] = (principal, checked_at)
-        return principal
+        return self._known.authenticate(key)
 
     def _read_principal(self, secure_value: str) -> Principal | None:
         with self._database.read() as connection:
             row = store.key_by_hash(connection, secure_value)
             if row is None or not hmac.compare_digest(row["secure_value"], secure_value):
                 return None
-            if row["expires_at"] is not None and row["expires_at"] <= self.now():
-                return None
-            user = store.user_by_id(connection, row["user_id"])
-            if user is None or not user.is_active:
-                return None
-            levels = store.levels(connection, user.id)
-        projects, organizations = row["scoped_projects"], row["scoped_organizations"]
-        return Principal(
-            user=user,
-            key_id=row["id"],
-            scopes=frozenset(row["scopes"]),
-            levels=levels,
+            return self.principal_of_key(connection, row)
+
+    def principal_of_key(self, connection: Connection, key: Mapping[str, Any]) -> Principal | None:
+        """Who is behind the row of a key; None when it is expired, or its user is inactive."""
+        if key["expires_at"] is not None and key["expires_at"] <= self.now():
+            return None
+        user = self.principal_of_user(connection, key["user_id"])
+        if user is None:
+            return None
+        projects, organizations = key["scoped_projects"], key["scoped_organizations"]
+        return replace(
+            user,
+            key_id=key["id"],
+            scopes=frozenset(key["scopes"]),
             scoped_projects=frozenset(projects) if projects is not None else None,
             scoped_organizations=frozenset(organizations) if organizations is not None else None,
-            expires_at=row["expires_at"],
+            expires_at=key["expires_at"],
+        )
+
+    def principal_of_user(self, connection: Connection, user_id: int) -> Principal | None:
+        """A user with all that they may do; None when there is none, or an inactive one."""
+        user = store.user_by_id(connection, user_id)
+        if user is None or not user.is_active:
+            return None
+        levels = store.levels(connection, user.id)
+        return Principal(
+            user=user,
+            key_id=None,
+            scopes=frozenset({EVERYTHING}),
+            levels=levels,
             organization_id=self._organization_of(user, levels),
         )
 
@@ -151,11 +145,8 @@ class AccountService:
 
     def used(self, principal: Principal) -> None:
         """Take note that a key was used; written to the database later."""
-        self.usage.note(principal.key_id)
-
-    def _forget_keys(self) -> None:
-        self._forgotten += 1
-        self._remembered = {}
+        if principal.key_id is not None:
+            self.usage.note(principal.key_id)
 
     # Projects
 
@@ -183,7 +174,7 @@ class AccountService:
             self._by_token = {project.api_token: project for project in found}
             self._by_id = {project.id: project for project in found}
         # Whom a key lets in where depends on projects too.
-        self._forget_keys()
+        self._known.forget()
 
     def create_project(
         self, organization_id: str, name: str, *, token: str | None = None, timezone: str = "UTC"
@@ -219,6 +210,8 @@ class AccountService:
         if project_id is not None:
             values["id"] = project_id
         project = store.insert_project(tx.connection, values)
+        if project_id is not None:
+            skip_ids(tx.connection, project_table, project_id)
         tx.changed("project", project.id)
         return project
 
@@ -309,15 +302,25 @@ class AccountService:
             return store.delete_membership(tx.connection, organization_id, user_id)
 
     def set_active(self, user_id: int, active: bool) -> None:
-        """Let a user in, or lock them and their keys out."""
+        """Let a user in, or lock them and their keys out, and end their sessions."""
         with self._database.write() as tx:
             store.update_user(tx.connection, user_id, {"is_active": active})
+            if not active:
+                store.delete_sessions(tx.connection, user_session.c.user_id == user_id)
             tx.changed("keys", EVERYWHERE)
 
     def users(self, ids: Sequence[int]) -> dict[int, User]:
         """Users of some ids, by id."""
         with self._database.read() as connection:
             return store.users(connection, ids)
+
+    def user_id(self, email: str) -> int:
+        """The user with an e-mail address. Raises `AccountError` when there is none."""
+        with self._database.read() as connection:
+            found = store.user_by_email(connection, email)
+        if found is None:
+            raise AccountError(f"there is no user {email}")
+        return found.id
 
     def owner_id(self) -> int:
         """The user for whom keys are made on the command line. Raises `AccountError` when there is none."""
@@ -414,7 +417,10 @@ class AccountService:
             tx.changed("keys", EVERYWHERE)
 
     def roll_key(self, key_id: str) -> NewKey:
-        """Give a key a new value; the old one is worth nothing from now on. Raises `LookupError`."""
+        """Give a key a new value; the old one is worth nothing from now on, and its sessions end.
+
+        Raises `LookupError`.
+        """
         value = new_key()
         changes = {
             "secure_value": hash_key(value),
@@ -425,6 +431,7 @@ class AccountService:
         with self._database.write() as tx:
             if not store.update_key(tx.connection, key_id, changes):
                 raise LookupError(f"no key {key_id}")
+            store.delete_sessions(tx.connection, user_session.c.key_id == key_id)
             tx.changed("keys", EVERYWHERE)
         return NewKey(key_id, value)
 
@@ -459,7 +466,7 @@ class AccountService:
             self.revoke_key(row["id"])
 
     def revoke_key(self, key_id: str) -> bool:
-        """Remove a key for good; False when there is none."""
+        """Remove a key and its sessions for good; False when there is none."""
         with self._database.write() as tx:
             tx.changed("keys", EVERYWHERE)
             return store.delete_key(tx.connection, key_id)

@@ -6,11 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from hoglab.http.identity import Project, User
 from hoglab.storage.database import PreparedSelect, among, listed
-from hoglab.storage.database.tables import membership, organization, personal_api_key, project, user
+from hoglab.storage.database.tables import (
+    login_link,
+    membership,
+    organization,
+    personal_api_key,
+    project,
+    user,
+    user_session,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -153,6 +161,71 @@ def update_key(connection: Connection, key_id: str, values: Mapping[str, Any]) -
 
 
 def delete_key(connection: Connection, key_id: str) -> bool:
-    """Remove a key; False when there is none."""
+    """Remove a key and the sessions that were made from it; False when there is none."""
+    delete_sessions(connection, user_session.c.key_id == key_id)
     statement = delete(personal_api_key).where(personal_api_key.c.id == key_id)
     return connection.execute(statement).rowcount > 0
+
+
+def key_by_id(connection: Connection, key_id: str) -> dict[str, Any] | None:
+    row = connection.execute(select(personal_api_key).where(personal_api_key.c.id == key_id)).mappings()
+    found = row.one_or_none()
+    return None if found is None else dict(found)
+
+
+# Sessions of browsers
+
+
+def insert_session(connection: Connection, values: Mapping[str, Any]) -> None:
+    connection.execute(insert(user_session).values(**values))
+
+
+def session_by_hash(connection: Connection, secure_value: str) -> dict[str, Any] | None:
+    statement = select(user_session).where(user_session.c.secure_value == secure_value)
+    row = connection.execute(statement).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def sessions(connection: Connection, user_id: int | None = None) -> list[dict[str, Any]]:
+    """Sessions of one user, or all, the one seen last first."""
+    statement = select(user_session)
+    if user_id is not None:
+        statement = statement.where(user_session.c.user_id == user_id)
+    order = (user_session.c.last_seen_at.desc(), user_session.c.id.desc())
+    return [dict(row) for row in connection.execute(statement.order_by(*order)).mappings()]
+
+
+def touch_session(connection: Connection, session_id: str, moment: datetime) -> None:
+    """Note when a session was last seen."""
+    statement = update(user_session).where(user_session.c.id == session_id)
+    connection.execute(statement.values(last_seen_at=moment))
+
+
+def delete_sessions(connection: Connection, where: ColumnElement[bool]) -> int:
+    """Remove the sessions that a condition holds for; how many."""
+    return connection.execute(delete(user_session).where(where)).rowcount
+
+
+def insert_link(connection: Connection, values: Mapping[str, Any]) -> None:
+    connection.execute(insert(login_link).values(**values))
+
+
+def link_by_hash(connection: Connection, secure_value: str) -> dict[str, Any] | None:
+    statement = select(login_link).where(login_link.c.secure_value == secure_value)
+    row = connection.execute(statement).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def use_link(connection: Connection, secure_value: str, now: datetime) -> bool:
+    """Use a link up; False when it is used already, or expired."""
+    fresh = (
+        login_link.c.secure_value == secure_value,
+        login_link.c.used_at.is_(None),
+        login_link.c.expires_at > now,
+    )
+    return connection.execute(update(login_link).where(*fresh).values(used_at=now)).rowcount > 0
+
+
+def delete_links(connection: Connection, before: datetime) -> int:
+    """Remove the links that expired before a moment; how many."""
+    return connection.execute(delete(login_link).where(login_link.c.expires_at < before)).rowcount

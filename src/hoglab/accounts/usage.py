@@ -1,4 +1,4 @@
-"""Notes when keys were last used, off the request path."""
+"""Notes when keys and sessions were last used, off the request path."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from hoglab.storage.database import DatabaseError, Rebuildable
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from sqlalchemy import Connection
 
     from hoglab.storage.database import Database
 
@@ -49,8 +51,11 @@ class KeyUsage(BackgroundService):
             return 0
         with self._database.write(rebuildable=Rebuildable.KEY_USAGE) as tx:
             for key_id, moment in pending.items():
-                store.update_key(tx.connection, key_id, {"last_used_at": moment})
+                self._store(tx.connection, key_id, moment)
         return len(pending)
+
+    def _store(self, connection: Connection, key_id: str, moment: datetime) -> None:
+        store.update_key(connection, key_id, {"last_used_at": moment})
 
     def round(self) -> float:
         self._try_to_write()
@@ -66,3 +71,12 @@ class KeyUsage(BackgroundService):
             self.write()
         except DatabaseError as error:
             _log.warning("key_usage_not_written", reason=str(error))
+
+
+class SessionUsage(KeyUsage):
+    """When each session was last seen, likewise."""
+
+    NAME = "session-usage"
+
+    def _store(self, connection: Connection, key_id: str, moment: datetime) -> None:
+        store.touch_session(connection, key_id, moment)

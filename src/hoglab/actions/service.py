@@ -16,7 +16,7 @@ from hoglab.actions.schemas import ActionPatch, StepIn
 from hoglab.actions.store import ActionRow
 from hoglab.filters import FilterError
 from hoglab.filters.hog import FilterContext, build_filter
-from hoglab.filters.hog.properties import CohortError
+from hoglab.filters.hog.properties import UnsupportedCohortError
 from hoglab.http.errors import from_details, not_found, validation_error
 from hoglab.http.fields.dates import utc_now
 from hoglab.http.fields.unknown_keys import refuse, within
@@ -129,7 +129,7 @@ def checked_steps(steps: Sequence[Any]) -> list[dict[str, Any]]:
             raise from_details(details) from None
     try:
         _build(checked)
-    except CohortError:
+    except UnsupportedCohortError:
         pass  # metrics can use static cohorts, though hog functions cannot
     except FilterError as error:
         raise validation_error(str(error), "steps") from None
@@ -143,7 +143,7 @@ def compile_problem(steps: Sequence[Mapping[str, Any]]) -> str | None:
     """
     try:
         _build(steps)
-    except CohortError:
+    except UnsupportedCohortError:
         return None
     except FilterError as error:
         return str(error)

@@ -5,6 +5,7 @@ Each wing imports only those below it:
 - ``api``: the endpoints.
 - ``results``: the results of a whole experiment, its exposures, health and verdict.
 - ``planning``: plans of experiments from what happened before.
+- ``trends``: how many events, or people with such an event, over time.
 - ``timeseries``: daily points, computed, stored and scheduled; answers that are cached.
 - ``execution``: questions answered on the event store.
 - ``incremental``: what is kept of events, so that an answer costs what is new.

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.model import FunnelMetric, Metric, QuantileMetric, RatioMetric, RetentionMetric
+from hoglab.analysis.query.model import FunnelMeasure, Metric, QuantileMeasure, RatioMeasure, RetentionMeasure
 from hoglab.analysis.query.statements import Answer, Groups
 from hoglab.statistics import (
     FrequentistConfig,
@@ -99,8 +99,8 @@ def evidence_of(
         behind = [f"baseline: {FAILURES.get(code, code)}" for code in baseline_failures]
         problem = ", ".join(own or behind) or NO_STATISTICS
     significant = bool(row.get("significant"))
-    if corrected is not None and isinstance(config.test, FrequentistConfig):
-        significant = bool(corrected < config.test.alpha)
+    if corrected is not None and isinstance(config.inference_config, FrequentistConfig):
+        significant = bool(corrected < config.inference_config.alpha)
     return Evidence(
         variant=row["key"],
         interval=(interval[0], interval[1]) if interval is not None and complete else None,
@@ -214,13 +214,13 @@ def _quantile(statistics: QuantileSample) -> dict[str, Any]:
 def _nothing(metric: Metric) -> SufficientStatistics:
     """The statistics of nobody (spec experiment-results 3.10)."""
     match metric:
-        case FunnelMetric():
+        case FunnelMeasure():
             return Proportion(0, 0)
-        case RatioMetric():
+        case RatioMeasure():
             return Ratio(0, 0, 0, 0, 0, 0)
-        case RetentionMetric():
+        case RetentionMeasure():
             return Retention(0, 0)
-        case QuantileMetric():
+        case QuantileMeasure():
             return QuantileSample(0, metric.level, 0, 0, 0)
         case _:
             return SampleMean(0, 0, 0)

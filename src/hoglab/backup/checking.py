@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hoglab.capture.records import RecordError, decode_record
 from hoglab.functions.secrets.box import SecretBox, SecretsError
 from hoglab.functions.secrets.sealed_check import unreadable_secrets
-from hoglab.storage.database import Database, DatabaseError, tables
-from hoglab.storage.database.log_damage import lost_commits
+from hoglab.storage.database import Database, DatabaseError, lost_commits, tables
+from hoglab.storage.database.integrity import MAX_PROBLEMS, examined, examined_log, schema_revision
 from hoglab.storage.database.migrations import HEADS
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
+from hoglab.storage.engines import EventStoreEngine
 from hoglab.storage.event_log import LogStats
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.examination import StoreReport, examine
 from hoglab.storage.identity import Installation, Present
 from hoglab.transfer.running import MAX_EXAMINATION_S, CutOffError, NotServedError, running_examination
@@ -25,15 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-MAX_PROBLEMS = 20
-"""Problems told of one file."""
-RECORDS_AT_ONCE = 200
-
-_RECORDS = 'SELECT "offset", payload FROM event_log_record WHERE "offset" > ? ORDER BY "offset" LIMIT ?'
-
 
 @dataclass(slots=True)
-class Report:
+class CheckReport:
     """What was found: facts of files that are sound, and problems, a line each."""
 
     facts: list[str] = field(default_factory=list)
@@ -66,18 +59,18 @@ class _Store:
         return self.report.identity
 
 
-def check(data: Path, secret_keys: Sequence[str] = (), *, full: bool = False) -> Report:
+def check(data: Path, secret_keys: Sequence[str] = (), *, full: bool = False) -> CheckReport:
     """Look through the files of a directory. ``full``: every page, row and secret, else what is quick.
 
     Changes nothing. Raises `DirectoryError`.
     """
-    report = Report()
+    report = CheckReport()
     with DataDirectory.open(data, exclusive=False) as directory:
         present = Present.in_directory(directory)
         databases = (directory.metadata_path, directory.queue_path)
         lost = _lost_commits(directory, databases)
         report.problems += lost.values()
-        sound = [path not in lost and _check_sqlite(path, report, full=full) for path in databases]
+        sound = [path not in lost and _check_database(path, report, full=full) for path in databases]
         store = _check_store(directory, report, full=full)
         if not all(sound):
             return report
@@ -89,6 +82,11 @@ def check(data: Path, secret_keys: Sequence[str] = (), *, full: bool = False) ->
                 report.problems.append(
                     f"hoglab.db is damaged: rows of {', '.join(rows)} are not what was written; restore a backup, or "
                     "look at them and start `hoglab serve --accept-loss`"
+                )
+            if full and database.search_is_damaged():
+                report.problems.append(
+                    "hoglab.db: the index for searching persons is damaged, and lacks somebody; stop the server, "
+                    "and run `hoglab repair`"
                 )
             stats = _check_log(directory.queue_path, report, full=full)
             if store is not None:
@@ -113,73 +111,22 @@ def _lost_commits(directory: DataDirectory, databases: Sequence[Path]) -> dict[P
     }
 
 
-def _check_sqlite(path: Path, report: Report, *, full: bool) -> bool:
+def _check_database(path: Path, report: CheckReport, *, full: bool) -> bool:
     if not path.exists():
         report.problems.append(f"{path.name} is missing: restore a backup")
         return False
-    problems: list[str] = []
-    try:
-        with closing(sqlite3.connect(path, timeout=30)) as connection:
-            connection.execute("PRAGMA query_only=ON")
-            how = "integrity_check" if full else "quick_check"
-            found = [text for (text,) in connection.execute(f"PRAGMA {how}({MAX_PROBLEMS})")]
-            problems += [text for text in found if text != "ok"]
-            broken = connection.execute("PRAGMA foreign_key_check").fetchmany(MAX_PROBLEMS)
-            problems += [
-                f"a row of {table} refers to one of {parent} that is not there"
-                for table, _, parent, _ in broken
-            ]
-            if full and not problems:
-                problems += _unreadable_values(connection)
-            rows = 0 if problems else _rows(connection)
-    except sqlite3.Error as error:
-        problems.append(str(error))
+    problems, rows = examined(path, full=full)
     report.problems += [f"{path.name} is damaged: {text}; restore a backup" for text in problems]
     if not problems:
         report.facts.append(f"{path.name}: {rows:,} rows")
     return not problems
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    names = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
-        "AND sql NOT LIKE 'CREATE VIRTUAL TABLE%'"  # an index for searches cannot be read as a whole
-    )
-    return [name for (name,) in names]
-
-
-def _rows(connection: sqlite3.Connection) -> int:
-    counts = (f'SELECT count(*) FROM "{name}"' for name in _tables(connection))  # noqa: S608
-    return sum(connection.execute(query).fetchone()[0] for query in counts)
-
-
-def _unreadable_values(connection: sqlite3.Connection) -> list[str]:
-    """Columns of JSON with values that are none: SQLite itself takes any text."""
-    problems = []
-    existing = set(_tables(connection))
-    for metadata in (tables.metadata, tables.queue_metadata):
-        for table in metadata.tables.values():
-            if table.name not in existing:
-                continue
-            known = {row[1] for row in connection.execute(f'PRAGMA table_info("{table.name}")')}
-            for column in table.columns:
-                if type(column.type).__name__ != "Json" or column.name not in known:
-                    continue
-                bad = f'"{column.name}" IS NOT NULL AND NOT json_valid("{column.name}")'
-                query = f'SELECT count(*) FROM "{table.name}" WHERE {bad}'  # noqa: S608
-                count = connection.execute(query).fetchone()[0]
-                if count:
-                    problems.append(f"{count} values of {table.name}.{column.name} cannot be read")
-    return problems
-
-
 @contextmanager
-def _opened(directory: DataDirectory, report: Report) -> Iterator[tuple[Database, Database] | None]:
+def _opened(directory: DataDirectory, report: CheckReport) -> Iterator[tuple[Database, Database] | None]:
     """Both databases; None when they are of another version, which opening them would change."""
     for path, schema in ((directory.metadata_path, "main"), (directory.queue_path, "queue")):
-        with closing(sqlite3.connect(path, timeout=30)) as connection:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        if row is None or row[0] != HEADS[schema]:
+        if schema_revision(path) != HEADS[schema]:
             report.facts.append(
                 f"{path.name} is of another version of hoglab: what it holds was not looked at"
             )
@@ -199,35 +146,31 @@ def _opened(directory: DataDirectory, report: Report) -> Iterator[tuple[Database
         database.dispose()
 
 
-def _check_log(path: Path, report: Report, *, full: bool) -> LogStats:
-    damaged: list[int] = []
-    with closing(sqlite3.connect(path, timeout=30)) as connection:
-        first, last, count = connection.execute(
-            'SELECT min("offset"), max("offset"), count(*) FROM event_log_record'
-        ).fetchone()
-        given = connection.execute(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_record'"
-        ).fetchone()
-        last = max(last or 0, 0 if given is None else given[0])
-        after = 0
-        while full and (records := connection.execute(_RECORDS, (after, RECORDS_AT_ONCE)).fetchall()):
-            for offset, payload in records:
-                try:
-                    decode_record(payload)
-                except RecordError:
-                    damaged.append(offset)
-            after = records[-1][0]
-        waiting = connection.execute("SELECT count(*) FROM quarantined_record").fetchone()[0]
-    report.facts.append(f"event log: {count:,} records, the last one given out is {last}")
-    if damaged:
-        shown = ", ".join(map(str, damaged[:MAX_PROBLEMS]))
-        report.problems.append(f"{len(damaged)} records of the event log are damaged: {shown}")
-    if waiting:
-        report.facts.append(f"quarantine: {waiting:,} records, see `hoglab ingestion quarantine list`")
-    return LogStats(first or 0, last, count, 0)
+def _check_log(path: Path, report: CheckReport, *, full: bool) -> LogStats:
+    found = examined_log(path, _is_record, full=full)
+    report.facts.append(f"event log: {found.count:,} records, the last one given out is {found.last}")
+    if found.deferred:
+        report.facts.append(f"event log: {found.deferred:,} more records wait for others of their project")
+    for name, keys in found.damaged.items():
+        if keys:
+            shown = ", ".join(map(str, keys[:MAX_PROBLEMS]))
+            report.problems.append(f"{len(keys)} {name} of the event log are damaged: {shown}")
+    if found.quarantined:
+        report.facts.append(
+            f"quarantine: {found.quarantined:,} records, see `hoglab ingestion quarantine list`"
+        )
+    return LogStats(found.first, found.last, found.count, 0)
 
 
-def _check_store(directory: DataDirectory, report: Report, *, full: bool) -> StoreReport | None:
+def _is_record(payload: bytes) -> bool:
+    try:
+        decode_record(payload)
+    except RecordError:
+        return False
+    return True
+
+
+def _check_store(directory: DataDirectory, report: CheckReport, *, full: bool) -> StoreReport | None:
     if not directory.events_path.exists():
         report.problems.append("events.duckdb is missing: restore a backup")
         return None
@@ -250,7 +193,7 @@ def _examined(directory: DataDirectory, *, full: bool) -> StoreReport:
     except DirectoryLockedError:
         return running_examination(directory.socket_path, full=full)
     with own:
-        store = DuckDbEventStore(directory.events_path)
+        store = EventStoreEngine(directory.events_path)
         try:
             return examine(store, full=full, timeout_s=MAX_EXAMINATION_S)
         finally:
@@ -258,7 +201,7 @@ def _examined(directory: DataDirectory, *, full: bool) -> StoreReport:
 
 
 def _check_secrets(
-    directory: DataDirectory, database: Database, keys: Sequence[str], report: Report, *, full: bool
+    directory: DataDirectory, database: Database, keys: Sequence[str], report: CheckReport, *, full: bool
 ) -> None:
     if not keys and not directory.secret_keys_path.exists():
         report.problems.append(

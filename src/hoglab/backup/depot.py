@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from hoglab.storage.engines import STORE_HEADER_BYTES
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 1
 PART_BYTES = 1024 * 1024
-DUCKDB_HEADER_BYTES = 3 * 4096
-"""The first part of an event store: so the others hold whole blocks."""
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
@@ -173,7 +173,8 @@ class Depot:
 
 
 def _parts_of(name: str, file: BinaryIO) -> Iterator[bytes]:
-    size = DUCKDB_HEADER_BYTES if name.endswith(".duckdb") else PART_BYTES
+    # The first part of an event store, so that the others hold whole blocks.
+    size = STORE_HEADER_BYTES if name.endswith(".duckdb") else PART_BYTES
     while data := file.read(size):
         yield data
         size = PART_BYTES

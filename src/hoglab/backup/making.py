@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab import __version__
 from hoglab.backup.depot import FORMAT, BackupError, Depot, KeptFile, Manifest
-from hoglab.storage.database.copies import snapshot
+from hoglab.storage.database.copies import LAST_LOG_OFFSET, snapshot
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
 from hoglab.transfer.running import CutOffError, NotServedError, running_hold
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _IDENTITY = "SELECT installation_id FROM installation"
 _GENERATION = "SELECT generation FROM installation"
 _POSITION = "SELECT log_offset FROM ingestion_progress WHERE stage = 'people'"
-_LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_record'"
 
 
 class Made(NamedTuple):
@@ -82,7 +81,7 @@ def _copy(directory: DataDirectory, depot: Depot) -> Manifest:
             installation_id=_text(metadata, _IDENTITY),
             generation=_number(metadata, _GENERATION),
             position=_number(metadata, _POSITION),
-            log_last_offset=_number(queue, _LAST),
+            log_last_offset=_number(queue, LAST_LOG_OFFSET),
             files=files,
         )
 

@@ -17,7 +17,7 @@ from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.tables import installation, queue_installation
 from hoglab.storage.directory import DIRECTORY_MODE
-from hoglab.storage.event_store.duckdb_file import stamp
+from hoglab.storage.engines import write_store_identity
 from hoglab.storage.identity import Identity, write_identity
 from hoglab.storage.invocations.holding import Held, hold_all
 
@@ -75,7 +75,9 @@ def _new_generation(folder: Path, *, deliver: bool) -> tuple[Identity, Held | No
         before = Identity(row.installation_id, row.generation, row.starts)
         identity = replace(before, generation=before.generation + 1)
         held = None if deliver else hold_all(database, queue, utc_now())
-        stamp(folder / "events.duckdb", identity.installation_id, identity.generation, identity.starts)
+        write_store_identity(
+            folder / "events.duckdb", identity.installation_id, identity.generation, identity.starts
+        )
         write_identity(queue, queue_installation, identity)
         write_identity(database, installation, identity)
     finally:

@@ -51,7 +51,7 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return from_micros(self.received_at_us)
 
 
-class Record(NamedTuple):
+class DecodedRecord(NamedTuple):
     """A decoded record, with ``json_bytes``, the size of its JSON text."""
 
     header: RecordHeader
@@ -110,7 +110,7 @@ def read_header(record: bytes) -> tuple[RecordHeader, memoryview]:
     return header, memoryview(record)[end:]
 
 
-def decode_record(record: bytes) -> Record:
+def decode_record(record: bytes) -> DecodedRecord:
     """Read a record back into its events. Raises `RecordError`."""
     header, stored = read_header(record)
     try:
@@ -118,7 +118,7 @@ def decode_record(record: bytes) -> Record:
         envelope = read_envelope(text, engage=header.is_engage, is_new=False)
     except (Refusal, BrokenDataError, TooLargeError) as error:
         raise RecordError(f"the events of the record cannot be read: {error}") from None
-    return Record(header, envelope, len(text))
+    return DecodedRecord(header, envelope, len(text))
 
 
 def derived_uuid(header: RecordHeader, index: int) -> UUID:

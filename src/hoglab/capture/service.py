@@ -218,9 +218,8 @@ class Capture:
 
     async def _append(self, project: KnownProject, record: bytes, *, insist: bool = False) -> None:
         try:
-            # A project that is alone may fill the log.
-            owner = project.id if self._has_several_projects() else None
-            await self._log.append(record, insist=insist, owner=owner)
+            alone = not self._has_several_projects()
+            await self._log.append(record, insist=insist, owner=project.id, alone=alone)
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error

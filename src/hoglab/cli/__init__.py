@@ -14,6 +14,9 @@ from typing import Annotated
 import typer
 
 from hoglab import __version__
+from hoglab.cli.accounts.keys import keys_app
+from hoglab.cli.accounts.projects import projects_app
+from hoglab.cli.accounts.sessions import login, sessions_app
 from hoglab.cli.backup import backup, check, repair, restore
 from hoglab.cli.demo import demo
 from hoglab.cli.errors import OperatorError
@@ -21,11 +24,10 @@ from hoglab.cli.experiment.commands import experiment_app
 from hoglab.cli.functions import functions_app
 from hoglab.cli.hog import hog_app
 from hoglab.cli.ingestion import ingestion_app
-from hoglab.cli.keys import keys_app
+from hoglab.cli.moving import migrate_to
 from hoglab.cli.openapi import openapi
-from hoglab.cli.projects import projects_app
 from hoglab.cli.secrets import secrets_app
-from hoglab.cli.serve import serve
+from hoglab.cli.serve import migrate, serve
 from hoglab.cli.transfer import export_app, import_app
 from hoglab.cli.warehouse import warehouse_app
 
@@ -37,7 +39,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(migrate)
+app.command("migrate-to")(migrate_to)
 app.command()(demo)
+app.command()(login)
 app.command()(openapi)
 app.command()(backup)
 app.command()(restore)
@@ -46,6 +51,7 @@ app.command()(repair)
 app.add_typer(experiment_app, name="experiment")
 app.add_typer(keys_app, name="keys")
 app.add_typer(projects_app, name="projects")
+app.add_typer(sessions_app, name="sessions")
 app.add_typer(functions_app, name="functions")
 app.add_typer(hog_app, name="hog")
 app.add_typer(ingestion_app, name="ingestion")

@@ -14,7 +14,7 @@ from hoglab.cli.errors import OperatorError
 TIMEOUT_S = 120.0
 
 
-class RefusedError(OperatorError):
+class RequestRefusedError(OperatorError):
     """What a server answered instead of doing as it was asked; ``reason`` is its own."""
 
     def __init__(self, host: str, status: int, reason: str) -> None:
@@ -24,7 +24,7 @@ class RefusedError(OperatorError):
 
 
 class ApiClient:
-    """One project of one server. What the server refuses is a `RefusedError`."""
+    """One project of one server. What the server refuses is a `RequestRefusedError`."""
 
     def __init__(self, host: str, key: str, project: int, *, timeout_s: float = TIMEOUT_S) -> None:
         address = urlsplit(host if "://" in host else f"http://{host}")
@@ -74,7 +74,7 @@ class ApiClient:
             connection.request(method, self._base + path, body, self._headers)
             answer = connection.getresponse()
             if answer.status >= http.client.BAD_REQUEST:
-                raise RefusedError(self.host, answer.status, _reason(answer.read()))
+                raise RequestRefusedError(self.host, answer.status, _reason(answer.read()))
             yield answer
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__

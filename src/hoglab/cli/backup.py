@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, JsonOption, existing_settings, load_settings
+from hoglab.cli.options import DataOption, JsonOption, load_settings, refuse_server, settings_of_files
 
 
 def backup(
@@ -42,7 +43,7 @@ def backup(
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
 
-    settings = existing_settings(data)
+    settings = settings_of_files(data)
     is_file = to.suffix == ".tar"
     if is_file and keep is not None:
         raise OperatorError("--keep is for a folder of backups")
@@ -95,7 +96,9 @@ def restore(
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.event_store import EventStoreUnavailableError
 
-    target = load_settings(data=data).data.absolute()
+    settings = load_settings(data=data)
+    refuse_server(settings)
+    target = settings.data.absolute()
     try:
         restored = restore_backup(source.absolute(), target, name=at, deliver=deliver)
     except (BackupError, DatabaseError, EventStoreUnavailableError) as error:
@@ -121,6 +124,7 @@ def check(
     from hoglab.storage.directory import DirectoryError
 
     settings = load_settings(data=data)
+    refuse_server(settings)
     if not settings.data.is_dir():
         raise OperatorError(
             f"there is no directory {settings.data.absolute()}: name it with --data or HOGLAB_DATA"
@@ -143,20 +147,26 @@ def check(
 def repair(data: DataOption = None) -> None:
     """Set aside what can be made again: a damaged write-ahead log of the event store, and caches.
 
-    The server must be stopped. Events that were in the log are ingested again from the event log at the next start,
-    which tells when some are there no more.
+    The index for searching persons is begun anew when it is damaged. The server must be stopped. Events that were in
+    the log are ingested again from the event log at the next start, which tells when some are there no more.
     """
+    from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.storage.engines import EventStoreEngine
     from hoglab.storage.event_store import EventStoreUnavailableError
-    from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
-    settings = existing_settings(data)
+    os.umask(0o077)  # what engines make is for its owner alone
+    settings = settings_of_files(data)
     try:
         with DataDirectory.open(settings.data) as directory:
+            if not directory.events_path.exists():  # to open it would make an empty one
+                raise OperatorError(
+                    f"{directory.events_path} is missing and cannot be made again: restore a backup"
+                )
             wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
             aside = [directory.results_state_path, directory.known_keys_path]
             try:
-                DuckDbEventStore(directory.events_path).close()
+                EventStoreEngine(directory.events_path).close()
             except EventStoreUnavailableError as error:
                 if not wal.exists():
                     raise OperatorError(
@@ -164,13 +174,17 @@ def repair(data: DataOption = None) -> None:
                     ) from error
                 aside.append(wal)
             names = [path.name for path in aside if path.exists()]
+            database = Database.open(directory.metadata_path)
+            if database.repair_search():
+                names.append("the index for searching persons")
+            database.dispose()
             folder = directory.set_aside(aside)
             try:
-                DuckDbEventStore(directory.events_path).close()
+                EventStoreEngine(directory.events_path).close()
             except EventStoreUnavailableError as error:
                 raise OperatorError(
                     f"{error}; restore a backup (what was set aside is in {folder})"
                 ) from error
-    except DirectoryError as error:
+    except (DatabaseError, DirectoryError) as error:
         raise OperatorError(str(error)) from error
     typer.echo(f"set aside in {folder}: {', '.join(names) or 'nothing'}; start the server")

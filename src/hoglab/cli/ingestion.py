@@ -14,7 +14,8 @@ from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, existing_settings
 
 if TYPE_CHECKING:
-    from hoglab.ingestion.quarantine import Quarantine, QuarantinedRecord
+    from hoglab.ingestion.quarantine import Quarantine
+    from hoglab.storage.event_log.quarantine import QuarantinedRecord
 
 ingestion_app = typer.Typer(help="The way of events into the store.", no_args_is_help=True)
 quarantine_app = typer.Typer(
@@ -34,17 +35,17 @@ AllOption = Annotated[bool, typer.Option("--all", help="All records.")]
 def opened_quarantine(data: Path | None) -> Iterator[Quarantine]:
     """The quarantine of a directory. Needs no lock: a running server sees what is changed."""
     from hoglab.ingestion.quarantine import Quarantine
-    from hoglab.storage.database import Database, DatabaseError, tables
+    from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.storage.engines import open_quarantine_store
 
     settings = existing_settings(data)
     try:
-        with DataDirectory.open(settings.data, exclusive=False) as directory:
-            database = Database.open(directory.queue_path, tables.queue_metadata)
-            try:
-                yield Quarantine(database)
-            finally:
-                database.dispose()
+        with (
+            DataDirectory.open(settings.data, exclusive=False) as directory,
+            open_quarantine_store(directory, settings.database_address) as store,
+        ):
+            yield Quarantine(store)
     except (DirectoryError, DatabaseError) as error:
         raise OperatorError(str(error)) from error
 

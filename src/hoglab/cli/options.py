@@ -21,6 +21,15 @@ DataOption = Annotated[
         show_default=False,
     ),
 ]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        metavar="URL",
+        help="PostgreSQL database for everything but events (default: $HOGLAB_DATABASE_URL, or the directory).",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 
@@ -31,12 +40,28 @@ def existing_settings(data: Path | None) -> Settings:
     Raises `OperatorError`, which says where it looked and what to do.
     """
     settings = load_settings(data=data)
-    if not (settings.data / "hoglab.db").exists():
+    if settings.database_url is None and not (settings.data / "hoglab.db").exists():
         raise OperatorError(
             f"there is no hoglab data in {settings.data.absolute()} (no file hoglab.db): name the directory with "
             "--data or HOGLAB_DATA; `hoglab serve` makes a new one"
         )
     return settings
+
+
+def settings_of_files(data: Path | None) -> Settings:
+    """The same for a command that works on the files of a directory. Raises `OperatorError`."""
+    settings = existing_settings(data)
+    refuse_server(settings)
+    return settings
+
+
+def refuse_server(settings: Settings) -> None:
+    """Raises `OperatorError` where a database server has what a command would look for in files."""
+    if settings.database_url is not None:
+        raise OperatorError(
+            "this command works on the files of a data directory; HOGLAB_DATABASE_URL names a PostgreSQL database, "
+            "which is backed up, restored and checked with PostgreSQL's own tools (docs/operate.md)"
+        )
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -29,7 +29,7 @@ def rotate(data: DataOption = None) -> None:
     settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data) as directory:
-            database = Database.open(directory.metadata_path)
+            database = Database.open(settings.database_address or directory.metadata_path)
             try:
                 if not settings.secret_keys:
                     SecretBox.add_key(directory)

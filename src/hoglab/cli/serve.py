@@ -15,11 +15,12 @@ import structlog
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, load_settings
+from hoglab.cli.options import DatabaseOption, DataOption, load_settings
 
 if TYPE_CHECKING:
     from hoglab.accounts.bootstrap import FirstStart
     from hoglab.app import Hoglab
+    from hoglab.app.server import ServerProcess
     from hoglab.http.server import Address
     from hoglab.settings import Settings
 
@@ -33,6 +34,8 @@ hoglab made a new project. This key is shown only once; keep it:
 
   personal API key   {key}
   project token      {token}
+
+{login}
 
 Send an event:
 
@@ -67,6 +70,16 @@ def serve(
         ),
     ] = None,
     data: DataOption = None,
+    database_url: DatabaseOption = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="What this process does: all (default), or on a PostgreSQL database core, edge or deliver.",
+            show_default=False,
+        ),
+    ] = None,
     accept_loss: Annotated[
         bool,
         typer.Option(
@@ -78,7 +91,7 @@ def serve(
         bool, typer.Option("--deliver", help="Let go the runs of functions that are held since a restore.")
     ] = False,
 ) -> None:
-    """Serve everything from one directory, until SIGTERM or Ctrl-C."""
+    """Serve everything from one directory, or be one of several processes on a database, until SIGTERM or Ctrl-C."""
     os.umask(0o077)  # what engines make is for its owner alone
     gc.disable()  # there is no garbage until the server is built, which enables it then
 
@@ -88,7 +101,7 @@ def serve(
     from hoglab.settings import unknown_variables
 
     try:
-        settings = load_settings(host=host, port=port, data=data)
+        settings = load_settings(host=host, port=port, data=data, database_url=database_url, role=role)
         configure_logging(settings.log_level, settings.log_format)
         for name, likely in unknown_variables(os.environ).items():
             _log.warning("unknown_setting", variable=name, **({"did_you_mean": likely} if likely else {}))
@@ -105,6 +118,24 @@ def serve(
     os._exit(0)  # all is closed; to take the interpreter apart takes up to half a second of computing
 
 
+def migrate(database_url: DatabaseOption = None) -> None:
+    """Bring the tables of a PostgreSQL database up to date, making what is missing; beside running servers, too.
+
+    Servers wait for it at their start. The files of a data directory are brought up to date by `hoglab serve` itself.
+    """
+    from hoglab.storage.database import DatabaseError
+    from hoglab.storage.engines import upgrade_databases
+
+    address = load_settings(database_url=database_url).database_address
+    if address is None:
+        raise OperatorError("no PostgreSQL database is named: give --database-url or HOGLAB_DATABASE_URL")
+    try:
+        changed = upgrade_databases(address)
+    except DatabaseError as error:
+        raise OperatorError(str(error)) from error
+    typer.echo("the tables are up to date now" if changed else "the tables were up to date")
+
+
 async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> None:
     from hoglab.app import HTTP_GRACE_S
     from hoglab.http.server import ListenError, claim, stop_on_signals
@@ -116,20 +147,20 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
     try:
         with claim(settings.host, settings.port) as address:  # before the directory is touched
             # A free port where none was named.
-            hoglab = _open(
+            process = _open(
                 settings.model_copy(update={"port": address.port}), accept_loss=accept_loss, deliver=deliver
             )
-            _start(hoglab)
+            _start(process)
             try:
                 await serve_http(
-                    hoglab.http,
+                    process.http,
                     address,
                     stop=stop,
                     grace_s=HTTP_GRACE_S,
-                    ready=lambda address: _announce(address, hoglab, settings),
+                    ready=lambda address: _announce(address, process, settings),
                 )
             finally:
-                await asyncio.to_thread(hoglab.stop)
+                await asyncio.to_thread(process.stop)
     except ListenError as error:
         raise OperatorError(str(error)) from error
     except MemoryError as error:
@@ -138,17 +169,24 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
         ) from error
 
 
-def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> Hoglab:
+def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProcess:
     from hoglab.accounts.errors import AccountError
-    from hoglab.app import Hoglab
+    from hoglab.app import Beside, Hoglab, NotPreparedError
     from hoglab.delivery.outbound.addresses import InvalidAllowanceError
     from hoglab.functions.runtime.geoip import GeoIpError
     from hoglab.functions.secrets.box import SecretsError
+    from hoglab.settings import WITHOUT_DIRECTORY
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
     from hoglab.storage.event_store import EventStoreUnavailableError
+    from hoglab.ui.assets import AssetError
 
+    is_beside = settings.role in WITHOUT_DIRECTORY
+    if is_beside and (accept_loss or deliver):
+        raise OperatorError("--accept-loss and --deliver are for the process that has the data directory")
     try:
+        if is_beside:
+            return Beside.open(settings)
         return Hoglab.open(settings, accept_loss=accept_loss, deliver=deliver)
     except InvalidAllowanceError as error:
         raise OperatorError(f"HOGLAB_FETCH_ALLOW_CIDRS: {error}") from error
@@ -157,7 +195,9 @@ def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> Hoglab:
         DatabaseError,
         EventStoreUnavailableError,
         AccountError,
+        AssetError,
         GeoIpError,
+        NotPreparedError,
         SecretsError,
     ) as error:
         raise OperatorError(str(error)) from error
@@ -173,46 +213,66 @@ def _check_address_space() -> None:
         )
 
 
-def _start(hoglab: Hoglab) -> None:
+def _start(process: ServerProcess) -> None:
     try:
-        hoglab.start()
+        process.start()
     except (MemoryError, RuntimeError) as error:  # of threads: there is no memory for one more
-        hoglab.stop()
+        process.stop()
         raise OperatorError(
             f"the server cannot start: {error}; give it more memory (2 GiB of addresses)"
         ) from error
 
 
-def _announce(address: Address, hoglab: Hoglab, settings: Settings) -> None:
+def _announce(address: Address, process: ServerProcess, settings: Settings) -> None:
+    from hoglab.app import Hoglab
+
+    if isinstance(process, Hoglab):
+        _announce_server(address, process, settings)
+    if settings.log_format == "json":
+        _log.info("serving", url=address.url, role=settings.role)
+    else:
+        role = "" if settings.role == "all" else f" as {settings.role}"
+        typer.echo(f"hoglab is serving{role} on {address.url}", err=True)
+
+
+def _announce_server(address: Address, hoglab: Hoglab, settings: Settings) -> None:
     as_json = settings.log_format == "json"
+    site = settings.site_url or address.local_url
+    hoglab.directory.note_address(site)
     first = hoglab.first_start
     if first is not None:
-        text = (_first_start_line if as_json else _first_start_text)(address, first)
+        token = hoglab.sessions.new_link(hoglab.accounts.owner_id())
+        text = (_first_start_line if as_json else _first_start_text)(address, first, site, token)
         with contextlib.suppress(
             OSError
         ):  # nobody reads it: then it was not shown, and the next start shows it
             typer.echo(text)
             sys.stdout.flush()
             hoglab.announced()
-    if as_json:
-        _log.info("serving", url=address.url)
-    else:
-        typer.echo(f"hoglab is serving on {address.url}", err=True)
 
 
-def _first_start_text(address: Address, first: FirstStart) -> str:
+def _first_start_text(address: Address, first: FirstStart, site: str, login_token: str) -> str:
+    from hoglab.accounts.sessions.service import login_line
+
     return FIRST_START.format(
-        key=first.api_key, token=first.project_token, url=address.url, project=first.project_id
+        key=first.api_key,
+        token=first.project_token,
+        login=login_line(site, login_token),
+        url=address.url,
+        project=first.project_id,
     )
 
 
-def _first_start_line(address: Address, first: FirstStart) -> str:
+def _first_start_line(address: Address, first: FirstStart, site: str, login_token: str) -> str:
     """The same for programs that read lines of JSON."""
+    from hoglab.accounts.sessions.service import login_address
+
     facts = {
         "event": "first_start",
         "personal_api_key": first.api_key,
         "project_token": first.project_token,
         "project_id": first.project_id,
         "url": address.url,
+        "login_url": login_address(site, login_token),
     }
     return orjson.dumps(facts).decode()

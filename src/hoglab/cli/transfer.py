@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hoglab.cli.accounts import opened_accounts
+from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hoglab.storage.directory import DirectoryLockedError
     from hoglab.storage.event_store.export import EventSelection
     from hoglab.transfer.files import RowFile
-    from hoglab.transfer.importing import Outcome, Rejected
+    from hoglab.transfer.importing import ImportOutcome, Rejected
     from hoglab.transfer.journal import Journal
     from hoglab.transfer.sending import Sender
 
@@ -103,7 +103,9 @@ def _token(settings: Settings, project_id: int) -> str:
     return project.api_token
 
 
-def _import_one(file: RowFile, sender: Sender, journal: Journal, target: str, report: _Report) -> Outcome:
+def _import_one(
+    file: RowFile, sender: Sender, journal: Journal, target: str, report: _Report
+) -> ImportOutcome:
     from hoglab.transfer.importing import import_file
 
     with _bar() as bar:
@@ -161,7 +163,7 @@ class _Report:
 
         return take
 
-    def add(self, file: RowFile, outcome: Outcome) -> None:
+    def add(self, file: RowFile, outcome: ImportOutcome) -> None:
         """Say what became of one file."""
         text = f"{file.path}: {outcome.taken} events taken"
         if outcome.refused:
@@ -245,7 +247,7 @@ def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = 
     settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data, exclusive=False) as directory:
-            database = Database.open(directory.metadata_path)
+            database = Database.open(settings.database_address or directory.metadata_path)
             try:
                 rows = exporting.export_persons(database, to, project_id=project)
             finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hoglab.cli.accounts import opened_database
+from hoglab.cli.accounts.opening import opened_database
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, ProjectOption, load_settings
 

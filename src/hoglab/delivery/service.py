@@ -1,10 +1,7 @@
 """The delivery room as the application sees it: one object to build, start and stop.
 
-    queue = SqliteInvocationQueue(directory.queue_path)
-    queue_database = Database.open(directory.queue_path, tables.queue_metadata)
     delivery = Delivery(
-        queue,
-        queue_database,
+        engines.invocations,
         FunctionRegistry(database, secrets),
         people,
         secrets,
@@ -25,7 +22,7 @@ ingestion has stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -45,25 +42,27 @@ from hoglab.delivery.dispatch.internal_events import (
 from hoglab.delivery.execution.retries import LASTING, RetryPolicy
 from hoglab.delivery.execution.turn import TurnContext
 from hoglab.delivery.limits.backpressure import Backpressure
-from hoglab.delivery.limits.destination_breaker import CircuitBreakers
-from hoglab.delivery.limits.watcher import Watcher, cost_of
+from hoglab.delivery.limits.destination_breaker import DestinationBreakers, OutageWatch
+from hoglab.delivery.limits.function_breaker import BreakerWatch, FunctionBreakers, cost_of
 from hoglab.delivery.outbound.mail import Mailer, MailLimits, MailServer
-from hoglab.delivery.runs.dead_letters import INTERNAL, known
+from hoglab.delivery.queue_gauges import QueueGauges
+from hoglab.delivery.runs.dead_letters import INTERNAL
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site
-from hoglab.delivery.runs.results import Versions, last_version
+from hoglab.delivery.runs.results import Versions
 from hoglab.delivery.runs.state import Timing
 from hoglab.delivery.webhooks.incoming import WebhookLimits, Webhooks
 from hoglab.delivery.worker import Worker, WorkerLimits
+from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.functions.runtime.compile import FunctionSet
-from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hoglab.delivery.execution.capturing import Capture
-    from hoglab.delivery.limits.watcher import StateChange
+    from hoglab.background import Service
+    from hoglab.delivery.execution.capturing import EventSink
+    from hoglab.delivery.limits.function_breaker import StateChange
     from hoglab.delivery.outbound.addresses import AddressGuard
     from hoglab.delivery.outbound.fetch import FetchLimits
     from hoglab.delivery.runs.globals import People
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from hoglab.functions.secrets.box import SecretBox
     from hoglab.functions.status import FunctionStates
     from hoglab.storage.database import Database
-    from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry
+    from hoglab.storage.invocations import AppMetric, InvocationStores, LogEntry
 
 CLOSE_BODIES_S = 0.2
 """How long bodies that still compute after that may take to end by themselves."""
@@ -84,15 +83,14 @@ class Delivery:
 
     def __init__(
         self,
-        queue: InvocationQueue,
-        queue_database: Database,
+        stores: InvocationStores,
         registry: FunctionRegistry,
         people: People,
         box: SecretBox,
         guard: AddressGuard,
         *,
         site_url: str,
-        capture: Capture | None = None,
+        capture: EventSink | None = None,
         retries: RetryPolicy | None = None,
         worker_limits: WorkerLimits | None = None,
         bodies: BodyPool | BodyLimits | None = None,
@@ -102,16 +100,18 @@ class Delivery:
         mail_limits: MailLimits | None = None,
         webhook_limits: WebhookLimits | None = None,
         auto_disable: bool = True,
+        runs: bool = True,
         on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``bodies``: a pool that outlives this object, or the limits of a pool of its own.
 
         ``geoip_database``: what transformations look addresses up in. ``mail_server``: where the e-mails of functions
-        go, None for nowhere.
+        go, None for nowhere. ``runs``: whether what is in the queue runs here, and not only in other processes.
         """
-        self.queue = queue
-        self.queue_database = queue_database
+        self._runs = runs
+        self.stores = stores
+        self.queue = queue = stores.queue
         self.registry = registry
         self.people = people
         self.guard = guard
@@ -127,27 +127,26 @@ class Delivery:
         self.now = now
         self.on_rerun: Callable[[], None] = lambda: None
         """Called when running past invocations again is left to the background."""
-        self.watcher = Watcher(
-            queue_database,
+        self.function_breakers = FunctionBreakers(
+            stores.breakers,
             auto_disable=auto_disable,
             now=now,
             on_change=on_state_change or (lambda _function_id, _before, _after: None),
         )
-        self.breakers = CircuitBreakers()
-        self.room = Backpressure(queue, registry, self.watcher, self.breakers, now=now)
+        self.breakers = DestinationBreakers()
+        self.room = Backpressure(queue, registry, self.function_breakers, self.breakers, now=now)
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
-        versions = Versions(last_version(queue_database))
-        self.shares = FairShares()
+        versions = Versions(stores.runs.last_version())
+        self.shares = ComputeShares()
         """Of ingestion's time, for transformations as well."""
         self.dispatcher = EventDispatcher(
-            queue,
+            stores,
             registry,
             people,
-            self.watcher,
+            self.function_breakers,
             self.room,
             self.site,
             versions=versions,
-            known_dead=self._known_dead,
             shares=self.shares,
             now=now,
         )
@@ -166,19 +165,20 @@ class Delivery:
             queue,
             shop,
             guard,
-            self.watcher,
+            self.function_breakers,
             self.breakers,
             self.bodies,
             capture=capture,
             limits=worker_limits,
             fetch_limits=fetch_limits,
             mailer=self.mailer,
+            paces=stores.paces,
         )
 
         self.webhooks = Webhooks(
             queue,
             shop,
-            self.watcher,
+            self.function_breakers,
             self.bodies,
             capture=capture,
             has_room=self.room.for_one,
@@ -209,10 +209,10 @@ class Delivery:
 
     def _dispatcher(self, audience: Audience, *, once: bool = False) -> EventDispatcher:
         return EventDispatcher(
-            self.queue,
+            self.stores,
             self.registry,
             self.people,
-            self.watcher,
+            self.function_breakers,
             self.room,
             self.site,
             versions=self._versions,
@@ -222,18 +222,29 @@ class Delivery:
         )
 
     @property
-    def reviver(self) -> DeadLetterRetry:
+    def dead_letter_retry(self) -> DeadLetterRetry:
         """What tries events again that did not become invocations."""
-        return DeadLetterRetry(self.queue_database, self.dispatcher_for, read_unreadable)
+        return DeadLetterRetry(self.stores.dead_letters, self.dispatcher_for, read_unreadable)
 
     @property
     def states(self) -> FunctionStates:
         """What the API shows as ``status`` and tells when a function was saved."""
-        return self.watcher
+        return self.function_breakers
+
+    def watches(self) -> list[Service]:
+        """The services by which processes that share the queue know of each other; none where one has it alone."""
+        if self.stores.outages is None:
+            return []
+        watches: list[Service] = [
+            BreakerWatch(self.function_breakers),
+            OutageWatch(self.breakers, self.stores.outages),
+        ]
+        return watches if self._runs else [*watches, QueueGauges(self.queue, self.breakers)]
 
     def start(self) -> None:
-        """Start working on what is in the queue."""
-        self.worker.start()
+        """Start working on what is in the queue, if that is done here."""
+        if self._runs:
+            self.worker.start()
 
     def stop(self, timeout_s: float) -> bool:
         """Finish or put back what is being worked on; whether that was done in time."""
@@ -248,20 +259,16 @@ class Delivery:
     def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
         """Keep what transformations leave behind. A metric that is lost holds up no event."""
         try:
-            self.queue.write_metrics(metrics)
-            self.queue.write_logs(logs)
+            self.stores.runs.write_metrics(metrics)
+            self.stores.runs.write_logs(logs)
         except DatabaseError as error:
             _logger.warning("transformation_traces_lost", error=str(error))
 
     def observe_transformation(self, function_id: str, computing_ms: float) -> None:
-        """Let the watcher know what one run of a transformation took."""
+        """Let the circuit breaker know what one run of a transformation took."""
         cost = cost_of([Timing("hog", computing_ms)])
         if cost:
-            self.watcher.observe({function_id: cost})
-
-    def _known_dead(self, ids: Sequence[str]) -> Collection[str]:
-        with self.queue_database.read() as connection:
-            return known(connection, ids)
+            self.function_breakers.observe({function_id: cost})
 
     def problems(self) -> list[str]:
         """What stands still, for health checks: one line each."""
@@ -276,5 +283,5 @@ class Delivery:
         return found
 
     def is_alive(self) -> bool:
-        """Whether the worker runs, for health checks."""
-        return self.worker.is_alive()
+        """Whether the worker runs where it is to run, for health checks."""
+        return self.worker.is_alive() or not self._runs

@@ -31,29 +31,30 @@ from hoglab.delivery.execution.program_run import clipped
 from hoglab.delivery.execution.retries import retriable
 from hoglab.delivery.execution.turn import Perform, Settled, Turn
 from hoglab.delivery.limits.claim_size import ClaimSizes
-from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
+from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.limits.in_flight import InFlight
 from hoglab.delivery.limits.rate_limit import RateLimiter
-from hoglab.delivery.limits.watcher import cost_of
 from hoglab.delivery.outbound.addresses import AddressGuard
 from hoglab.delivery.outbound.fetch import Fetcher, FetchLimits, FetchResponse
 from hoglab.delivery.outbound.mail import Email, Mailer, MailSent
+from hoglab.delivery.queue_gauges import BACKLOG, measure
 from hoglab.delivery.runs.latency import Latencies
-from hoglab.delivery.runs.progress import Progress
+from hoglab.delivery.runs.progress import Heartbeat
 from hoglab.delivery.runs.streaks import Streaks
+from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
     from hoglab.delivery.execution.answers import Answer
-    from hoglab.delivery.execution.capturing import Capture
+    from hoglab.delivery.execution.capturing import EventSink
     from hoglab.delivery.execution.turn import TurnContext
-    from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+    from hoglab.delivery.limits.destination_breaker import DestinationBreakers
+    from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.delivery.limits.in_flight import Full, Quota
-    from hoglab.delivery.limits.watcher import Watcher
     from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest
     from hoglab.delivery.outbound.mail import MailFailure
-    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, QueueStats
+    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, Paces
 
 PASSED_OVER_S = 0.02
 """Least time between two looks into the queue that find nothing to do, unless something changes meanwhile."""
@@ -72,19 +73,6 @@ _REQUEST_SECONDS = Histogram("hoglab_delivery_request_seconds", "Time of one req
 _EMAILS = Counter("hoglab_delivery_emails", "E-mails that functions handed to the mail server.", ["outcome"])
 _EMAIL_SECONDS = Histogram("hoglab_delivery_email_seconds", "Time of handing over one e-mail.")
 _IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being worked on.")
-_BACKLOG = Gauge("hoglab_delivery_backlog", "Invocations that are not finished.")
-_WAITING = Gauge(
-    "hoglab_delivery_waiting", "Invocations that wait: for their turn, an attempt or to wake up."
-)
-_OLDEST_S = Gauge(
-    "hoglab_delivery_oldest_due_seconds", "For how long the oldest due invocation waits; 0: none."
-)
-_HELD_BACK = Gauge(
-    "hoglab_delivery_circuits_open", "Functions whose runs wait because their destination is away."
-)
-_DEAD = Gauge(
-    "hoglab_delivery_dead_events_kept", "Events put aside that nobody tried again or discarded yet."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,47 +105,45 @@ class WorkerLimits:
 
 
 class Worker:
-    """The background service. `start` once, `stop` once."""
+    """The background service. `start` once, `stop` once. ``paces``: where other processes run functions as well."""
 
     def __init__(
         self,
         queue: InvocationQueue,
         shop: TurnContext,
         guard: AddressGuard,
-        watcher: Watcher,
-        breakers: CircuitBreakers,
+        function_breakers: FunctionBreakers,
+        breakers: DestinationBreakers,
         bodies: BodyPool,
         *,
-        capture: Capture | None = None,
+        capture: EventSink | None = None,
         limits: WorkerLimits | None = None,
         fetch_limits: FetchLimits | None = None,
         mailer: Mailer | None = None,
-        release_at_start: bool = True,
+        paces: Paces | None = None,
     ) -> None:
-        """``release_at_start``: no other worker uses the queue, so what runs at the start was abandoned."""
         self._queue = queue
         self._shop = shop
         self._guard = guard
-        self._watcher = watcher
+        self._function_breakers = function_breakers
         self._breakers = breakers
         self._bodies = bodies
         self._capture = capture
         self._limits = limits or WorkerLimits()
         self._fetch_limits = fetch_limits or FetchLimits()
         self._mailer = mailer or Mailer()
-        self._release = release_at_start
+        self._paces = paces
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._stop_at: float | None = None
         self._stopping: asyncio.Event | None = None
-        self.progress = Progress()
+        self.progress = Heartbeat()
         """That of claiming and ending runs, which is never at rest while the worker runs."""
 
     def start(self) -> None:
         """Take up what an earlier process left, and start working."""
-        if self._release:
-            self._queue.release_all()
+        self._queue.release_all()
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -199,13 +185,14 @@ class Worker:
             self._shop,
             fetcher,
             self._mailer,
-            self._watcher,
+            self._function_breakers,
             self._breakers,
             BodiesOnLoop(self._bodies),
             self._capture,
             self._limits,
             self._stopping,
             self.progress,
+            self._paces,
         )
         self._ready.set()
         try:
@@ -226,27 +213,28 @@ class _Shift:
         shop: TurnContext,
         fetcher: Fetcher,
         mailer: Mailer,
-        watcher: Watcher,
-        breakers: CircuitBreakers,
+        function_breakers: FunctionBreakers,
+        breakers: DestinationBreakers,
         bodies: BodiesOnLoop,
-        capture: Capture | None,
+        capture: EventSink | None,
         limits: WorkerLimits,
         stopping: asyncio.Event,
-        progress: Progress,
+        progress: Heartbeat,
+        paces: Paces | None,
     ) -> None:
         self._progress = progress
         self._queue = queue
         self._shop = shop
         self._fetcher = fetcher
         self._mailer = mailer
-        self._watcher = watcher
+        self._function_breakers = function_breakers
         self._breakers = breakers
         self._streaks = Streaks()
         self._capture = capture
         self._limits = limits
         self._stopping = stopping
         self._bodies = bodies
-        self._paces = RateLimiter(shop.pace_of)
+        self._paces = RateLimiter(shop.pace_of, shared=paces)
         self._portions = ClaimSizes(limits.claim_each, limits.claim_shared)
         self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
@@ -305,7 +293,7 @@ class _Shift:
         ]
         await self._flush(put_back)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._writer, self._watcher.save)
+        await loop.run_in_executor(self._writer, self._function_breakers.save)
         self._claimer.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()
 
@@ -463,7 +451,7 @@ class _Shift:
         return answer
 
     async def _capture_event(
-        self, claimed: ClaimedInvocation, settled: Settled, event: dict[str, Any], capture: Capture
+        self, claimed: ClaimedInvocation, settled: Settled, event: dict[str, Any], capture: EventSink
     ) -> Settled:
         """Put a captured event into the event log, before what the turn came to is written.
 
@@ -535,7 +523,7 @@ class _Shift:
             self._settled = settled + self._settled
             self._flush_wanted.set()
             raise
-        _BACKLOG.set(self._queue.backlog())
+        BACKLOG.set(self._queue.backlog())
         _IN_FLIGHT.set(len(self._tasks))
 
     def _count(self) -> None:
@@ -559,7 +547,7 @@ class _Shift:
             if one.timings:
                 costs[one.function_id] += cost_of(one.timings)
         if costs:
-            self._watcher.observe(costs)
+            self._function_breakers.observe(costs)
 
     # --- keeping locks
 
@@ -587,14 +575,6 @@ class _Shift:
             for claimed in sweep.poisoned:
                 turn = Turn(self._shop, claimed)
                 self._settle(turn.poisoned())
-            await loop.run_in_executor(self._writer, self._watcher.save)
-            _show(await loop.run_in_executor(self._writer, self._queue.stats))
-            _HELD_BACK.set(self._breakers.open_count())
+            await loop.run_in_executor(self._writer, self._function_breakers.save)
+            await loop.run_in_executor(self._writer, measure, self._queue, self._breakers)
             await asyncio.sleep(self._limits.sweep_s)
-
-
-def _show(stats: QueueStats) -> None:
-    oldest = stats.oldest_due_at
-    _WAITING.set(stats.available)
-    _OLDEST_S.set(0.0 if oldest is None else max(0.0, (datetime.now(UTC) - oldest).total_seconds()))
-    _DEAD.set(stats.dead_events)

@@ -19,7 +19,7 @@ from hoglab.demo.api import Api
 from hoglab.demo.receiver import Receiver
 from hoglab.demo.scenario import BASELINE, FLAG_KEY, PURCHASE, TREATMENT, Truth, population
 from hoglab.demo.server import ChildServer, ServerError
-from hoglab.demo.traffic import Sent, send_users
+from hoglab.demo.traffic import SentTraffic, send_users
 from hoglab.reports.report import MetricReport, metric_report
 from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
 from hoglab.statistics import StatisticsConfig
@@ -77,9 +77,10 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DemoVerdict:
     """What the demo found, compared with what it knows to be true."""
 
+    experiment_id: int
     intervals: list[PlotRow]
     users_expected: int
     users_counted: int
@@ -121,7 +122,7 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
             server.start()
             verdict = _run_story(options, server, receiver, console)
             if not options.exit:
-                _serve_on(server, console)
+                _serve_on(server, verdict.experiment_id, console)
         except ServerError as error:
             raise DemoError(str(error)) from error
         except httpx.HTTPError as error:
@@ -146,7 +147,9 @@ def _directory(chosen: Path | None) -> Iterator[Path]:
     yield chosen
 
 
-def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, console: Console) -> Verdict:
+def _run_story(
+    options: DemoOptions, server: ChildServer, receiver: Receiver, console: Console
+) -> DemoVerdict:
     truth = Truth()
     api = Api(server.url, server.api_key)
     function = api.create_hog_function(
@@ -201,7 +204,8 @@ def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, co
     ]
     intervals = [row for metric in metrics for row in plot_rows(metric, truth.relative_lift)]
     delivered = receiver.delivered()
-    verdict = Verdict(
+    verdict = DemoVerdict(
+        experiment_id=experiment["id"],
         intervals=intervals,
         users_expected=options.users,
         users_counted=_summed(results[0][1], "number_of_samples"),
@@ -217,7 +221,7 @@ def _run_story(options: DemoOptions, server: ChildServer, receiver: Receiver, co
     return verdict
 
 
-def _await_deliveries(receiver: Receiver, sent: Sent, server: ChildServer, progress: Progress) -> None:
+def _await_deliveries(receiver: Receiver, sent: SentTraffic, server: ChildServer, progress: Progress) -> None:
     bar = progress.add_task("Purchases delivered", total=len(sent.purchases))
     _poll(
         lambda: len(receiver.delivered().keys() & sent.purchases.keys()),
@@ -229,7 +233,7 @@ def _await_deliveries(receiver: Receiver, sent: Sent, server: ChildServer, progr
 
 
 def _await_results(
-    api: Api, experiment: dict[str, Any], sent: Sent, server: ChildServer, progress: Progress
+    api: Api, experiment: dict[str, Any], sent: SentTraffic, server: ChildServer, progress: Progress
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     bar = progress.add_task("Purchases in the results", total=len(sent.purchases))
     latest: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -274,7 +278,7 @@ def _summed(result: dict[str, Any], field: str) -> int:
 
 
 def _print_verdict(
-    verdict: Verdict, truth: Truth, metrics: Sequence[MetricReport], sent: Sent, console: Console
+    verdict: DemoVerdict, truth: Truth, metrics: Sequence[MetricReport], sent: SentTraffic, console: Console
 ) -> None:
     console.print()
     console.print(results_table(metrics, "Results", LEVEL, relative=True))
@@ -323,7 +327,9 @@ Look around:
     )
 
 
-def _serve_on(server: ChildServer, console: Console) -> None:
+def _serve_on(server: ChildServer, experiment_id: int, console: Console) -> None:
+    link = server.login_line(f"/p/1/experiments/{experiment_id}")
+    console.print(f"\n{link}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"\nStill serving on [bold]{server.url}[/bold]. Press Ctrl-C to stop.")
     try:
         status = server.wait()

@@ -66,6 +66,15 @@ class ChildServer:
         self.stop()
         raise ServerError(f"the server was not ready after {START_TIMEOUT_S:.0f} s: {self.last_line()}")
 
+    def login_line(self, screen: str = "") -> str:
+        """A new link to log in with, as `hoglab login` shows it; ``screen``: where it leads, below ``/ui``."""
+        command = [*(sys.executable, "-m", "hoglab", "login"), "--data", str(self.data)]
+        done = subprocess.run(command, capture_output=True, text=True, env=self._environment, check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise ServerError(done.stderr.strip())
+        line = done.stdout.strip()
+        return line.replace("/ui/login#", f"/ui/login?next=/ui{screen}#") if screen else line
+
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

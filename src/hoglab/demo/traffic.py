@@ -16,7 +16,7 @@ FLUSH_TIMEOUT_S = 120.0
 
 
 @dataclass(slots=True)
-class Sent:
+class SentTraffic:
     """What the simulation did, as the SDK saw it."""
 
     variants: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ def send_users(
     project_token: str,
     threads: int,
     on_user: Callable[[], None],
-) -> Sent:
+) -> SentTraffic:
     """Let every user ask for the flag and see a variant, then let the buyers buy.
 
     Returns when the server has acknowledged all events. Purchases are made after the exposures have arrived:
@@ -54,7 +54,7 @@ def send_users(
         max_queue_size=200_000,  # the SDK drops events above it: the demo must not lose any on its own side
         feature_flags_request_timeout_seconds=10,
     )
-    sent = Sent()
+    sent = SentTraffic()
     buyers: list[_Buyer] = []
     lock = threading.Lock()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.flags.api.listing import Listing
+from hoglab.flags.api.listing import FlagListing
 from hoglab.http.errors import BareError, validation_error
 from hoglab.http.fields.fields import parse_integer
 
@@ -28,7 +28,9 @@ def eligible_flags(call: Call, registry: FlagRegistry, views: FlagViews) -> dict
         raise validation_error(f"Invalid order field: '{order}'")
     loaded = registry.load(call.project)
     wanted = {name: call.params[name] for name in _FILTERS if call.params.get(name)}
-    rows = Listing({**wanted, "eligible_for_experiment": "true"}, call.now).select(loaded.rows, loaded.linked)
+    rows = FlagListing({**wanted, "eligible_for_experiment": "true"}, call.now).select(
+        loaded.rows, loaded.linked
+    )
     first = max(0, offset)
     page = rows[first : first + min(max(1, limit), MAX_LIMIT)]
     return {"results": views.many(call, page, loaded.linked), "count": len(rows)}

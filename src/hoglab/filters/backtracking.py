@@ -13,6 +13,8 @@ from typing import Final
 
 import regex
 
+from hoglab.fairness.token_bucket import TokenBucket
+
 SEARCH_TIMEOUT_S: Final = 0.02
 """How long one search may take; a sound pattern takes microseconds."""
 
@@ -36,7 +38,7 @@ _NEEDS_BACKTRACKING = re.compile(r"\(\?(?:=|!|<=|<!|>|P=)|\\[1-9]|\\k<")
 
 _now = time.monotonic
 _account: ContextVar[int | None] = ContextVar("account", default=None)
-_buckets: dict[int, tuple[float, float]] = {}  # what is left, and since when
+_buckets: dict[int, TokenBucket] = {}
 
 
 def search_on_account(project_id: int) -> None:
@@ -44,15 +46,11 @@ def search_on_account(project_id: int) -> None:
     _account.set(project_id)
 
 
-def _left_s(account: int, now: float) -> float:
-    left_s, at = _buckets.get(account, (BURST_S, now))
-    return min(BURST_S, left_s + (now - at) * REFILL)
-
-
 def _spend(account: int, used_s: float, now: float) -> None:
     if len(_buckets) > MAX_ACCOUNTS:
         _buckets.clear()
-    _buckets[account] = (_left_s(account, now) - used_s, now)
+    bucket = _buckets.get(account) or TokenBucket(BURST_S, now, REFILL, BURST_S)
+    _buckets[account] = bucket.filled(now).without(used_s)
 
 
 def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
@@ -72,7 +70,8 @@ def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
         if len(text) > MAX_TEXT_LENGTH:
             return False
         account, started = _account.get(), time.thread_time()
-        if account is not None and account in _buckets and _left_s(account, _now()) <= 0:
+        bucket = None if account is None else _buckets.get(account)
+        if bucket is not None and bucket.left(_now()) <= 0:
             return False
         try:
             return compiled.search(text, timeout=SEARCH_TIMEOUT_S) is not None

@@ -9,7 +9,6 @@ differs between engines is behind `PropertyDialect`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
@@ -31,8 +30,6 @@ from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, Prope
 
 TRUE: Final = "TRUE"
 FALSE: Final = "FALSE"
-
-_REFERENCE = re.compile(r"[${](v[0-9]+)\b")
 
 CHAIN: Final = "elements_chain"
 """The column of an event that holds the elements that were clicked."""
@@ -88,9 +85,10 @@ class Parameters:
             raise FilterError(reason, place)
         return sql
 
-    def used_in(self, sql: str) -> dict[str, Any]:
-        """The values that a statement refers to: engines refuse others, and a condition may have been dropped."""
-        return {name: self._values[name] for name in set(_REFERENCE.findall(sql))}
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values that were bound so far, by name; a condition that was dropped may have been all that asked."""
+        return dict(self._values)
 
 
 class PropertyDialect(Protocol):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from hoglab.http.fields.fields import WireModel
 from hoglab.http.fields.notes import Note, Notes
-from hoglab.http.fields.property_filters import PropertyFilter
+from hoglab.http.fields.property_filters import WirePropertyFilter
 
 _NOTES: Notes = {
     "groups": Note("Release groups; the first that lets somebody in decides.", []),
@@ -69,7 +69,7 @@ class ReleaseGroup(WireModel):
         "conditions": "properties",
     }
 
-    properties: list[PropertyFilter] | None = None
+    properties: list[WirePropertyFilter] | None = None
     rollout_percentage: Any = None
     variant: Any = None
     aggregation_group_type_index: Any = None

@@ -63,7 +63,7 @@ def _function(
         params=parsed,
         returns=tuple(returns.split("|")),
         pure=pure,
-        total=False,
+        infallible=False,
         is_async=is_async,
         needs_context=context,
         cost="linear",

@@ -23,7 +23,7 @@ class FunctionStates(Protocol):
         ...
 
     def function_saved(self, function_id: str) -> None:
-        """An enabled function was saved: lets one that the watcher had stopped run again."""
+        """An enabled function was saved: lets one that the circuit breaker had stopped run again."""
         ...
 
 

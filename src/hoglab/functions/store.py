@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, func, insert, select, update
 
 from hoglab.actions import store as actions
-from hoglab.filters.hog import Cohort, FilterContext
+from hoglab.filters.hog import FilterContext, ReferencedCohort
 from hoglab.storage.database.tables import cohort, hog_function
 
 if TYPE_CHECKING:
@@ -226,8 +226,8 @@ def filter_context(connection: Connection, project: Project) -> FilterContext:
     )
 
 
-def _cohort(row: Any) -> Cohort:
-    return Cohort(row.id, row.name or "", row.filters, bool(row.is_static))
+def _cohort(row: Any) -> ReferencedCohort:
+    return ReferencedCohort(row.id, row.name or "", row.filters, bool(row.is_static))
 
 
 def ids_of(rows: Iterable[Row]) -> list[str]:

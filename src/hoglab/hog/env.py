@@ -161,7 +161,7 @@ def host_function(
         params=(),
         returns=("any",),
         pure=pure,
-        total=False,
+        infallible=False,
         is_async=impl is None,
         needs_context=needs_context,
         cost="linear",

@@ -12,9 +12,9 @@ from hoglab.hog import nodes as n
 from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.backend_javascript import JavaScript, generate_javascript
 from hoglab.hog.backend_python import Generated, UnsupportedShapeError, generate, generate_source
-from hoglab.hog.backend_python.inputs import Leaf, Plain, Rendered, Shape, generate_inputs
+from hoglab.hog.backend_python.inputs import InputTemplate, Plain, Rendered, Shape, generate_inputs
 from hoglab.hog.compiler.lower import lower
-from hoglab.hog.compiler.symbols import Resolution, resolve
+from hoglab.hog.compiler.symbols import SymbolTable, resolve
 from hoglab.hog.compiler.templates import Path, map_texts
 from hoglab.hog.errors import Diagnostic, HogCompileError, HogSourceError, Position, position_at
 from hoglab.hog.interpreter import Interpreted, interpret, interpret_inputs
@@ -52,10 +52,10 @@ class Program:
     kind: Kind
     env: Environment
     tree: n.Program | n.Expr | None
-    names: Resolution | None
+    names: SymbolTable | None
     diagnostics: tuple[Diagnostic, ...] = ()
     shapes: tuple[tuple[str, Shape], ...] = ()
-    leaves: tuple[tuple[Leaf, str, Path], ...] = ()
+    leaves: tuple[tuple[InputTemplate, str, Path], ...] = ()
     interpreted: bool = False
     _generated: Generated | Interpreted | None = field(default=None, repr=False)
     _function: Callable[..., Any] | None = field(default=None, repr=False)
@@ -243,7 +243,7 @@ def compile_inputs(
     Running it gives a dict. `render(key, globals)` is called for inputs of mode `rendered`; its globals hold the
     inputs resolved so far. Raises as `compile_program`, with `path` set to the place of the faulty template.
     """
-    leaves: list[tuple[Leaf, str, Path]] = []
+    leaves: list[tuple[InputTemplate, str, Path]] = []
     diagnostics: list[Diagnostic] = []
     lines = 0
 
@@ -260,7 +260,7 @@ def compile_inputs(
         diagnostics.extend(program.diagnostics)
         assert isinstance(program.tree, n.Expr)  # noqa: S101 - a template is one expression
         assert program.names is not None  # noqa: S101 - only inputs have none
-        leaf = Leaf(program.tree, program.names, lines)
+        leaf = InputTemplate(program.tree, program.names, lines)
         leaves.append((leaf, text, path))
         lines += text.count("\n") + 1
         return leaf
@@ -273,7 +273,7 @@ def compile_inputs(
             shapes.append((item.key, Plain(item.value)))
         else:
             shape = map_texts(item.value, parse, (item.key,))
-            is_shape = isinstance(shape, (Leaf, Plain, dict, list))
+            is_shape = isinstance(shape, (InputTemplate, Plain, dict, list))
             shapes.append((item.key, _plain_leaves(shape) if is_shape else Plain(shape)))
     program = Program("", "inputs", env, None, None, tuple(diagnostics), tuple(shapes), tuple(leaves))
     if render is not None:
@@ -287,7 +287,7 @@ def _plain_leaves(shape: Any) -> Shape:
         return {key: _plain_leaves(part) for key, part in shape.items()}
     if isinstance(shape, list):
         return [_plain_leaves(part) for part in shape]
-    return shape if isinstance(shape, (Leaf, Plain)) else Plain(shape)
+    return shape if isinstance(shape, (InputTemplate, Plain)) else Plain(shape)
 
 
 def _resolved(
@@ -299,7 +299,7 @@ def _resolved(
     return Program(source, kind, env, tree, names, (*warnings, *names.diagnostics))
 
 
-def check_globals(names: Resolution, env: Environment) -> None:
+def check_globals(names: SymbolTable, env: Environment) -> None:
     """Refuses globals that the environment does not have; reports functions that nobody provides."""
     functions = env.functions
     for call in names.calls:
@@ -337,7 +337,7 @@ def _quotes_hint(source: str, node: n.Field) -> str | None:
     return None
 
 
-def _function_hint(name: str, names: Resolution, env: Environment) -> str | None:
+def _function_hint(name: str, names: SymbolTable, env: Environment) -> str | None:
     own = {symbol.name for symbol in names.symbols}
     if name in own:
         return f"declare `{name}` before it is called, and not in an inner block"

@@ -11,7 +11,7 @@ from hoglab.hog.compiler.analyse import global_path, read_paths
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.program import Program
 
 Path = tuple[str, ...]
@@ -56,7 +56,7 @@ def _topmost(paths: set[Path]) -> frozenset[Path]:
     )
 
 
-def _dynamic(tree: n.Node, names: Resolution) -> Iterator[Path]:
+def _dynamic(tree: n.Node, names: SymbolTable) -> Iterator[Path]:
     """The global paths in which the tree looks up a computed key."""
     for node in n.walk(tree):
         if isinstance(node, n.ArrayAccess) and not isinstance(node.property, n.Constant):

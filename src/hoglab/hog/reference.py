@@ -1,6 +1,6 @@
 """The reference of the language as Markdown: written chapters, and what the code itself says.
 
-    python -m hoglab.hog.reference docs/chapters/hog.md tests/oracles docs/hog.md
+    python -m hoglab.hog.reference docs/chapters/hog.md tests/hog/oracles docs/hog.md
 
 Where the chapters have a comment such as `<!-- library -->`, the part of that name is put in.
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.hog import nodes as n
 from hoglab.hog.compiler.analyse import analyse
 from hoglab.hog.compiler.lower import lower
-from hoglab.hog.compiler.symbols import Resolution, resolve
+from hoglab.hog.compiler.symbols import SymbolTable, resolve
 from hoglab.hog.env import ANY, Environment
 from hoglab.hog.errors import Diagnostic, HogSyntaxError
 from hoglab.hog.interpreter import VISITORS, Interpreted, run_on
@@ -28,7 +28,7 @@ _OPEN_CODES = frozenset({"unmatched-brace", "unterminated-string", "unterminated
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Evaluation:
     """What a piece gave.
 
     The value of its last statement if that is an expression (or of a `return`), and what was found before it ran.
@@ -57,7 +57,7 @@ class Session:
         self.env = env
         self.globals: dict[str, Value] = {}
         self.set_globals(variables or {})
-        self._names = Resolution("")
+        self._names = SymbolTable("")
         self._known: dict[str, Symbol] = {}
         self._machine: _Kept | None = None
 
@@ -73,7 +73,7 @@ class Session:
             return {}
         return {name: self._machine.cell(symbol)[0] for name, symbol in self._known.items()}
 
-    def run(self, source: str) -> Answer:
+    def run(self, source: str) -> Evaluation:
         """Runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
         warnings: list[Diagnostic] = []
         tree = lower(_giving_its_last_value(parse_program(source, warnings)), source, self._known)
@@ -92,9 +92,9 @@ class Session:
         if isinstance(step, Suspended):
             step = execution.fail(f"Unknown async function '{step.name}'")
         self._keep(tree, names)
-        return Answer(step.result, diagnostics)
+        return Evaluation(step.result, diagnostics)
 
-    def _merge(self, names: Resolution) -> None:
+    def _merge(self, names: SymbolTable) -> None:
         """Functions of earlier pieces are still looked up by their nodes."""
         self._names.uses.update(names.uses)
         self._names.declares.update(names.declares)
@@ -115,7 +115,7 @@ class Session:
         kept.at = None
         return kept
 
-    def _keep(self, tree: n.Program, names: Resolution) -> None:
+    def _keep(self, tree: n.Program, names: SymbolTable) -> None:
         """Takes over the variables that the piece came to declare."""
         declared = self._machine.frames[0] if self._machine is not None else {}
         for statement in tree.declarations:

@@ -14,7 +14,9 @@ import structlog
 from starlette.routing import Match
 from uuid_utils import uuid4
 
+from hoglab import __version__
 from hoglab.http import errors
+from hoglab.http.content_policy import missing_policy
 from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.documents.docs_page import docs_app
 from hoglab.http.documents.explorer import explorer_apps
@@ -22,7 +24,13 @@ from hoglab.http.documents.openapi import Document, schema_app
 from hoglab.http.fields.dates import utc_now
 from hoglab.http.health import Checks, probes
 from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
-from hoglab.http.management.endpoint import HANDLER_THREADS, HEAVY_THREADS, RECORD_KEY, ManagementApi, Record
+from hoglab.http.management.endpoint import (
+    HANDLER_THREADS,
+    HEAVY_THREADS,
+    RECORD_KEY,
+    ManagementApi,
+    RequestRecord,
+)
 from hoglab.http.management.throttling import Throttle
 from hoglab.http.metrics import observe
 from hoglab.http.requests.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from hoglab.http.identity import Authenticator
+    from hoglab.http.identity import Authenticator, Credentials
     from hoglab.http.management.idempotency import Idempotency
     from hoglab.http.management.routing import ResourceRouter
     from hoglab.http.streams import Streams
@@ -70,6 +78,8 @@ class HttpSettings:
     write_timeout_s: float = WRITE_TIMEOUT_S
     metrics_token: str | None = None
     """What ``/metrics`` wants to be sent; without one, only this machine may read it."""
+    home: str | None = None
+    """Where browsers that ask for ``/`` are led; None: they get a page there."""
     handler_threads: int = HANDLER_THREADS
     heavy_threads: int = HEAVY_THREADS
 
@@ -94,6 +104,7 @@ def build_app(
     authenticator: Authenticator,
     settings: HttpSettings = HttpSettings(),
     *,
+    sessions: Credentials | None = None,
     sdk_routes: Sequence[BaseRoute] = (),
     public_routes: Sequence[BaseRoute] = (),
     checks: Checks = lambda: (),
@@ -108,12 +119,14 @@ def build_app(
 
     ``hot_routes`` are exact paths, served with and without a slash at the end before anything else is looked
     at; ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers.
+    ``sessions``: what the cookies of browsers stand for, which only the routers' operations look at.
     ``public_routes`` (webhooks, say) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document.
     ``streams``: what the routers answer open-ended requests with. ``lag_s``: how late stored events are.
     """
     management = ManagementApi(
         routers,
         authenticator,
+        sessions=sessions,
         throttle=Throttle() if settings.rate_limit_enabled else None,
         idempotency=idempotency,
         max_body_bytes=settings.max_body_bytes,
@@ -129,7 +142,7 @@ def build_app(
     for path, app in probes(checks, settings.metrics_token).items():
         exact[path] = _Target(app, path, quiet=True)
     schema = schema_app(document)
-    for path, app in welcome_apps(schema).items():
+    for path, app in welcome_apps(schema, settings.home).items():
         exact[path] = _Target(app, path, quiet=True)
     described = {"/api/schema": schema, "/api/docs": docs_app(document), **explorer_apps()}
     for path, app in described.items():
@@ -257,7 +270,7 @@ class HoglabApp:
 
     def _write_log(self, scope: Scope, target: _Target, status: int, seconds: float) -> None:
         client = scope.get("client")
-        record: Record = scope.get(RECORD_KEY) or Record()
+        record: RequestRecord = scope.get(RECORD_KEY) or RequestRecord()
         log_request(
             _log,
             quiet=target.quiet,
@@ -269,7 +282,7 @@ class HoglabApp:
             client=client[0] if client else None,
             key_id=record.key_id,
             project_id=record.project_id,
-            **record.notes,
+            **{"session_id": record.session_id, **record.notes},
         )
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -309,7 +322,8 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *self._added]
+            headers = message.get("headers", ())
+            message["headers"] = [*headers, *missing_policy(headers), *self._added]
         elif self._is_head:
             message = {**message, "body": b""}
         elif message.get("more_body") or len(message.get("body", b"")) > PART_BYTES:
@@ -366,9 +380,11 @@ def _request_id(scope: Scope) -> str:
 
 
 _CLOSING = (b"connection", b"close")
+_VERSION = (b"x-hoglab-version", __version__.encode())
+"""Pages that a browser still shows notice by it that the server was updated. SDKs have no use for it."""
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 def _added_headers(scope: Scope, request_id: str, cors: bool) -> list[tuple[bytes, bytes]]:
     added = [(b"x-request-id", request_id.encode("ascii")), _NO_SNIFFING]
-    return added + cors_headers(scope) if cors else added
+    return added + cors_headers(scope) if cors else [*added, _VERSION]

@@ -127,6 +127,33 @@ def authentication_failed(place: str, hint: str = "") -> ApiError:
     )
 
 
+def session_ended() -> ApiError:
+    """401: the session of a cookie is over, or never was."""
+    return ApiError(
+        401,
+        AUTHENTICATION,
+        "authentication_failed",
+        "The session has ended. Log in again.",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def login_refused() -> ApiError:
+    """401: what should open a session does not. The same for all that may be wrong with it."""
+    return ApiError(
+        401,
+        AUTHENTICATION,
+        "authentication_failed",
+        "The link or key does not log anybody in: it is wrong, used already, expired or revoked.",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def foreign_page() -> ApiError:
+    """403: a page of somebody else had a browser ask for what only pages of this server may."""
+    return permission_denied("Only pages of this server may do this, not those of another origin.")
+
+
 def metrics_refused(hint: str) -> ApiError:
     """401: the metrics are not for everybody."""
     return ApiError(
@@ -246,9 +273,9 @@ def payload_too_large(limit_bytes: int) -> ApiError:
     )
 
 
-def unsupported_media_type(media_type: str) -> ApiError:
-    """415: the body has a content type that nothing here reads."""
-    detail = f'Unsupported media type "{media_type}" in request.'
+def unsupported_media_type(media_type: str, hint: str = "") -> ApiError:
+    """415: the body has a content type that is not read here; ``hint`` says which one is, where that differs."""
+    detail = f'Unsupported media type "{media_type}" in request.{hint}'
     return ApiError(415, INVALID_REQUEST, "unsupported_media_type", detail)
 
 

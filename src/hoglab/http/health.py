@@ -55,7 +55,8 @@ def probes(checks: Checks, metrics_token: str | None = None) -> dict[str, ASGIAp
     may read them.
 
     ``/_liveness`` answers as long as the process does: who restarts the server asks it. ``/_readiness`` is 503 while
-    events cannot be taken: who sends requests to the server asks it. ``/_health`` tells of all problems, always as 200.
+    events cannot be taken: who sends requests to the server asks it. Both have short names, ``/_livez`` and
+    ``/_readyz``. ``/_health`` tells of all problems, always as 200.
     """
 
     running: list[asyncio.Task[list[Problem]]] = []
@@ -86,7 +87,9 @@ def probes(checks: Checks, metrics_token: str | None = None) -> dict[str, ASGIAp
     return {
         "/_health": _get(healthy),
         "/_liveness": _get(_alive),
+        "/_livez": _get(_alive),
         "/_readiness": _get(ready),
+        "/_readyz": _get(ready),
         "/metrics": _get(metrics),
     }
 

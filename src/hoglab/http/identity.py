@@ -67,10 +67,11 @@ def scope_satisfied(wanted: str, held: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is behind a personal API key, and how far the key reaches."""
+    """Who is behind a personal API key or a session, and how far that reaches."""
 
     user: User
-    key_id: str
+    key_id: str | None
+    """The key; of a session, the one that it was made from, if any."""
     scopes: frozenset[str]
     levels: Mapping[str, int] = field(default_factory=dict)
     """Membership level by organization id."""
@@ -81,6 +82,13 @@ class Principal:
     expires_at: datetime | None = None
     organization_id: str | None = None
     """The organization that `level` and `is_admin` speak about: that of the called project."""
+    session_id: str | None = None
+    """The session of a browser; None where the key itself was sent."""
+
+    @property
+    def credential(self) -> str:
+        """The id of what was sent to say who calls: what requests are counted by."""
+        return self.session_id or self.key_id or ""
 
     @property
     def level(self) -> int | None:
@@ -134,24 +142,28 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
-class Authenticator(Protocol):
-    """Turns keys into principals and ids into projects."""
+class Credentials(Protocol):
+    """Turns secrets of one kind (keys, or what the cookies of sessions carry) into principals."""
 
-    def recall(self, key: str) -> Principal | Unknown:
-        """The principal of a key that was seen lately, from memory: called on the event loop."""
+    def recall(self, key: str, /) -> Principal | Unknown:
+        """The principal of a secret that was seen lately, from memory: called on the event loop."""
         ...
 
-    def authenticate(self, key: str) -> Principal | None:
-        """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive.
+    def authenticate(self, key: str, /) -> Principal | None:
+        """The principal of a secret; None when it is unknown, revoked, expired, or its user is inactive.
 
         May read the database: called in a worker thread.
         """
         ...
 
-    def project(self, project_id: int) -> Project | None:
-        """The project of an id, from memory; None when there is none."""
+    def used(self, principal: Principal, /) -> None:
+        """Take note that a secret was used. Called on the event loop: must only remember."""
         ...
 
-    def used(self, principal: Principal) -> None:
-        """Take note that a key was used. Called on the event loop: must only remember."""
+
+class Authenticator(Credentials, Protocol):
+    """Turns keys into principals and ids into projects."""
+
+    def project(self, project_id: int) -> Project | None:
+        """The project of an id, from memory; None when there is none."""
         ...

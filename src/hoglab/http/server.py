@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -53,6 +53,14 @@ class Address:
     def url(self) -> str:
         """``http://127.0.0.1:8000``; IPv6 hosts in brackets."""
         return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+    @property
+    def local_url(self) -> str:
+        """The same for a browser on this machine: nobody can connect to the address that stands for all."""
+        return replace(self, host=_LOOPBACK.get(self.host, self.host)).url
+
+
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is listened on, not what is chosen here
 
 
 @contextmanager

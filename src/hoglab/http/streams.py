@@ -1,31 +1,42 @@
-"""Answers without an end: server-sent events (WHATWG HTML, section 9.2)."""
+"""Answers without an end: server-sent events (WHATWG HTML, section 9.2), and feeds of what is new."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from starlette.responses import Response
 
+from hoglab.fairness.fair_semaphore import FairSemaphore, Holder, Place
 from hoglab.http.errors import throttled
 from hoglab.http.responses import encode_json
 
 if TYPE_CHECKING:
+    from collections.abc import Reversible
+
     from starlette.types import Receive, Scope, Send
 
 EVENT_STREAM = "text/event-stream"
 
 MAX_STREAMS = 100
-"""Open-ended answers at the same time; one more is refused with 429."""
-OWNER_PART = 2
-"""Of these, one project has no more than this part, a half."""
+"""Open-ended answers at the same time; one more is refused with 429. A project that is alone leaves a quarter."""
 BUSY_RETRY_S = 5.0
 """When a client may try again that was refused."""
 HEARTBEAT_S = 15.0
 """Silence after which a comment is sent: proxies keep the connection, and a client that went away is noticed."""
+
+RECHECK_S = 5.0
+"""How often it is asked whether the client still may: keys are revoked, sessions end."""
+
+POLL_S = 0.5
+"""How often what is new is looked for while somebody follows."""
+MAX_WAITING = 1_000
+"""Events kept for a follower that is slow to take them; older ones are skipped, and it is told how many."""
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _HEARTBEAT = b":\n\n"
@@ -48,10 +59,13 @@ class ServerEvent:
 class Streams:
     """The open-ended answers of one server: how many there may be, and their common end. For one event loop."""
 
-    def __init__(self, *, limit: int = MAX_STREAMS, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(
+        self, *, limit: int = MAX_STREAMS, heartbeat_s: float = HEARTBEAT_S, recheck_s: float = RECHECK_S
+    ) -> None:
         self.heartbeat_s = heartbeat_s
-        self._limit = limit
-        self._open: set[_EventStream] = set()
+        self.recheck_s = recheck_s
+        self._places = FairSemaphore(limit)
+        self._open: set[EventStream] = set()
         self._closed = False
 
     @property
@@ -64,10 +78,10 @@ class Streams:
 
         ``events`` is closed then; ``owner``: on whose account. Raises 429 when there are too many.
         """
-        of_owner = sum(each.owner == owner for each in self._open)
-        if self._closed or len(self._open) >= self._limit or of_owner >= math.ceil(self._limit / OWNER_PART):
+        place = None if self._closed else self._places.try_enter("", Holder(owner))
+        if place is None:
             raise throttled(BUSY_RETRY_S)
-        stream = _EventStream(events, owner, self.heartbeat_s, done=self._open.discard)
+        stream = EventStream(events, self.heartbeat_s, self.recheck_s, done=partial(self._ended, place))
         self._open.add(stream)
         return stream
 
@@ -77,23 +91,30 @@ class Streams:
         for stream in self._open:
             stream.end()
 
+    def _ended(self, place: Place, stream: EventStream) -> None:
+        self._open.discard(stream)
+        self._places.leave(place)
 
-class _EventStream(Response):
+
+class EventStream(Response):
+    """An answer of `Streams`. ``is_allowed``: asked now and then, whether its client still may have it."""
+
     media_type = EVENT_STREAM
+    is_allowed: Callable[[], Awaitable[bool]] | None = None
 
     def __init__(
         self,
         events: AsyncGenerator[ServerEvent, None],
-        owner: str,
         heartbeat_s: float,
+        recheck_s: float,
         *,
-        done: Callable[[_EventStream], None],
+        done: Callable[[EventStream], None],
     ) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
-        self.owner = owner
         self._events = events
         self._heartbeat_s = heartbeat_s
+        self._recheck_s = recheck_s
         self._done = done
         self._ending = asyncio.Event()
 
@@ -119,16 +140,26 @@ class _EventStream(Response):
     async def _send_events(self, send: Send, over: set[asyncio.Future[Any]]) -> None:
         coming: asyncio.Future[ServerEvent] | None = None
         chunk = _HEARTBEAT  # tells the client at once that it is connected
+        loop = asyncio.get_running_loop()
+        silent_since = checked_at = loop.time()
         try:
             while not any(each.done() for each in over):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                if chunk:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    silent_since, chunk = loop.time(), b""
                 coming = coming or asyncio.ensure_future(anext(self._events))
+                due = min(silent_since + self._heartbeat_s, checked_at + self._recheck_s)
                 await asyncio.wait(
-                    {coming, *over}, timeout=self._heartbeat_s, return_when=asyncio.FIRST_COMPLETED
+                    {coming, *over}, timeout=due - loop.time(), return_when=asyncio.FIRST_COMPLETED
                 )
-                chunk = _HEARTBEAT
+                if loop.time() >= checked_at + self._recheck_s:
+                    if self.is_allowed is not None and not await self.is_allowed():
+                        return
+                    checked_at = loop.time()
                 if coming.done():
                     chunk, coming = coming.result().encode(), None
+                elif loop.time() >= silent_since + self._heartbeat_s:
+                    chunk = _HEARTBEAT
         except StopAsyncIteration:
             coming = None
         finally:
@@ -140,3 +171,101 @@ class _EventStream(Response):
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+@dataclass(eq=False)
+class Follower:
+    """Somebody who follows a feed. What was there up to ``began_at``, a place of the feed's own, is not new to them."""
+
+    began_at: int
+    waiting: deque[ServerEvent] = field(default_factory=deque)
+    skipped: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, event: ServerEvent) -> None:
+        """Have an event wait to be taken. The oldest goes where too many wait; those with an id are counted."""
+        if len(self.waiting) >= MAX_WAITING:
+            self.skipped += self.waiting.popleft().id is not None
+        self.waiting.append(event)
+        self.news.set()
+
+    def offer_missed(self, events: Reversible[ServerEvent], left_out: int) -> None:
+        """Put what was missed before what has come in since. ``left_out``: how many more were missed."""
+        self.waiting.extendleft(reversed(events))
+        self.skipped += left_out
+        self.news.set()
+
+
+FollowerT = TypeVar("FollowerT", bound=Follower)
+
+
+class LiveFeed(ABC, Generic[FollowerT]):
+    """Reads what is new once for all followers, and only while there are any. For one event loop."""
+
+    def __init__(self, poll_s: float) -> None:
+        self._poll_s = poll_s
+        self._followers: set[FollowerT] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
+
+    @property
+    def followers(self) -> int:
+        """How many there are."""
+        return len(self._followers)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether what is new is being looked for."""
+        return self._reader is not None and not self._reader.done()
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """The first follower comes: what is there by now is not new."""
+
+    @abstractmethod
+    async def _look(self) -> None:
+        """Offer followers what is new. It may not raise, for the next look does it again."""
+
+    @abstractmethod
+    async def _catch_up(self, follower: FollowerT, after: int) -> None:
+        """Offer a follower what it missed between a place and the one where it began."""
+
+    async def _follow(
+        self, begin: Callable[[], FollowerT], after: int | None
+    ) -> AsyncGenerator[ServerEvent, None]:
+        """What is new from now on, without end, and from behind the place ``after``; ``begin`` makes the follower.
+
+        Beside what is offered there is ``skipped``, with the ``count`` of events that came faster than they were taken.
+        """
+        follower = await self._added(begin)
+        try:
+            if after is not None and after < follower.began_at:
+                await self._catch_up(follower, after)
+            while True:
+                await follower.news.wait()
+                follower.news.clear()
+                if follower.skipped:
+                    count, follower.skipped = follower.skipped, 0
+                    yield ServerEvent("skipped", {"count": count})
+                while follower.waiting:
+                    yield follower.waiting.popleft()
+        finally:
+            self._followers.discard(follower)
+
+    async def _added(self, begin: Callable[[], FollowerT]) -> FollowerT:
+        async with self._looking:  # or it would miss what is being read
+            if not self.is_reading:
+                await self._begin()
+                self._reader = asyncio.create_task(self._run())
+            follower = begin()
+            self._followers.add(follower)
+            return follower
+
+    async def _run(self) -> None:
+        """Look again and again, until nobody follows any more."""
+        while True:
+            await asyncio.sleep(self._poll_s)
+            if not self._followers:
+                return
+            async with self._looking:
+                await self._look()

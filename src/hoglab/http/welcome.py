@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
 from hoglab import __version__
-from hoglab.http import errors
+from hoglab.http import content_policy, errors
 from hoglab.http.documents.explorer import PATH as EXPLORER
 from hoglab.http.documents.openapi import page
 from hoglab.http.requests.body import header
@@ -43,17 +43,11 @@ _PAGE = f"""<!doctype html><html lang=en><meta charset=utf-8>
 <pre>hoglab projects list</pre>
 </html>
 """
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        f"style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'",
-        "img-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
-_HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
+_HEADERS = {
+    content_policy.HEADER: content_policy.page_policy(_STYLE, img_src="'self'"),
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept",
+}
 _ICON = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#1d4ed8"/>'
     b'<path d="M4 3v10M12 3v10M4 8h8" stroke="#fff" stroke-width="2.4" stroke-linecap="round"/></svg>'
@@ -62,10 +56,10 @@ _ROBOTS = b"User-agent: *\nDisallow: /\n"
 _KEPT = {"Cache-Control": "max-age=86400"}
 
 
-def welcome_apps(schema: ASGIApp) -> dict[str, ASGIApp]:
-    """What is served, by exact path. ``schema`` serves the OpenAPI document."""
+def welcome_apps(schema: ASGIApp, home: str | None = None) -> dict[str, ASGIApp]:
+    """What is served, by exact path. ``schema`` serves the OpenAPI document; ``home``: where browsers go from ``/``."""
     return {
-        "/": _get(_root),
+        "/": _get(partial(_root, home)),
         "/openapi.json": schema,
         "/docs": _get(_to_docs),
         "/docs/": _get(_to_docs),
@@ -74,11 +68,24 @@ def welcome_apps(schema: ASGIApp) -> dict[str, ASGIApp]:
     }
 
 
-def _root(scope: Scope) -> Response:
-    if "text/html" in (header(scope, b"accept") or ""):
+def _root(home: str | None, scope: Scope) -> Response:
+    if _prefers_html(header(scope, b"accept") or ""):
+        if home is not None:
+            return RedirectResponse(home, 303, _HEADERS)
         return Response(_PAGE, headers=_HEADERS, media_type="text/html")
     body = {"name": "hoglab", "version": __version__, "docs": DOCS}
     return json_response(body, headers={"Vary": "Accept"})
+
+
+def _prefers_html(accept: str) -> bool:
+    """Whether a client names HTML, and does not like JSON better."""
+    weights = {"text/html": 0.0, "application/json": 0.0}
+    for part in accept.lower().split(","):
+        name, *parameters = (each.strip() for each in part.split(";"))
+        if name in weights:
+            quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+            weights[name] = float(quality) if re.fullmatch(r"[01](\.\d{0,3})?", quality) else 0.0
+    return weights["text/html"] > 0 and weights["text/html"] >= weights["application/json"]
 
 
 def _to_docs(_scope: Scope) -> Response:

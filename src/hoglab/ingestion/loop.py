@@ -63,6 +63,10 @@ _REPLAYED = Counter(
 _STANDS_STILL = Gauge("hoglab_ingestion_stands_still", "Whether a fault of the server stops ingestion.")
 _RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
 _BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
+_DEFERRED_BYTES = Gauge(
+    "hoglab_event_log_deferred_bytes",
+    "Accepted records that wait for others of their project to be ingested.",
+)
 _LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the oldest record that waits to be ingested.")
 
 
@@ -75,7 +79,7 @@ REPLAY_EVERY_S = 1.0
 REHEARSED_EVENT = "$rehearsal"
 
 
-class KnownProject(Protocol):
+class IngestedProject(Protocol):
     """What ingestion needs of a project."""
 
     @property
@@ -151,7 +155,7 @@ class Ingestion:
         log: EventLog,
         store: EventStore,
         people: PersonService,
-        project: Callable[[int], KnownProject | None],
+        project: Callable[[int], IngestedProject | None],
         quarantine: Quarantine,
         *,
         dispatcher: Dispatcher | None = None,
@@ -182,7 +186,7 @@ class Ingestion:
         self._thread: threading.Thread | None = None
         self._position = 0
         self._dispatched = 0
-        self._seen = 0  # newest offset when the last batch was done
+        self._seen = 0  # how many records were accepted when the last batch was done
         # Merges that persons know of and the store does not yet, by project and old person id.
         self._owed: dict[tuple[int, UUID], PersonOverride] = {}
         self._dirty = False  # whether something was stored since the last checkpoint
@@ -194,6 +198,7 @@ class Ingestion:
         """Find the position to continue from and start the thread."""
         self._recover()
         _LAG_SECONDS.set_function(self.lag_s)
+        _DEFERRED_BYTES.set_function(self._log.deferred_bytes)
         self._thread = threading.Thread(target=self._run, name="ingestion", daemon=True)
         self._thread.start()
 
@@ -204,7 +209,8 @@ class Ingestion:
         thread = self._thread
         if thread is None:
             return True
-        _LAG_SECONDS.set_function(lambda: 0.0)
+        for gauge in (_LAG_SECONDS, _DEFERRED_BYTES):
+            gauge.set_function(lambda: 0.0)
         thread.join(timeout_s)
         return not thread.is_alive()
 
@@ -219,10 +225,8 @@ class Ingestion:
 
     def lag_s(self) -> float:
         """Age of the oldest record that waits to be ingested, in seconds; 0 when none does."""
-        if self._position >= self._log.last_offset():
-            return 0.0
-        waiting = self._log.read(self._position, max_records=1, max_bytes=1)
-        return max(0.0, time.time() - waiting[0].appended_at.timestamp()) if waiting else 0.0
+        oldest = self._log.oldest_after(self._position)
+        return 0.0 if oldest is None else max(0.0, time.time() - oldest.timestamp())
 
     @property
     def fault(self) -> str | None:
@@ -245,7 +249,7 @@ class Ingestion:
             self._log.skip_to(known)
         self._dispatched = stored if self._dispatcher is None else self._dispatcher.position()
         self._position = min(stored, self._dispatched)
-        self._seen = self._log.last_offset()
+        self._seen = self._log.accepted()
         self._owe(self._people.overrides_after(stored))
 
     def _owe(self, overrides: Sequence[PersonOverride]) -> None:
@@ -312,8 +316,8 @@ class Ingestion:
         Of the time that functions took only as much counts as there was other work: slow ones are no reason to be
         slower still.
         """
-        last = self._log.last_offset()
-        arrived, self._seen = last - self._seen, last
+        accepted = self._log.accepted()
+        arrived, self._seen = accepted - self._seen, accepted
         own_s = min(seconds, 2 * (seconds - self._functions_s))
         if (
             arrived * own_s > done * self._limits.busy_factor * seconds

@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from hoglab.capture.envelope import NO_JSON, IncomingEvent, mend_surrogates
-from hoglab.capture.records import Record, derived_uuid
+from hoglab.capture.records import DecodedRecord, derived_uuid
 from hoglab.ingestion.elements import take_elements_chain
 from hoglab.ingestion.timestamps import event_time, sent_time
 from hoglab.people.batch import IngestionWarning
@@ -45,7 +45,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     log_offset: int
 
 
-def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning]) -> list[Event]:
+def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWarning]) -> list[Event]:
     """The events of a record in order. Events above the size limit are left out, with a warning."""
     header, envelope = record.header, record.envelope
     now = header.received_at
@@ -99,7 +99,7 @@ def events_of(record: Record, log_offset: int, warnings: list[IngestionWarning])
     return events
 
 
-def _uuids(record: Record) -> list[UUID]:
+def _uuids(record: DecodedRecord) -> list[UUID]:
     """The uuids of the events of a record, those that capture has checked together: a third of one by one."""
     given = msgspec.convert([each.uuid for each in record.envelope.events], list[UUID | None])
     return [derived_uuid(record.header, index) if uuid is None else uuid for index, uuid in enumerate(given)]

@@ -6,21 +6,19 @@ Nothing leaves it but by somebody's decision. When it is full, ingestion waits f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import sqlalchemy as sa
 from prometheus_client import Gauge
 
 from hoglab.capture.records import RecordError, decode_record, read_header
 from hoglab.http.fields.dates import utc_now
-from hoglab.storage.database.tables import quarantined_record
+from hoglab.storage.event_log.quarantine import QuarantinedRecord
 
 if TYPE_CHECKING:
-    from hoglab.storage.database import Database
     from hoglab.storage.event_log import LogRecord
+    from hoglab.storage.event_log.quarantine import QuarantineState, QuarantineStore
 
 MAX_BYTES = 256 * 1024 * 1024
 """What quarantined records may have together; one that does not fit makes ingestion wait."""
@@ -30,50 +28,22 @@ REPLAYED_AT_ONCE = 100
 _RECORDS = Gauge("hoglab_ingestion_quarantine_records", "Log records that are in quarantine.")
 _BYTES = Gauge("hoglab_ingestion_quarantine_bytes", "Size of the log records that are in quarantine.")
 
-_row = quarantined_record.c
-
 
 class QuarantineFullError(Exception):
     """There is no room for one more record. The text says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedRecord:
-    """A record that was put aside. ``offset`` is where it was in the event log, and its name from then on.
-
-    ``project_id`` is None when that could not be read; ``is_replaying`` when it is about to go back to the log.
-    """
-
-    offset: int
-    project_id: int | None
-    reason: str
-    size: int
-    quarantined_at: datetime
-    is_replaying: bool
-
-    @classmethod
-    def of(cls, row: Any) -> QuarantinedRecord:
-        return cls(row.offset, row.project_id, row.reason, row.size, row.quarantined_at, row.is_replaying)
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantineState:
-    """How much is in quarantine."""
-
-    records: int
-    bytes: int
-
-
-_SHOWN = (_row.offset, _row.project_id, _row.reason, _row.size, _row.quarantined_at, _row.is_replaying)
-
-
 class Quarantine:
-    """That of the queue database. Records are named by their offsets; ``project_id`` limits what is looked at."""
+    """Records are named by their offsets; ``project_id`` limits what is looked at."""
 
     def __init__(
-        self, queue: Database, *, max_bytes: int = MAX_BYTES, now: Callable[[], datetime] = utc_now
+        self,
+        store: QuarantineStore,
+        *,
+        max_bytes: int = MAX_BYTES,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._queue = queue
+        self._store = store
         self.max_bytes = max_bytes
         self._now = now
 
@@ -81,44 +51,33 @@ class Quarantine:
 
     def put(self, record: LogRecord, reason: str) -> None:
         """Keep a record, durably; putting one again replaces it. Raises `QuarantineFullError`."""
-        with self._queue.write() as tx:
-            tx.execute(sa.delete(quarantined_record).where(_row.offset == record.offset))
-            state = _state(tx.connection)
-            # One alone may be larger than all, or its only way out would be a setting.
-            if state.records and state.bytes + len(record.payload) > self.max_bytes:
-                raise QuarantineFullError(
-                    f"the quarantine holds {state.records} records ({state.bytes} bytes) and takes no more: replay or "
-                    "discard them with `hoglab ingestion quarantine`, or raise HOGLAB_QUARANTINE_MAX_BYTES"
-                )
-            tx.execute(
-                sa.insert(quarantined_record),
-                {
-                    "offset": record.offset,
-                    "project_id": _project_of(record.payload),
-                    "reason": reason[:MAX_REASON_CHARS],
-                    "size": len(record.payload),
-                    "payload": record.payload,
-                    "quarantined_at": self._now(),
-                    "is_replaying": False,
-                },
+        payload = record.payload
+        quarantined = QuarantinedRecord(
+            record.offset,
+            _project_of(payload),
+            reason[:MAX_REASON_CHARS],
+            len(payload),
+            self._now(),
+            is_replaying=False,
+        )
+        full = self._store.put(quarantined, payload, self.max_bytes)
+        if full is not None:
+            raise QuarantineFullError(
+                f"the quarantine holds {full.records} records ({full.bytes} bytes) and takes no more: replay or "
+                "discard them with `hoglab ingestion quarantine`, or raise HOGLAB_QUARANTINE_MAX_BYTES"
             )
         self.state()
 
     def state(self) -> QuarantineState:
         """How much there is now; metrics follow."""
-        with self._queue.read() as connection:
-            state = _state(connection)
+        state = self._store.state()
         _RECORDS.set(state.records)
         _BYTES.set(state.bytes)
         return state
 
     def replaying(self) -> list[tuple[int, bytes]]:
         """Offsets and payloads of some of the records that are to go back to the log, in order."""
-        query = sa.select(_row.offset, _row.payload).where(_row.is_replaying).order_by(_row.offset)
-        with self._queue.read() as connection:
-            return [
-                (offset, payload) for offset, payload in connection.execute(query.limit(REPLAYED_AT_ONCE))
-            ]
+        return self._store.replaying(REPLAYED_AT_ONCE)
 
     # --- the operator's side
 
@@ -126,21 +85,14 @@ class Quarantine:
         self, project_id: int | None = None, *, limit: int | None = None, offset: int = 0
     ) -> list[QuarantinedRecord]:
         """A page of records, oldest first."""
-        query = sa.select(*_SHOWN).where(*_of(project_id)).order_by(_row.offset).limit(limit).offset(offset)
-        with self._queue.read() as connection:
-            return [QuarantinedRecord.of(row) for row in connection.execute(query)]
+        return self._store.page(project_id, limit, offset)
 
     def count(self, project_id: int | None = None) -> int:
-        query = sa.select(sa.func.count()).select_from(quarantined_record).where(*_of(project_id))
-        with self._queue.read() as connection:
-            return connection.scalar(query) or 0
+        return self._store.count(project_id)
 
     def get(self, offset: int, project_id: int | None = None) -> tuple[QuarantinedRecord, bytes] | None:
         """A record with its payload."""
-        query = sa.select(*_SHOWN, _row.payload).where(_row.offset == offset, *_of(project_id))
-        with self._queue.read() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else (QuarantinedRecord.of(row), row.payload)
+        return self._store.get(offset, project_id)
 
     def replay(self, offsets: Sequence[int] | None = None, project_id: int | None = None) -> int:
         """Have records (None: all) ingested again, by the server or its next start; how many.
@@ -148,16 +100,13 @@ class Quarantine:
         They leave the quarantine when they are in the event log again, and come back when they fail again. Events
         that were stored meanwhile are not stored twice.
         """
-        change = sa.update(quarantined_record).where(*_named(offsets), *_of(project_id))
-        with self._queue.write() as tx:
-            return int(tx.execute(change.values(is_replaying=True)).rowcount)
+        return self._store.replay(offsets, project_id)
 
     def discard(self, offsets: Sequence[int] | None = None, project_id: int | None = None) -> int:
         """Delete records (None: all) for good; how many."""
-        with self._queue.write() as tx:
-            done = tx.execute(sa.delete(quarantined_record).where(*_named(offsets), *_of(project_id)))
+        discarded = self._store.discard(offsets, project_id)
         self.state()
-        return int(done.rowcount)
+        return discarded
 
 
 def events_in(payload: bytes) -> list[dict[str, Any]] | None:
@@ -183,17 +132,3 @@ def _project_of(payload: bytes) -> int | None:
         return read_header(payload)[0].project_id
     except RecordError:
         return None
-
-
-def _state(connection: sa.Connection) -> QuarantineState:
-    query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_row.size), 0))
-    records, size = connection.execute(query.select_from(quarantined_record)).one()
-    return QuarantineState(records, size)
-
-
-def _of(project_id: int | None) -> tuple[sa.ColumnElement[bool], ...]:
-    return () if project_id is None else (_row.project_id == project_id,)
-
-
-def _named(offsets: Sequence[int] | None) -> tuple[sa.ColumnElement[bool], ...]:
-    return () if offsets is None else (_row.offset.in_(list(offsets)),)

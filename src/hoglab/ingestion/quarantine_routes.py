@@ -13,11 +13,12 @@ from hoglab.http.fields.fields import Int, JsonList, WireModel
 from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.management.pagination import Paged, envelope
 from hoglab.http.management.routing import IntId, ResourceRouter
-from hoglab.ingestion.quarantine import QuarantinedRecord, events_in
+from hoglab.ingestion.quarantine import events_in
 
 if TYPE_CHECKING:
     from hoglab.http.management.call import Call
     from hoglab.ingestion.quarantine import Quarantine
+    from hoglab.storage.event_log.quarantine import QuarantinedRecord
 
 MAX_NAMED = 1_000
 """Records that one request may name; without names it is about all."""

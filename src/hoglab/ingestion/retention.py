@@ -29,8 +29,8 @@ class KeptProject(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
 
-class Events(Protocol):
-    """What retention needs of the event store: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+class RetainedEvents(Protocol):
+    """What retention needs of the event store: see `hoglab.storage.engines.EventStoreEngine`."""
 
     def erase(self, doomed: Doomed) -> int: ...
 
@@ -43,7 +43,7 @@ class EventRetention:
     def __init__(
         self,
         database: Database,
-        events: Events,
+        events: RetainedEvents,
         projects: Callable[[], Iterable[KeptProject]],
         *,
         most_days: int | None,

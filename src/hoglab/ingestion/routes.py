@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from hoglab.analysis.query.days import zone_of
-from hoglab.analysis.query.engines.duckdb import DuckDb
-from hoglab.analysis.query.event_relation import EventRow
+from hoglab.analysis.query.event_relation import RelationRow
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.filters.sql import FilterScope, group_condition
 from hoglab.http import errors
 from hoglab.http.fields.dates import format_moment, parse_moment
-from hoglab.http.fields.fields import WireModel, parse_uuid
+from hoglab.http.fields.fields import WireModel, parse_integer, parse_uuid
 from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.management.pagination import Page
 from hoglab.http.management.routing import ResourceRouter
+from hoglab.http.streams import EVENT_STREAM, Streams
+from hoglab.ingestion.live_events import LiveEvents, LiveQuery
 from hoglab.people.reading import (
     PersonView,
     display_name,
@@ -35,16 +37,22 @@ from hoglab.storage.event_store import (
 from hoglab.storage.event_store.sealed.newest import Wanted, newest_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from starlette.responses import Response
+
+    from hoglab.http.identity import Project
     from hoglab.http.management.call import Call
     from hoglab.http.management.routing import UuidId
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore, Reader
+    from hoglab.storage.event_store.dialects import Dialect
 
 MAX_EVENTS = 1_000
 """Most events of one page."""
+MAX_FOLLOWED_NAMES = 20
+"""Most names of events that one may follow at a time."""
 TIMEOUT_S = 15.0
 RETRY_S = 5
 
@@ -90,6 +98,16 @@ class EventQuery(WireModel):
     offset: int | None = None
 
 
+class LiveEventQuery(WireModel):
+    """Which events to follow."""
+
+    notes = {**_FILTER_NOTES, "event": Note("Only events of these names, joined by commas.", "purchase")}  # noqa: RUF012
+
+    event: str | None = None
+    distinct_id: str | None = None
+    properties: str | None = None
+
+
 class EventPerson(WireModel):
     """The person of an event as the person is now."""
 
@@ -131,9 +149,11 @@ class EventList(WireModel):
     results: list[EventOut]
 
 
-def events_router(store: EventStore, database: Database) -> ResourceRouter:
-    """``/events``: list and read."""
+def events_router(store: EventStore, database: Database, streams: Streams | None = None) -> ResourceRouter:
+    """``/events``: list, read and follow."""
     router = ResourceRouter("/events", tag="events", scopes=("query:read", "query:write"))
+    live = LiveEvents(store, database, _COLUMNS, partial(_shown, database))
+    streams = streams or Streams()
 
     @router.get(
         "/",
@@ -145,13 +165,13 @@ def events_router(store: EventStore, database: Database) -> ResourceRouter:
     )
     def list_events(call: Call) -> dict[str, Any]:
         page = call.page(maximum=MAX_EVENTS)
-        wanted = _wanted(call, database)
+        wanted = _wanted(call, database, store.dialect)
         with _reading(store) as reader:
             # One more than asked for tells whether there is a next page, without counting all.
             rows = newest_events(
                 reader, wanted, _COLUMNS, limit=page.limit + 1, offset=page.offset, timeout_s=TIMEOUT_S
             )
-        events = _shown(call, database, rows[: page.limit])
+        events = _shown(database, call.project, rows[: page.limit])
         return {**_links(call, page, has_more=len(rows) > page.limit), "results": events}
 
     @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,), reads_events=True)
@@ -161,12 +181,50 @@ def events_router(store: EventStore, database: Database) -> ResourceRouter:
             rows = newest_events(reader, wanted, _COLUMNS, limit=1, timeout_s=TIMEOUT_S)
         if not rows:
             raise errors.not_found()
-        return _shown(call, database, rows)[0]
+        return _shown(database, call.project, rows)[0]
+
+    @router.get(
+        "/live",
+        query=LiveEventQuery,
+        response={"type": "string"},
+        media_type=EVENT_STREAM,
+        errors=(429,),
+        summary="Follow events as they are stored",
+    )
+    async def follow_events(call: Call) -> Response:
+        """Events as they are stored, as server-sent events, until you hang up.
+
+        An event `event` holds one as `GET events/` shows it, at most 50 a second; `skipped` the `count` of those that
+        came faster; `rate`, every second, `received_per_s`, `shown_per_s` and `last_event_at`; `warning` what was
+        ignored or dropped, as `GET ingestion_warnings/` shows it. With the header `Last-Event-ID`, those of the last
+        60 seconds after that one come first.
+        """
+        wanted = _live_query(call, store.dialect)
+        after = parse_integer(call.request.headers.get("last-event-id"))
+        return streams.response(live.follow(wanted, after), f"project:{call.project.id}")
 
     return router
 
 
-def _wanted(call: Call, database: Database) -> Wanted:
+def _live_query(call: Call, dialect: Dialect) -> LiveQuery:
+    """The events that a request wants to follow. Raises 400."""
+    clauses, parameters = ["TRUE"], dict[str, Any]()
+    if names := [name for name in (call.query("event") or "").split(",") if name]:
+        if len(names) > MAX_FOLLOWED_NAMES:
+            raise errors.validation_error(f"At most {MAX_FOLLOWED_NAMES} names.", "event")
+        parameters |= {f"event_{number}": name for number, name in enumerate(names)}
+        clauses.append(f"event IN ({', '.join(f'$event_{number}' for number in range(len(names)))})")
+    if distinct_id := call.query("distinct_id"):
+        clauses.append("distinct_id = $distinct_id")
+        parameters["distinct_id"] = distinct_id
+    if properties := call.query("properties"):
+        condition, values = _condition(call, dialect, properties)
+        clauses.append(f"({condition})")
+        parameters |= values
+    return LiveQuery(call.project, " AND ".join(clauses), parameters)
+
+
+def _wanted(call: Call, database: Database, dialect: Dialect) -> Wanted:
     """The events that a request asks for. Raises 400."""
     clauses: list[str] = []
     parameters: dict[str, Any] = {}
@@ -186,7 +244,7 @@ def _wanted(call: Call, database: Database) -> Wanted:
         distinct_ids = distinct_ids or _distinct_ids(database, call.project.id, parameters["person_id"])
     properties = call.query("properties")
     if properties:
-        condition, values = _condition(call, properties)
+        condition, values = _condition(call, dialect, properties)
         clauses.append(condition)
         parameters |= values
     return Wanted(
@@ -212,17 +270,16 @@ _OF_PERSON = (
 )
 
 
-def _condition(call: Call, text: str) -> tuple[str, dict[str, Any]]:
+def _condition(call: Call, dialect: Dialect, text: str) -> tuple[str, dict[str, Any]]:
     """The filters of a query as SQL with its parameters. Raises 400."""
-    dialect = DuckDb()
-    scope = FilterScope(EventRow(dialect, dialect.parameters()), call.now, zone_of(call.project.timezone))
+    scope = FilterScope(RelationRow(dialect, dialect.parameters()), call.now, zone_of(call.project.timezone))
     try:
         condition = group_condition(parse_filters(orjson.loads(text)), scope)
     except orjson.JSONDecodeError:
         raise errors.validation_error("Enter a JSON list of filters.", "properties") from None
     except FilterError as error:
         raise errors.validation_error(str(error), "properties") from None
-    return condition, scope.parameters.used_in(condition)
+    return condition, scope.parameters.values
 
 
 def _uuid(text: str, name: str) -> str:
@@ -259,10 +316,10 @@ def _links(call: Call, page: Page, *, has_more: bool) -> dict[str, str | None]:
     }
 
 
-def _shown(call: Call, database: Database, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+def _shown(database: Database, project: Project, rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     with database.read() as connection:
-        persons = persons_for(connection, call.project.id, {row[2] for row in rows})
-    names = call.project.person_display_name_properties
+        persons = persons_for(connection, project.id, {row[2] for row in rows})
+    names = project.person_display_name_properties
     return [
         {
             "id": str(uuid),

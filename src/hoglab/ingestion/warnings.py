@@ -82,16 +82,17 @@ def warnings_router(database: Database) -> ResourceRouter:
                 sa.select(sa.func.count()).select_from(matching.subquery())
             ).scalar_one()
             rows = connection.execute(newest.limit(page.limit).offset(page.offset)).all()
-        shown = [
-            {
-                "id": row.id,
-                "type": row.type,
-                "event_uuid": row.event_uuid,
-                "timestamp": format_moment(row.timestamp),
-                "details": row.details,
-            }
-            for row in rows
-        ]
-        return envelope(call, shown, count)
+        return envelope(call, [warning_object(row) for row in rows], count)
 
     return router
+
+
+def warning_object(row: Any) -> dict[str, Any]:
+    """A warning as the wire shows it."""
+    return {
+        "id": row.id,
+        "type": row.type,
+        "event_uuid": row.event_uuid,
+        "timestamp": format_moment(row.timestamp),
+        "details": row.details,
+    }

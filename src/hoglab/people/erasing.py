@@ -8,11 +8,11 @@ themselves are overwritten. After a failure or a restart it is tried again from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -21,20 +21,19 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.http.fields.dates import utc_now
 from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
-from hoglab.storage.database import Rebuildable, among, listed, person_search
+from hoglab.storage.database import Rebuildable, among, listed
+from hoglab.storage.database.person_search import person_search
 from hoglab.storage.database.tables import (
-    backfill,
-    dead_event,
     ingestion_warning,
     internal_event,
-    invocation,
-    invocation_result,
-    log_entry,
     person,
     person_erasure,
     person_override,
 )
+from hoglab.storage.database.types import to_micros
+from hoglab.storage.event_log import Acknowledged
 from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
@@ -44,11 +43,13 @@ if TYPE_CHECKING:
 
     from hoglab.people.person_cache import PersonCache
     from hoglab.storage.database import Database
+    from hoglab.storage.invocations import RunErasing
+
+DEFERRED = 2**63 - 1
+"""The log offset of an erasure while events that came in before it wait for theirs."""
 
 MAX_AT_ONCE = 1_000
-"""Persons that are erased together, and rows that are deleted in a transaction."""
-
-T = TypeVar("T")
+"""Persons that are erased together."""
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +57,9 @@ _log = structlog.get_logger(__name__)
 class Log(Protocol):
     """What erasing needs of the event log."""
 
-    def last_offset(self) -> int: ...
+    def acknowledged(self, owner: int) -> Acknowledged: ...
+
+    def offset_of(self, acknowledged: Acknowledged) -> int | None: ...
 
     def trim(self, up_to: int) -> int: ...
 
@@ -90,25 +93,13 @@ class Erasure:
     requested_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Subjects:
-    """Persons of a project who are erased together, and their events."""
-
-    project_id: int
-    person_ids: frozenset[str]
-    distinct_ids: frozenset[str]
-    events: frozenset[str]
-    log_offset: int
-    requested_at: datetime
-
-
 class PersonErasing:
     """Deletes persons. `delete` is for requests, `carry_out` for one background thread."""
 
     def __init__(
         self,
         database: Database,
-        queue_database: Database,
+        runs: RunErasing,
         known: PersonCache,
         log: Log,
         events: Events,
@@ -124,7 +115,7 @@ class PersonErasing:
         left); ``forget_results`` drops what results keep of events.
         """
         self._database = database
-        self._queue_database = queue_database
+        self._runs = runs
         self._known = known
         self._log = log
         self._events = events
@@ -138,7 +129,8 @@ class PersonErasing:
         self, project_id: int, persons: Iterable[PersonView], *, delete_events: bool, user_id: int | None
     ) -> int:
         """Delete persons, and their events where that is wanted; how many persons there were."""
-        log_offset = self._log.last_offset()
+        acknowledged = self._log.acknowledged(project_id)
+        log_offset = acknowledged.offset if acknowledged.deferred_until is None else DEFERRED
         by_row = {each.row_id: each for each in persons}
         with self._known.changing() as touch, self._database.write() as tx:
             touch(by_row)
@@ -169,10 +161,10 @@ class PersonErasing:
     def fill_search(self) -> None:
         """Put persons into the index for searches who are not in it yet."""
         with self._database.read(settled=False) as connection:
-            more = not person_search.is_full(connection)
+            more = not person_search(connection).is_full(connection)
         while more:
             with self._database.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
-                more = person_search.fill(tx.connection)
+                more = person_search(tx.connection).fill(tx.connection)
 
     def carry_out(self) -> int:
         """Erase everywhere who is to be erased by now; how many.
@@ -181,6 +173,7 @@ class PersonErasing:
         and the next call does the rest.
         """
         self._purge()
+        self._settle()
         due = self._due(self._ingested())
         if not due:
             return 0
@@ -188,7 +181,7 @@ class PersonErasing:
             project_id: erasures
             for project_id, group in groupby(due, attrgetter("project_id"))
             # Runs first, for events tell which log lines are about them. One project does not wait for another's.
-            if self._forget_runs(self._subjects(erasures := list(group)))
+            if self._forget_runs(self._persons(erasures := list(group)))
         }
         if not by_project:
             return 0
@@ -211,9 +204,24 @@ class PersonErasing:
 
     def _purge(self) -> None:
         if not self._is_purged:
-            self._queue_database.purge(rewrite=True)
+            self._runs.purge()
             self._database.purge()
             self._is_purged = True
+
+    def _settle(self) -> None:
+        """Note how far the log goes for those who were deleted while records of their project were deferred."""
+        row = person_erasure.c
+        asked = sa.select(row.id, row.project_id, row.requested_at).where(
+            row.log_offset == DEFERRED, row.finished_at.is_(None)
+        )
+        with self._database.read() as connection:
+            waiting = connection.execute(asked).all()
+        for erasure_id, project_id, requested_at in waiting:
+            offset = self._log.offset_of(Acknowledged(project_id, 0, to_micros(requested_at)))
+            if offset is not None:
+                with self._database.write() as tx:
+                    change = sa.update(person_erasure).where(row.id == erasure_id)
+                    tx.connection.execute(change.values(log_offset=offset))
 
     def _due(self, ingested: int) -> list[Erasure]:
         """Those for whom everything is ingested that had come in when they were deleted."""
@@ -267,14 +275,14 @@ class PersonErasing:
             touch(rows - alive)
             tx.connection.execute(sa.delete(person).where(person.c.id.in_(rows - alive)))
 
-    def _subjects(self, erasures: Sequence[Erasure]) -> _Subjects:
+    def _persons(self, erasures: Sequence[Erasure]) -> ErasedPersons:
         """All of one project together."""
         project_id = erasures[0].project_id
         person_ids = {person_id for each in erasures for person_id in each.person_ids}
         distinct_ids = {distinct_id for each in erasures for distinct_id in each.distinct_ids}
         log_offset = max(each.log_offset for each in erasures)
         doomed = Doomed.of_person(project_id, list(person_ids), list(distinct_ids), log_offset)
-        return _Subjects(
+        return ErasedPersons(
             project_id,
             frozenset(map(str, person_ids)),
             frozenset(distinct_ids),
@@ -283,52 +291,21 @@ class PersonErasing:
             max(each.requested_at for each in erasures),
         )
 
-    def _forget_runs(self, subjects: _Subjects) -> bool:
+    def _forget_runs(self, persons: ErasedPersons) -> bool:
         """Delete what ingestion and functions noted of persons, and what functions were still to do with them.
 
         Whether none is at work on them that will leave more.
         """
-        is_over = self._forget_invocations(subjects)
-        with self._queue_database.read() as connection:
-            found = _left_behind(connection, subjects)
-        for column, values in found.items():
-            for some in _chunks(values):
-                with self._queue_database.write() as tx:
-                    tx.connection.execute(_forgetting(column).where(column.in_(some)))
-        with self._database.write() as tx:
-            _forget_notes(tx.connection, subjects)
-        return is_over
-
-    def _forget_invocations(self, subjects: _Subjects) -> bool:
-        """Leave persons out of invocations, also of those that have others in them; whether none is being run."""
-
-        def left(state: bytes) -> bytes | None:
-            return self._without(state, subjects.person_ids, subjects.distinct_ids)
-
-        row, is_over = invocation.c, True
-        caused = (row.log_offset <= subjects.log_offset) | (
-            row.log_offset.is_(None) & (row.created_at <= subjects.requested_at)
+        is_over = self._runs.erase(
+            persons, lambda state: self._without(state, persons.person_ids, persons.distinct_ids)
         )
-        mine = sa.select(row.id, row.state).where(row.project_id == subjects.project_id, caused)
-        with self._queue_database.read() as connection:
-            ids = [each.id for each in connection.execute(mine) if left(each.state) != each.state]
-        for some in _chunks(ids):
-            with self._queue_database.write() as tx:
-                asked = sa.select(row.id, row.state, row.status).where(row.id.in_(some))
-                for each in tx.connection.execute(asked).all():
-                    state = left(each.state)
-                    if each.status == "running":
-                        is_over = False
-                    elif state is None:
-                        tx.connection.execute(sa.delete(invocation).where(row.id == each.id))
-                    else:
-                        change = sa.update(invocation).where(row.id == each.id)
-                        tx.connection.execute(change.values(state=state))
+        with self._database.write() as tx:
+            _forget_notes(tx.connection, persons)
         return is_over
 
     def _begin_search_anew(self) -> None:
         with self._database.write() as tx:
-            person_search.reset(tx.connection)
+            person_search(tx.connection).reset(tx.connection)
         self.fill_search()
 
     def _finish(self, erasures: Sequence[Erasure]) -> None:
@@ -353,62 +330,22 @@ def _former(connection: Connection, project_id: int, uuids: Sequence[str]) -> di
     return found
 
 
-def _left_behind(connection: Connection, subjects: _Subjects) -> dict[sa.Column[Any], list[Any]]:
-    """Rows of the queue database that are about persons, by the column that they are named by."""
-    result, line, dead = invocation_result.c, log_entry.c, dead_event.c
-    about = among(result.person_id, listed(subjects.person_ids)) | among(
-        result.distinct_id, listed(subjects.distinct_ids)
-    )
-    runs = connection.execute(
-        sa.select(result.invocation_id, result.parent_run_id).where(
-            result.project_id == subjects.project_id, about
-        )
-    ).all()
-    # Lines about all events of a batch are those of their common run. Jobs that run many functions tell of none.
-    parents = {each.parent_run_id for each in runs} - {None}
-    parents -= set(connection.scalars(sa.select(backfill.c.id)))
-    told = {*(each.invocation_id for each in runs), *parents, *subjects.events}
-    mine = line.project_id == subjects.project_id
-    lines = connection.scalars(sa.select(line.id).where(mine, among(line.instance_id, listed(told))))
-    put_aside = connection.scalars(
-        sa.select(dead.id).where(
-            dead.project_id == subjects.project_id, among(dead.distinct_id, listed(subjects.distinct_ids))
-        )
-    )
-    return {
-        line.id: list(lines),
-        dead.id: list(put_aside),
-        result.invocation_id: [each.invocation_id for each in runs],
-    }
-
-
-def _forgetting(column: sa.Column[Any]) -> Any:
-    """The statement that forgets rows of the column's table: results stay, without who they were about."""
-    if column.table is not invocation_result:
-        return sa.delete(column.table)
-    return sa.update(invocation_result).values(
-        distinct_id=None, person_id=None, invocation_globals=None, error_message=None
-    )
-
-
-def _forget_notes(connection: Connection, subjects: _Subjects) -> None:
+def _forget_notes(connection: Connection, persons: ErasedPersons) -> None:
     warning, event = ingestion_warning.c, internal_event.c
-    mine = warning.project_id == subjects.project_id
+    mine = warning.project_id == persons.project_id
     connection.execute(
-        sa.delete(ingestion_warning).where(mine, among(warning.event_uuid, listed(subjects.events)))
+        sa.delete(ingestion_warning).where(mine, among(warning.event_uuid, listed(persons.event_ids)))
     )
-    for word in (*subjects.person_ids, *subjects.distinct_ids):
+    for word in (*persons.person_ids, *persons.distinct_ids):
         text = json_bytes(word).decode()
         for table, column in ((ingestion_warning, warning.details), (internal_event, event.person)):
-            held = sa.func.instr(sa.type_coerce(column, sa.Text), text) > 0
-            connection.execute(sa.delete(table).where(table.c.project_id == subjects.project_id, held))
+            stored = sa.type_coerce(column, sa.Text)
+            held = (
+                sa.func.replace(stored, text, "") != stored
+            )  # LIKE would not tell small letters from large ones
+            connection.execute(sa.delete(table).where(table.c.project_id == persons.project_id, held))
     connection.execute(
         sa.delete(internal_event).where(
-            event.project_id == subjects.project_id, among(event.distinct_id, listed(subjects.distinct_ids))
+            event.project_id == persons.project_id, among(event.distinct_id, listed(persons.distinct_ids))
         )
     )
-
-
-def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), MAX_AT_ONCE):
-        yield values[start : start + MAX_AT_ONCE]

@@ -12,8 +12,9 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from hoglab.storage.database import person_search
+from hoglab.storage.database.person_search import person_search
 from hoglab.storage.database.tables import group, group_type, person, person_distinct_id
+from hoglab.storage.database.types import json_text
 
 if TYPE_CHECKING:
     from sqlalchemy import BindParameter, Connection
@@ -157,7 +158,7 @@ def list_persons(
     matching: sa.Select[Any] = sa.select(*_COLUMNS)
     maybe = [each for text in (email, search) if text and (each := _maybe(connection, text)) is not None]
     if maybe:
-        # Given the column as it is, SQLite walks along all persons of the project rather than look these up.
+        # Given the column as it is, the engine walks along all persons of the project rather than look these up.
         matching = matching.where(person.c.project_id + 0 == project_id, *maybe)
     else:
         matching = matching.where(person.c.project_id == project_id)
@@ -169,17 +170,16 @@ def list_persons(
             ids.c.project_id == project_id, ids.c.distinct_id == distinct_id
         )
         matching = matching.where(person.c.id == one.scalar_subquery())
-    properties = sa.type_coerce(person.c.properties, sa.JSON)
     if email:
-        matching = matching.where(sa.func.lower(properties["email"].as_string()) == email.lower())
+        matching = matching.where(sa.func.lower(json_text(person.c.properties, "email")) == email.lower())
     if search:
         named = sa.select(ids.c.person_id).where(
             ids.c.person_id == person.c.id, ids.c.distinct_id.icontains(search, autoescape=True)
         )
         matching = matching.where(
             sa.or_(
-                properties["email"].as_string().icontains(search, autoescape=True),
-                properties["name"].as_string().icontains(search, autoescape=True),
+                json_text(person.c.properties, "email").icontains(search, autoescape=True),
+                json_text(person.c.properties, "name").icontains(search, autoescape=True),
                 named.exists(),
             )
         )
@@ -193,11 +193,12 @@ def list_persons(
 
 def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
     """Whether a person may have a text in what the index knows; None where it knows too many."""
-    found = person_search.find(connection, text, MAX_FOUND)
+    found = person_search(connection).find(connection, text, MAX_FOUND)
     if found is None:
         return None
     row_ids, done = found
-    return sa.or_(person.c.id.in_(row_ids or [-1]), person.c.id > done)  # of nothing at all no index is used
+    meant = person.c.id.in_(row_ids or [-1])  # of nothing at all no index is used
+    return meant if done is None else sa.or_(meant, person.c.id > done)
 
 
 def distinct_ids_of(
@@ -233,7 +234,7 @@ def next_persons(
     limit: int,
 ) -> sa.Select[Any]:
     """Selects the next persons of a project by row id: pages of a walk along the table."""
-    # Given the column as it is, SQLite takes its index and sorts all persons of the project for every page.
+    # Given the column as it is, the engine takes its index and sorts all persons of the project for every page.
     within = person.c.project_id + 0 == project_id
     return sa.select(*columns).where(within, person.c.id > after).order_by(person.c.id).limit(limit)
 
@@ -268,7 +269,7 @@ def list_groups(
         group.c.group_type_index, group.c.group_key, group.c.properties, group.c.created_at
     ).where(group.c.project_id == project_id, group.c.group_type_index == group_type_index)
     if search:
-        name = sa.type_coerce(group.c.properties, sa.JSON)["name"].as_string()
+        name = json_text(group.c.properties, "name")
         matching = matching.where(
             sa.or_(
                 group.c.group_key.icontains(search, autoescape=True), name.icontains(search, autoescape=True)

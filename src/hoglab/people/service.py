@@ -18,8 +18,8 @@ from hoglab.people.batch import MERGING_EVENTS, IngestionWarning, PeopleBatch, P
 from hoglab.people.groups import GroupBatch
 from hoglab.people.identity import clean_distinct_id
 from hoglab.people.person_cache import PersonCache
+from hoglab.people.person_states import load_persons
 from hoglab.people.reading import PersonView, group_properties, person_for
-from hoglab.people.sqlite import load_persons
 from hoglab.storage.database import Rebuildable
 from hoglab.storage.event_store import PersonOverride
 

@@ -13,8 +13,8 @@ from sqlalchemy import BindParameter, Connection, bindparam
 
 from hoglab.people.batch import IngestionWarning, PeopleBatch
 from hoglab.people.groups import GroupChange
+from hoglab.people.person_states import insert_distinct_ids, insert_persons, update_persons
 from hoglab.people.properties import MAX_PROPERTIES_BYTES
-from hoglab.people.sqlite import insert_distinct_ids, insert_persons, update_persons
 from hoglab.storage.database.tables import (
     cohort_person,
     flag_hash_key_override,

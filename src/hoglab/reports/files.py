@@ -119,7 +119,7 @@ def _rows(
             "value": group.mean,
             "value_label": metric.value_label,
             "method": str(config.method),
-            "difference_type": str(config.test.difference_type),
+            "difference_type": str(config.inference_config.difference_type),
             "level": report.level,
             "effect": group.effect,
             "interval_lower": lower,

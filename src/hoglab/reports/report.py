@@ -171,7 +171,7 @@ class ExperimentReport:
 
     @property
     def is_relative(self) -> bool:
-        return self.config.test.difference_type is DifferenceType.RELATIVE
+        return self.config.inference_config.difference_type is DifferenceType.RELATIVE
 
     @property
     def level(self) -> float:
@@ -206,7 +206,7 @@ class ExperimentReport:
     @property
     def methods(self) -> list[str]:
         """How to read the numbers, in sentences."""
-        test = self.config.test
+        test = self.config.inference_config
         if isinstance(test, BayesianConfig):
             said = ["Certainty: the chance to beat the baseline."]
         elif test.sequential_testing_enabled:

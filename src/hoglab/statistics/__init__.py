@@ -68,7 +68,7 @@ from hoglab.statistics.planning.running_time import (
     remaining_days,
     running_time_metric,
 )
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import (
     QuantileRanks,
@@ -112,7 +112,6 @@ __all__ = [
     "QuantileRanks",
     "QuantileSample",
     "Ratio",
-    "Refusal",
     "RefusalError",
     "RelativeVariance",
     "Retention",
@@ -124,6 +123,7 @@ __all__ = [
     "SignificanceCode",
     "SignificanceRule",
     "StatisticsConfig",
+    "StatisticsRefusal",
     "SufficientStatistics",
     "TrendsVariant",
     "ValidationFailure",

@@ -127,7 +127,7 @@ class CupedConfig:
 class StatisticsConfig:
     """Everything that decides an experiment's numbers once its sufficient statistics are known."""
 
-    test: BayesianConfig | FrequentistConfig = field(default_factory=BayesianConfig)
+    inference_config: BayesianConfig | FrequentistConfig = field(default_factory=BayesianConfig)
     cuped: CupedConfig = field(default_factory=CupedConfig)
     baseline_variant_key: str | None = None
     correction: Correction = Correction.NONE
@@ -136,17 +136,24 @@ class StatisticsConfig:
     @property
     def method(self) -> Method:
         """The method of `test`."""
-        return self.test.method
+        return self.inference_config.method
 
     @property
     def is_sequential(self) -> bool:
         """Whether results may be read at any time; else they are for one look at the planned end."""
-        return isinstance(self.test, FrequentistConfig) and self.test.sequential_testing_enabled
+        return (
+            isinstance(self.inference_config, FrequentistConfig)
+            and self.inference_config.sequential_testing_enabled
+        )
 
     @property
     def level(self) -> float:
         """Of the intervals, e.g. 0.95."""
-        return self.test.ci_level if isinstance(self.test, BayesianConfig) else 1 - self.test.alpha
+        return (
+            self.inference_config.ci_level
+            if isinstance(self.inference_config, BayesianConfig)
+            else 1 - self.inference_config.alpha
+        )
 
     def baseline_key(self, variants: Sequence[str]) -> str:
         """Key of the baseline: the configured one, else `control`, else the first variant.
@@ -175,7 +182,7 @@ def resolve_config(
     stored, defaults = _mapping(stats_config), project_defaults or {}
     key = stored.get("baseline_variant_key")
     return StatisticsConfig(
-        test=_frequentist(_mapping(stored.get("frequentist")), defaults)
+        inference_config=_frequentist(_mapping(stored.get("frequentist")), defaults)
         if stored.get("method") == Method.FREQUENTIST
         else _bayesian(_mapping(stored.get("bayesian"))),
         cuped=_cuped(_mapping(stored.get("cuped")), defaults),

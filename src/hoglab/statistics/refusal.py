@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Refusal(StrEnum):
+class StatisticsRefusal(StrEnum):
     """Reason for null statistics. Never on the wire: there a refusal is a row whose statistics are null.
 
     Source: spec experiment-results 4.2 to 4.4, 4.7.
@@ -33,6 +33,6 @@ class Refusal(StrEnum):
 class RefusalError(ValueError):
     """The statistics at hand do not allow the computation; `reason` says why."""
 
-    def __init__(self, reason: Refusal) -> None:
+    def __init__(self, reason: StatisticsRefusal) -> None:
         super().__init__(f"no statistics: {reason.value}")
         self.reason = reason

@@ -7,9 +7,11 @@ a job or a sample expects them to count, though ingestion may not have stored th
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from hoglab.storage.event_log import Acknowledged
 
 if TYPE_CHECKING:
     from hoglab.storage.event_log import EventLog
@@ -31,33 +33,37 @@ class CatchUp:
     log: EventLog
     store: EventStore
 
-    def acknowledged(self) -> int:
-        """The position in the log up to which events were acknowledged by now."""
-        return self.log.last_offset()
+    def acknowledged(self, project_id: int) -> Acknowledged:
+        """What a project was told by now that it was accepted."""
+        return self.log.acknowledged(project_id)
 
-    def has_stored(self, position: int) -> bool:
-        """Whether everything up to a position of the log is stored."""
-        return self.store.position() >= position
+    def settled(self, acknowledged: Acknowledged) -> Acknowledged:
+        """The same by its offset alone, once all of it is in the log: then it is cheap to compare."""
+        if acknowledged.deferred_until is None:
+            return acknowledged
+        offset = self.log.offset_of(acknowledged)
+        return acknowledged if offset is None else Acknowledged(acknowledged.owner, offset)
 
-    def wait(
-        self,
-        timeout_s: float | None = None,
-    ) -> bool:
+    def has_stored(self, settled: Acknowledged) -> bool:
+        """Whether all of it is stored."""
+        return settled.deferred_until is None and self.store.position() >= settled.offset
+
+    def wait(self, project_id: int, timeout_s: float | None = None) -> bool:
         """Block until everything that is acknowledged now is stored, or the time is over; whether it is stored.
 
         Without a time `REQUEST_PATIENCE_S`. Not to be called inside of a transaction: ingestion has to write.
         """
-        position = self.acknowledged()
+        acknowledged = self.acknowledged(project_id)
         deadline = time.monotonic() + (REQUEST_PATIENCE_S if timeout_s is None else timeout_s)
-        while not self.has_stored(position):
+        while not self.has_stored(acknowledged := self.settled(acknowledged)):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
         return True
 
-    def require(self) -> None:
+    def require(self, project_id: int) -> None:
         """As `wait`. Raises `NotCaughtUpError` when the time is over."""
-        if not self.wait():
+        if not self.wait(project_id):
             raise NotCaughtUpError
 
 
@@ -70,18 +76,22 @@ class Awaiting(Generic[WorkT]):
     Used from one thread. Without a ``catch_up`` everything is ready.
     """
 
-    def __init__(self, catch_up: CatchUp | None) -> None:
+    def __init__(self, catch_up: CatchUp | None, project_of: Callable[[WorkT], int]) -> None:
         self._catch_up = catch_up
-        self._positions: dict[WorkT, int] = {}
+        self._project_of = project_of
+        self._before: dict[WorkT, Acknowledged] = {}
 
     def ready(self, work: Sequence[WorkT]) -> list[WorkT]:
         """What of the work that is to be done now can be done, in order. What is not named any more is forgotten."""
         if self._catch_up is None:
             return list(work)
-        known, end = self._positions, self._catch_up.acknowledged()
-        self._positions = {each: known.get(each, end) for each in work}
-        return [each for each in work if self._catch_up.has_stored(self._positions[each])]
+        known, catch_up = self._before, self._catch_up
+        self._before = {
+            each: catch_up.settled(known.get(each) or catch_up.acknowledged(self._project_of(each)))
+            for each in work
+        }
+        return [each for each in work if catch_up.has_stored(self._before[each])]
 
     def __bool__(self) -> bool:
         """Whether there was work when it was last asked."""
-        return bool(self._positions)
+        return bool(self._before)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 """How late a change by another process (``hoglab keys revoke``, say) may be noticed."""
 
+TOLD_PAUSE_S = 0.02
+"""What changes within this time is read together where changes are told of."""
+
 _log = structlog.get_logger("hoglab")
 
 
@@ -24,15 +27,20 @@ class ChangeWatch(BackgroundService):
 
     NAME = "change-watch"
 
-    def __init__(self, database: Database, witness: Witness) -> None:
+    def __init__(self, database: Database, witness: Witness | None = None) -> None:
+        """``witness``: that of the process that starts with the database."""
         super().__init__()
         self._database = database
         self._witness = witness
 
     def round(self) -> float:
+        """Look now and then; where others tell of their changes, as soon as they do."""
+        told = False
         try:
+            told = self._database.await_change(REFRESH_S)
             self._database.refresh_changes()
-            self._witness.note()
+            if self._witness is not None:
+                self._witness.note()
         except DatabaseError as error:
             _log.warning("changes_not_read", error=str(error))
-        return REFRESH_S
+        return TOLD_PAUSE_S if told else REFRESH_S

@@ -18,6 +18,7 @@ DIRECTORY_MODE = 0o700
 SECRET_MODE = 0o600
 SHARED = frozenset({"warehouse"})
 """Folders whose files others put there."""
+_LOCK_BYTES = 4096
 BESIDE = ("-wal", "-shm", ".wal")
 """What engines put beside a file while they use it, or are killed."""
 
@@ -120,9 +121,15 @@ class DataDirectory:
         _sync_directory(self.path)
         return folder
 
+    def note_address(self, url: str) -> None:
+        """Leave the address of the server that holds the directory for others to find (`served_at`)."""
+        if self._lock is not None:
+            _write_lock(self._lock, f"{os.getpid()}\n{url}\n")
+
     def close(self) -> None:
         """Let other processes in. Calling it again does nothing."""
         if self._lock is not None:
+            _write_lock(self._lock, f"{os.getpid()}\n")
             os.close(self._lock)
             self._lock = None
 
@@ -154,15 +161,34 @@ def _lock(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        text = os.read(descriptor, 32).decode(errors="replace").strip()
+        text = os.read(descriptor, _LOCK_BYTES).decode(errors="replace").partition("\n")[0].strip()
         os.close(descriptor)
         raise DirectoryLockedError(path, int(text) if text.isdecimal() else None) from error
     except BaseException:
         os.close(descriptor)
         raise
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    _write_lock(descriptor, f"{os.getpid()}\n")
     return descriptor
+
+
+def _write_lock(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # the lock holds without a word, and a full disk stops nobody
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+
+
+def served_at(path: Path) -> str | None:
+    """The address that the server of a directory noted; None when none runs, or it does not listen yet.
+
+    The lock is not tried for, which could keep a server that is just starting from it. So after a kill this is the
+    address of the server that was killed, until the next one starts.
+    """
+    try:
+        with (path / "hoglab.lock").open("rb") as file:
+            lines = file.read(_LOCK_BYTES).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    return lines[1] if len(lines) > 1 else None
 
 
 def _sync_directory(path: Path) -> None:

@@ -8,50 +8,88 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hoglab.storage.database import Database, tables
-from hoglab.storage.event_log.sqlite import MAX_BACKLOG_BYTES, MIN_FREE_DISK_BYTES, SqliteEventLog
+from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, GroupCommitLog, LogLimits
+from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
+from hoglab.storage.event_store.duckdb_file import HEADER_BYTES, stamp
+from hoglab.storage.invocations.sql import stores_of
 from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
 
+    from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
+    from hoglab.storage.event_log.quarantine import QuarantineStore
+    from hoglab.storage.invocations import InvocationStores
+    from hoglab.storage.invocations.sql import WritingQueue
     from hoglab.storage.table_files import TableDirectory
 
+WAIT_S = 10.0
+"""How long a server waits at its start for another one on the same database to end."""
 EventStoreEngine = DuckDbEventStore
 """The event store with what a server does beside reading and writing: sealing, erasing, results state."""
+STORE_HEADER_BYTES = HEADER_BYTES
+"""What comes before the blocks of the event store's file; it changes with every checkpoint."""
+write_store_identity = stamp
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Limits of the engines; see the settings of a server for what they mean.
 
-    ``tables``: where tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept.
+    ``database_url``: where everything but events is, if not in the directory. ``tables``: where tables beside the
+    events are. ``trace_days``: how long logs and metrics of runs are kept. ``wait_s``: how long another server on the
+    same database is waited for.
     """
 
     tables: TableDirectory
+    database_url: str | None = None
     event_log_bytes: int = MAX_BACKLOG_BYTES
     min_free_disk_bytes: int = MIN_FREE_DISK_BYTES
     event_store_memory: str = MEMORY
     query_timeout_s: float = QUERY_TIMEOUT_S
     trace_days: int = TRACE_RETENTION_DAYS
     keeps_results_state: bool = False
+    wait_s: float = WAIT_S
 
 
 @dataclass(frozen=True, slots=True)
-class Engines:
-    """Everything that a server keeps its data in."""
+class SharedEngines:
+    """What all processes of a server use; in a PostgreSQL database there may be several."""
 
     database: Database
     queue_database: Database
-    log: SqliteEventLog
+    log: GroupCommitLog
+    invocations: InvocationStores
+    now: Callable[[], datetime] | None
+    """The clock of all who share the queue; None where it is that of this machine."""
+
+    @classmethod
+    @contextmanager
+    def on_server(cls, options: EngineOptions) -> Iterator[SharedEngines]:
+        """Those in a PostgreSQL database during the block, for a process without events. Raises `DatabaseError`."""
+        with ExitStack() as opened:
+            yield _shared(opened, None, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Engines(SharedEngines):
+    """Everything that a server keeps its data in."""
+
     store: EventStoreEngine
-    invocations: SqliteInvocationQueue
+    quarantine: QuarantineStore
     tables: TableDirectory
+    sole_server: SoleServer | None
+    """What keeps other servers away from a database that they could reach; to be started."""
 
     @classmethod
     @contextmanager
@@ -61,20 +99,96 @@ class Engines:
         Raises `DatabaseError` and `EventStoreUnavailableError`.
         """
         with ExitStack() as opened:
-            queue_database = Database.open(directory.queue_path, tables.queue_metadata)
-            opened.callback(queue_database.dispose)
-            database = Database.open(directory.metadata_path)
-            opened.callback(database.dispose)
-            log = SqliteEventLog(
-                directory.queue_path,
-                max_backlog_bytes=options.event_log_bytes,
-                min_free_disk_bytes=options.min_free_disk_bytes,
-            )
-            opened.callback(log.close)
+            address = options.database_url
+            sole_server = None if address is None else _alone(opened, address, options.wait_s)
+            shared = _shared(opened, directory, options)
             store = opened.enter_context(open_event_store(directory, options))
-            invocations = SqliteInvocationQueue(directory.queue_path, trace_days=options.trace_days)
-            opened.callback(invocations.close)
-            yield cls(database, queue_database, log, store, invocations, options.tables)
+            yield cls(
+                shared.database,
+                shared.queue_database,
+                shared.log,
+                shared.invocations,
+                shared.now,
+                store,
+                SqlQuarantineStore(shared.queue_database),
+                options.tables,
+                sole_server,
+            )
+
+
+def upgrade_databases(url: str) -> bool:
+    """Bring the tables of a server's databases up to date, making what is missing; whether there was anything to do.
+
+    Raises `DatabaseError`.
+    """
+    done = [Database.upgrade(url, metadata) for metadata in (tables.metadata, tables.queue_metadata)]
+    return any(done)
+
+
+def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineOptions) -> SharedEngines:
+    """The engines of a database server, or of a directory; ``opened`` closes them."""
+    in_queue: str | Path
+    in_metadata: str | Path
+    if options.database_url is not None:
+        in_queue = in_metadata = options.database_url
+    elif directory is not None:
+        in_queue, in_metadata = directory.queue_path, directory.metadata_path
+    else:
+        raise ValueError("neither a database nor a directory")
+    queue_database = Database.open(in_queue, tables.queue_metadata)
+    opened.callback(queue_database.dispose)
+    database = Database.open(in_metadata)
+    opened.callback(database.dispose)
+    log, queue, now = _opened_queues(opened, in_queue, options)
+    return SharedEngines(database, queue_database, log, stores_of(queue, queue_database), now)
+
+
+def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
+    """The lock on a database; ``opened`` gives it back. Raises `AnotherServerError`."""
+    from hoglab.storage.database.postgres.driver import Driver
+    from hoglab.storage.database.postgres.sole_server import SoleServer
+
+    driver = Driver(address, tables.metadata.info["postgresql"]["schema"])
+    sole_server = SoleServer(partial(driver.connect, autocommit=True), driver.name, wait_s=wait_s)
+    opened.callback(sole_server.close)
+    return sole_server
+
+
+def _opened_queues(
+    opened: ExitStack, place: str | Path, options: EngineOptions
+) -> tuple[GroupCommitLog, WritingQueue, Callable[[], datetime] | None]:
+    """The event log and the invocation queue, whose tables are there, and their clock; ``opened`` closes them."""
+    limits = LogLimits(max_backlog_bytes=options.event_log_bytes)
+    log: GroupCommitLog
+    queue: WritingQueue
+    if isinstance(place, Path):
+        log = SqliteEventLog(place, limits=limits, min_free_disk_bytes=options.min_free_disk_bytes)
+        opened.callback(log.close)
+        queue = SqliteInvocationQueue(place, trace_days=options.trace_days)
+        opened.callback(queue.close)
+        return log, queue, None
+
+    from hoglab.storage.database.postgres.driver import Driver
+    from hoglab.storage.event_log.postgres import PostgresEventLog
+    from hoglab.storage.invocations.postgres import PostgresInvocationQueue
+
+    driver = Driver(place, tables.queue_metadata.info["postgresql"]["schema"])
+    connect = partial(driver.connect, autocommit=True)
+    log = PostgresEventLog(connect, driver.name, limits=limits)
+    opened.callback(log.close)
+    shared_queue = PostgresInvocationQueue(connect, driver.name, trace_days=options.trace_days)
+    opened.callback(shared_queue.close)
+    return log, shared_queue, shared_queue.now
+
+
+@contextmanager
+def open_quarantine_store(directory: DataDirectory, database_url: str | None) -> Iterator[QuarantineStore]:
+    """What is in quarantine, during the block, also beside a running server. Raises `DatabaseError`."""
+    database = Database.open(database_url or directory.queue_path, tables.queue_metadata)
+    try:
+        yield SqlQuarantineStore(database)
+    finally:
+        database.dispose()
 
 
 @contextmanager

@@ -78,6 +78,11 @@ class Present:
             directory.secret_keys_path.exists(),
         )
 
+    @classmethod
+    def beside_server(cls, directory: DataDirectory) -> Present:
+        """The same where a database server has what would be in files, and knows whether it is there."""
+        return cls(True, True, directory.events_path.exists(), directory.secret_keys_path.exists())
+
     @property
     def nothing(self) -> bool:
         """Whether this is a new directory."""

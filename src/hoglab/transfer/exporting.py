@@ -9,12 +9,17 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import orjson
 
 from hoglab.people.reading import every_person
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.export import EVENT_TYPES, copy_events, copy_query, file_engine
+from hoglab.storage.event_store.export import (
+    EVENT_TYPES,
+    FileEngineError,
+    copy_events,
+    copy_query,
+    file_engine,
+)
 from hoglab.transfer.running import CutOffError, RunningExport, running_export
 
 if TYPE_CHECKING:
@@ -168,7 +173,7 @@ def _whole(target: Path, copy: Callable[[Path, str], int]) -> int:
     try:
         rows = copy(draft, _FORMATS[kind])
         draft.replace(target)
-    except (OSError, duckdb.Error, EventStoreUnavailableError, CutOffError) as error:
+    except (OSError, FileEngineError, EventStoreUnavailableError, CutOffError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ExportError(f"{target} was not written: {reason}") from error
     else:

@@ -13,10 +13,9 @@ import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import brotli
-import duckdb
 import orjson
 
-from hoglab.storage.event_store.export import file_engine
+from hoglab.storage.event_store.export import FileEngineError, file_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +36,7 @@ class FileError(Exception):
     """The file cannot be read (further); the text is one line that names it."""
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """``line`` is where the row stands: a line of a text file, or the number of a row. Counted from 1.
 
     ``value`` is None when the row cannot be read; ``problem`` then says why.
@@ -73,7 +72,7 @@ class RowFile:
                 raise FileError(
                     f"{path}: expected .jsonl, .ndjson, .json, .csv (or these with .gz or .br) or Parquet"
                 )
-        except (OSError, duckdb.Error) as error:
+        except (OSError, FileEngineError) as error:
             raise self._unreadable(error) from error
 
     def sha256(self) -> str:
@@ -84,11 +83,11 @@ class RowFile:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[FileRow]:
         """All rows in order. Raises `FileError` where the file cannot be read any further."""
         try:
             yield from self._read()
-        except (OSError, EOFError, zlib.error, brotli.error, duckdb.Error) as error:
+        except (OSError, EOFError, zlib.error, brotli.error, FileEngineError) as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: BaseException) -> FileError:
@@ -112,17 +111,17 @@ class RowFile:
                 pass  # what is left of a line that is too long
             self.done = raw.tell()
 
-    def _json_lines(self) -> Iterator[Row]:
+    def _json_lines(self) -> Iterator[FileRow]:
         with self.path.open("rb") as raw:
             for number, line in enumerate(self._lines(raw), 1):
                 if number == 1 and line.lstrip()[:1] == b"[":
                     raise FileError(f"{self.path} is one JSON array: write one object on each line")
                 if len(line) == MAX_ROW_BYTES:
-                    yield Row(number, None, f"the line is longer than {MAX_ROW_BYTES} bytes")
+                    yield FileRow(number, None, f"the line is longer than {MAX_ROW_BYTES} bytes")
                 elif line.strip():
                     yield _json_row(number, line)
 
-    def _csv(self) -> Iterator[Row]:
+    def _csv(self) -> Iterator[FileRow]:
         csv.field_size_limit(MAX_ROW_BYTES)
         with self.path.open("rb") as raw:
             binary = self._plain(raw)
@@ -137,7 +136,7 @@ class RowFile:
                 except StopIteration:
                     return
                 except csv.Error as error:
-                    yield Row(line, None, f"the row is not valid CSV: {error}")
+                    yield FileRow(line, None, f"the row is not valid CSV: {error}")
                     continue
                 self.done = raw.tell()
                 if header is None:
@@ -156,7 +155,7 @@ class RowFile:
             ).fetchall()
         return int(rows)
 
-    def _parquet(self) -> Iterator[Row]:
+    def _parquet(self) -> Iterator[FileRow]:
         with file_engine(threads=1) as connection:
             # The engine hands rows out while it reads, in their order.
             found = connection.execute("SELECT to_json(t) FROM read_parquet($1) AS t", [str(self.path)])
@@ -188,17 +187,17 @@ class _Brotli(io.RawIOBase):
         return size
 
 
-def _json_row(line: int, text: bytes | str) -> Row:
+def _json_row(line: int, text: bytes | str) -> FileRow:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return Row(line, None, f"the row is not valid JSON: {error}")
+        return FileRow(line, None, f"the row is not valid JSON: {error}")
     if not isinstance(value, dict):
-        return Row(line, None, "the row is not a JSON object")
-    return Row(line, value)
+        return FileRow(line, None, "the row is not a JSON object")
+    return FileRow(line, value)
 
 
-def _csv_row(line: int, header: list[str], fields: list[str]) -> Row:
+def _csv_row(line: int, header: list[str], fields: list[str]) -> FileRow:
     if len(fields) != len(header):
-        return Row(line, None, f"the row has {len(fields)} fields instead of {len(header)}")
-    return Row(line, dict(zip(header, fields, strict=True)))
+        return FileRow(line, None, f"the row has {len(fields)} fields instead of {len(header)}")
+    return FileRow(line, dict(zip(header, fields, strict=True)))

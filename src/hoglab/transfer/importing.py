@@ -17,14 +17,14 @@ import orjson
 from hoglab.capture.envelope import read_envelope
 from hoglab.capture.refusal import Refusal
 from hoglab.capture.service import CaptureLimits
-from hoglab.transfer.journal import Progress
+from hoglab.transfer.journal import ImportProgress
 from hoglab.transfer.rows import RowError, event_of, row_uuid
-from hoglab.transfer.sending import RefusedError, SendError
+from hoglab.transfer.sending import BatchRefusedError, SendError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hoglab.transfer.files import Row, RowFile
+    from hoglab.transfer.files import FileRow, RowFile
     from hoglab.transfer.journal import Journal
     from hoglab.transfer.sending import Sender
 
@@ -43,7 +43,7 @@ class Rejected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ImportOutcome:
     """What became of the rows of a file; ``before`` were dealt with by earlier runs."""
 
     before: int
@@ -65,7 +65,7 @@ def import_file(
     target: str,
     on_rejected: Callable[[Rejected], None],
     on_progress: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> ImportOutcome:
     """Import what is left of a file. ``target`` names server and project in the journal.
 
     A refused row is handed to ``on_rejected`` before the journal moves behind it: at least once, when a run is
@@ -78,11 +78,11 @@ def import_file(
         rejected += _deliver(sender, batch)
         for each in sorted(rejected, key=lambda rejected: rejected.line):
             on_rejected(each)
-        done = Progress(position, done.refused + len(rejected))
+        done = ImportProgress(position, done.refused + len(rejected))
         journal.record(file_hash, target, done)
         on_progress()
     refused = done.refused - start.refused
-    return Outcome(start.rows, done.rows - start.rows - refused, refused)
+    return ImportOutcome(start.rows, done.rows - start.rows - refused, refused)
 
 
 def _batches(
@@ -108,7 +108,7 @@ def _batches(
         yield position, batch, rejected
 
 
-def _encoded(row: Row, file_hash: str, position: int) -> _Pending | Rejected:
+def _encoded(row: FileRow, file_hash: str, position: int) -> _Pending | Rejected:
     if row.value is None:
         return Rejected(row.line, row.problem, None)
     try:
@@ -134,7 +134,7 @@ def _deliver(sender: Sender, batch: list[_Pending]) -> list[Rejected]:
     try:
         read_envelope(body)
         sender.send(body)
-    except (Refusal, RefusedError) as error:
+    except (Refusal, BatchRefusedError) as error:
         if isinstance(error, Refusal) and error.status == http.client.UNAUTHORIZED:
             raise SendError(error.reason) from None
         reason = error.reason if isinstance(error, Refusal) else str(error)

@@ -21,7 +21,7 @@ class JournalError(Exception):
     """The journal cannot be used; the text is one line."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class ImportProgress(msgspec.Struct, frozen=True):
     """``rows`` were dealt with: ``refused`` of them refused, the others taken."""
 
     rows: int = 0
@@ -31,7 +31,7 @@ class Progress(msgspec.Struct, frozen=True):
 class _Line(msgspec.Struct):
     file: str  # hash of the content
     target: str
-    progress: Progress
+    progress: ImportProgress
 
 
 class Journal:
@@ -39,7 +39,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         """Open a journal, creating it when it is missing. Raises `JournalError`."""
-        self._known: dict[tuple[str, str], Progress] = {}
+        self._known: dict[tuple[str, str], ImportProgress] = {}
         try:
             self._file = path.open("a+b")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,11 +59,11 @@ class Journal:
         if not complete:
             self._file.write(b"\n")
 
-    def progress(self, file_hash: str, target: str) -> Progress:
+    def progress(self, file_hash: str, target: str) -> ImportProgress:
         """How far a file came on its way to a target."""
-        return self._known.get((file_hash, target), Progress())
+        return self._known.get((file_hash, target), ImportProgress())
 
-    def record(self, file_hash: str, target: str, progress: Progress) -> None:
+    def record(self, file_hash: str, target: str, progress: ImportProgress) -> None:
         """Note how far it came."""
         self._known[file_hash, target] = progress
         self._file.write(

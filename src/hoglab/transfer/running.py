@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, selection: EventSelection) -> None:
         begun = False
         if self.listener.catch_up is not None:
-            self.listener.catch_up.wait()  # and if that takes too long, what is stored
+            self.listener.catch_up.wait(selection.project_id)  # and if that takes too long, what is stored
         try:
             with (
                 self.listener.store.reader() as reader,

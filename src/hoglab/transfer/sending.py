@@ -22,7 +22,7 @@ class SendError(Exception):
     """The server takes nothing; the text is one line."""
 
 
-class RefusedError(Exception):
+class BatchRefusedError(Exception):
     """The server refuses this batch for what is in it."""
 
 
@@ -50,7 +50,7 @@ class Sender:
     def send(self, body: bytes) -> None:
         """Return when the server has made the events durable.
 
-        Waits while it is busy, or away after it was there. Raises `RefusedError` when it will never take these
+        Waits while it is busy, or away after it was there. Raises `BatchRefusedError` when it will never take these
         events, and `SendError` when it takes none at all, stays away too long or was never there.
         """
         gives_up_at = time.monotonic() + PATIENCE_S
@@ -70,7 +70,7 @@ class Sender:
             if status == http.client.UNAUTHORIZED:
                 raise SendError(f"{self.host} does not know the project token: {reason}")
             if status in (http.client.BAD_REQUEST, http.client.REQUEST_ENTITY_TOO_LARGE):
-                raise RefusedError(reason)
+                raise BatchRefusedError(reason)
             if status and status not in _BUSY:
                 raise SendError(f"{self.host} answered {status}: {reason}")
             if time.monotonic() > gives_up_at:

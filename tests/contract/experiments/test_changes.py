@@ -250,6 +250,7 @@ class TestListing:
         assert error["detail"] == "Invalid order field: 'feature_flag_key'"
 
     @rule("5.6.7")
+    @pytest.mark.files
     def test_statements(self, api: Api, statements: list[str]) -> None:
         def count() -> int:
             statements.clear()

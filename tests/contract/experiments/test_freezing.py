@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.contract.conftest import Api
 from tests.contract.experiments.test_actions import ENDED, NOT_LAUNCHED, act, refused, set_flag, stopped
 from tests.contract.experiments.test_changes import read
@@ -140,9 +141,8 @@ def test_deleted_flags_cannot_be_frozen(api: Api) -> None:
     made = api.experiment()
     set_flag(api, made, deleted=True)
     with api.database() as database, database.write() as tx:
-        tx.connection.exec_driver_sql(
-            "UPDATE experiment SET start_date = 1, status = 'running' WHERE id = ?", (made["id"],)
-        )
+        started = sa.text("UPDATE experiment SET start_date = 1, status = 'running' WHERE id = :id")
+        tx.execute(started, {"id": made["id"]})
     assert "has been deleted" in refused(api, made, "freeze_exposure")
 
 

@@ -121,6 +121,7 @@ def _furnish(api: Api) -> dict[str, list[Any]]:
         "version": [1, 2],
         "template_id": [template["id"] for template in templates[:3]],
         "key_id": [key["id"]],
+        "session_id": ["00000000-0000-4000-8000-000000000001"],  # there is no browser here
         "person_id": ["00000000-0000-4000-8000-000000000001"],
         "record_id": [1, 2],  # nothing is in quarantine here: tests of ingestion put records there
         "query_id": [asked["query_status"]["id"], "nothing"],

@@ -15,13 +15,13 @@ from tests.contract.openapi.conftest import World
 from hoglab.experiments.definitions import metrics
 from hoglab.experiments.wire import setting_schemas
 from hoglab.flags import filter_schemas
-from hoglab.http.fields.property_filters import PropertyFilter
+from hoglab.http.fields.property_filters import WirePropertyFilter
 
 DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
 PAGES: dict[str, list[type[BaseModel]]] = {
     "flags.md": [
-        PropertyFilter,
+        WirePropertyFilter,
         filter_schemas.FlagFilters,
         filter_schemas.FlagVariants,
         filter_schemas.FlagVariant,
@@ -79,7 +79,7 @@ def test_every_field_is_there(page: str) -> None:
 def conditions(page: str) -> set[str]:
     """What a page refers to another for."""
     text = (DOCS / page).read_text()
-    return set(PropertyFilter.model_fields) if "flags.md#conditions" in text else set()
+    return set(WirePropertyFilter.model_fields) if "flags.md#conditions" in text else set()
 
 
 @pytest.mark.parametrize("body", examples("flags.md"))

@@ -1,6 +1,6 @@
 """The library against recorded answers of the official machine, for where there is no node.
 
-`tests/oracles` compares with the machine itself, and lists the differences.
+`tests/hog/oracles` compares with the machine itself, and lists the differences.
 
 `library_vectors.json` holds calls as Hog expressions with their printed result as @posthog/hogvm 1.0.71
 gives it; null stands for a call that fails.

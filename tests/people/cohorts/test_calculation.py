@@ -10,18 +10,22 @@ import sys
 import time
 import tracemalloc
 from array import array
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.calculation import CohortCalculator
 from hoglab.storage.database import Database, sqlite
+from hoglab.storage.database.tables import person
 
 PERSONS = 10_000
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVEN = {"properties": {"type": "AND", "values": [{"key": "even", "type": "person", "value": "yes"}]}}
 ALL = {"properties": {"type": "AND", "values": []}}
 
@@ -29,14 +33,16 @@ ALL = {"properties": {"type": "AND", "values": []}}
 def fill(database: Database, last: int, first: int = 1) -> None:
     """Persons of whom every second one is even."""
     with database.write() as tx:
-        tx.connection.exec_driver_sql(
-            "INSERT INTO person (uuid, project_id, properties, created_at) "
-            "WITH RECURSIVE n(i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
-            "SELECT printf('00000000-0000-0000-0000-%012d', i), 1, "
-            "json_object('even', CASE i % 2 WHEN 0 THEN 'yes' ELSE 'no' END, 'padding', printf('%300d', i)), "
-            "1767225600000000 FROM n",
-            (first, last),
-        )
+        rows = [
+            {
+                "uuid": f"00000000-0000-0000-0000-{number:012d}",
+                "project_id": 1,
+                "properties": {"even": "no" if number % 2 else "yes", "padding": f"{number:300d}"},
+                "created_at": NOW,
+            }
+            for number in range(first, last + 1)
+        ]
+        tx.execute(sa.insert(person), rows)
 
 
 def create(server, filters) -> int:
@@ -108,7 +114,7 @@ class Work:
             connection.set_progress_handler(self._step, 100)
             return connection
 
-        monkeypatch.setattr(sqlite, "connect", counted)
+        monkeypatch.setattr(sqlite.connections, "connect", counted)
         self.database = Database.open(path)
 
     def _step(self) -> int:
@@ -129,6 +135,7 @@ class Work:
         return self.calls, self.steps
 
 
+@pytest.mark.files
 def test_work_follows_the_number_of_persons(server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     work = Work(tmp_path / "hoglab.db", monkeypatch)
     fill(server.database, PERSONS // 4)
@@ -161,6 +168,7 @@ def test_memory_does_not_follow_the_number_of_persons(server):
     assert len(rows(server.database, even)) == PERSONS
 
 
+@pytest.mark.files
 @pytest.mark.faults
 def test_a_kill_leaves_the_old_members_or_the_new_ones(server, tmp_path: Path):
     fill(server.database, PERSONS)

@@ -254,11 +254,11 @@ def variance_reduction(kind: Kind, runs: int) -> VarianceReduction:
     for control, test in pairs(kind, runs, planned_size(kind), 1 + kind.lift):
         with_cuped, without = judged(adjusted, control, test), judged(plain, control, test)
         for place, found in ((True, with_cuped), (False, without)):
-            assert not isinstance(found.test, BayesianTest | None)
-            estimates[place].append(found.test.point_estimate)
-        assert not isinstance(with_cuped.test, BayesianTest | None)
-        assert not isinstance(without.test, BayesianTest | None)
-        claims.append(1 - (with_cuped.test.standard_error / without.test.standard_error) ** 2)
+            assert not isinstance(found.inference, BayesianTest | None)
+            estimates[place].append(found.inference.point_estimate)
+        assert not isinstance(with_cuped.inference, BayesianTest | None)
+        assert not isinstance(without.inference, BayesianTest | None)
+        claims.append(1 - (with_cuped.inference.standard_error / without.inference.standard_error) ** 2)
         covered += holds(with_cuped, kind.lift)
         covered_by_posthog += holds(judged(posthog, control, test), kind.lift)
     remaining = pvariance(estimates[True]) / pvariance(estimates[False])
@@ -278,7 +278,7 @@ def judged(
     config: StatisticsConfig, control: SufficientStatistics, test: SufficientStatistics
 ) -> VariantComparison:
     found = compare(config, control, test)
-    assert found.test is not None, found
+    assert found.inference is not None, found
     return found
 
 

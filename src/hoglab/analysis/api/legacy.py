@@ -18,10 +18,10 @@ from hoglab.analysis.query.model import (
     NO_FILTERS,
     EventSource,
     Exposures,
-    FunnelMetric,
+    FunnelMeasure,
     FunnelOrder,
     Math,
-    MeanMetric,
+    MeanMeasure,
     Question,
     Value,
 )
@@ -62,7 +62,7 @@ def _trends(
     summed = node.get("math") not in (None, "total")
     prop = node.get("math_property") if summed else None
     value = Value(asked.exposures.source, Math.SUM, None if prop is None else str(prop))
-    daily = computer.tagged_events(replace(asked, metric=MeanMetric(value)))
+    daily = computer.tagged_events(replace(asked, metric=MeanMeasure(value)))
     counts = {key: sum(days) for key, days in daily.items()}
     exposed = _exposed(found, span, query, computer)
     baseline = found.calculation.statistics.baseline_key(found.calculation.variants)
@@ -132,7 +132,7 @@ def _funnels(
         "conversion_window_unit": settings.get("funnelWindowIntervalUnit") or unit,
     }
     steps = tuple(found.reader.events(node, f"series[{place}]") for place, node in enumerate(series[1:], 1))
-    metric = FunnelMetric(steps or (EventSource(()),), FunnelOrder(order), window_us(window))
+    metric = FunnelMeasure(steps or (EventSource(()),), FunnelOrder(order), window_us(window))
     asked = replace(_question(found, span, asking, series[0]), metric=metric)
     groups = computer.result(replace(asked, span=replace(span, capped=True))).groups
     variants, insight = [], []
@@ -212,7 +212,7 @@ def _question(
 
 
 def _of(found: ExperimentInputs, span: Span, exposures: Exposures) -> Question:
-    nothing = MeanMetric(Value(EventSource(())))
+    nothing = MeanMeasure(Value(EventSource(())))
     return Question(exposures, span, nothing, zone=found.project.timezone, cohorts=found.cohorts)
 
 

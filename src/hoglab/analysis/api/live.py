@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.actions.references import check_references
 from hoglab.analysis.api.legacy import legacy_answer
+from hoglab.analysis.api.schemas import KINDS
 from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, is_computed
 from hoglab.analysis.definitions.metric_parser import METRIC_TYPES, listed
 from hoglab.analysis.errors import DefinitionError
@@ -23,6 +24,8 @@ from hoglab.analysis.query.statements import Answer
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.analysis.timeseries.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
+from hoglab.analysis.trends.answer import trends_answer
+from hoglab.analysis.trends.query import read_trends
 from hoglab.experiments import store as experiments_store
 from hoglab.http.errors import ApiError, not_found, validation_error
 from hoglab.http.fields.dates import format_offset
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 
 SILENT_FRESH_FOR = timedelta(minutes=1)
 """How long an answer is fresh that changes without any new event: users mature."""
+
+TRENDS_FRESH_FOR = timedelta(minutes=1)
+"""How long an answer is fresh whose time ends now."""
 
 MAX_FAMILY = 20
 """How many other primary metrics are computed beside one whose p-values are corrected; of further ones the newest
@@ -158,11 +164,17 @@ class LiveResults:
                     return self._from_history(project, query, plan_answer)
                 case "ExperimentSimulationQuery":
                     return self._from_history(project, query, simulation_answer)
+                case "TrendsQuery":
+                    return self._trends(project, query)
                 case "ExperimentTrendsQuery" | "ExperimentFunnelsQuery":
                     return self._legacy(project, query)
         except DefinitionError as error:
             raise validation_error(str(error)) from error
-        raise validation_error(f"Queries of kind {query.get('kind')!r} are not supported.", "query")
+        raise validation_error(
+            f"Queries of kind {query.get('kind')!r} are not supported; there are {listed(KINDS)}.",
+            "query__kind",
+            "invalid_choice",
+        )
 
     def _prepare(
         self, project: Project, identity: object, work: Callable[[], dict[str, Any]], **options: Any
@@ -247,6 +259,16 @@ class LiveResults:
             project,
             ("legacy", found.identity, json.dumps(query, sort_keys=True)),
             lambda: legacy_answer(found, found.span(self._service.now()), query, self._service.computer),
+        )
+
+    def _trends(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
+        now = self._service.now()
+        asked = read_trends(project, query, now)
+        return self._prepare(
+            project,
+            ("trends", json.dumps([query, project.test_account_filters], sort_keys=True)),
+            lambda: trends_answer(self._service.computer.runner, project.id, asked, now),
+            fresh_for=TRENDS_FRESH_FOR,
         )
 
     def _from_history(

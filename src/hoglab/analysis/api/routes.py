@@ -10,6 +10,7 @@ from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.health import ExperimentHealth
 from hoglab.analysis.results.routes import SCOPES, experiment_results_router
+from hoglab.analysis.results.summaries import ResultSummaries
 from hoglab.analysis.timeseries.recalculations import Recalculations
 from hoglab.experiments.definitions import metrics
 from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
@@ -37,7 +38,9 @@ def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]
         recalculations_router(Recalculations(service)),
         query_router(live),
         health_router(health),
-        experiment_results_router(ExperimentResults(service, exposures, health)),
+        experiment_results_router(
+            ExperimentResults(service, exposures, health), ResultSummaries(service, exposures)
+        ),
     ]
 
 

@@ -3,7 +3,7 @@
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -19,7 +19,7 @@ from hoglab.analysis.results.schemas import (
     MismatchOut,
     VariantRowOut,
 )
-from hoglab.experiments.definitions.metrics import StoredMetric
+from hoglab.experiments.definitions.metrics import ExperimentMetric
 from hoglab.experiments.wire.setting_schemas import ExposureCriteria
 from hoglab.http.fields.fields import Choice, WireModel
 from hoglab.http.fields.notes import Note, Notes
@@ -47,8 +47,8 @@ NOTES: Notes = {
     "advice": Note("What to do about it.", "Check that the code asks for the flag."),
     "details": Note("Numbers behind it.", {}),
     "query": Note(
-        "What to compute: `kind` is `ExperimentQuery` or `ExperimentExposureQuery`.",
-        {"kind": "ExperimentQuery", "experiment_id": 1, "metric": {"kind": "ExperimentMetric"}},
+        "What to compute; `kind` says what is asked.",
+        {"kind": "ExperimentQuery", "experiment_id": 1},
     ),
     "refresh": Note(
         "`blocking` (also when missing): compute unless a kept answer is fresh. `force_blocking` (or true): compute. "
@@ -102,6 +102,23 @@ QUESTIONS: Notes = {
     "start_date": "From when on; from the start of the experiment without it.",
     "end_date": "Until when; until the end of the experiment without it.",
     "history_days": Note("How many days of the past are looked at.", 28),
+    "series": "What is counted, a series each; at most 5.",
+    "dateRange": "Of what time; the last seven days without it.",
+    "interval": Note("How far apart points are.", "day"),
+    "breakdownFilter": "A property whose values have a series each.",
+    "filterTestAccounts": "Whether the project's own people are left out.",
+    "properties": "Filters of properties that events must pass.",
+    "event": Note("The name of the events; null for all.", "signed up"),
+    "name": "What answers call the series.",
+    "custom_name": "As `name`, which it goes before.",
+    "math": "What is counted: events, or (`dau`) people who have one.",
+    "date_from": Note("From when on.", "-7d"),
+    "date_to": "Until when; null for now.",
+    "breakdown": Note("The name of the property.", "plan"),
+    "breakdown_type": "Whose property it is.",
+    "count_query": "What is counted, as the former engine has it.",
+    "exposure_query": "What counts as an exposure, as the former engine has it.",
+    "funnels_query": "The funnel, as the former engine has it.",
     "exposure": "The event by which the experiment will meet people.",
     "effects": Note("Relative effects to plan for.", [0.05]),
     "power": Note("The probability of finding an effect.", 0.8),
@@ -258,7 +275,27 @@ class QueryStatusAnswer(WireModel):
     query_status: QueryStatusOut
 
 
+_TREND_NOTES: Notes = {
+    "label": Note("The name of the series.", "purchase"),
+    "breakdown_value": "The value of the breakdown; null without one. `$$_posthog_breakdown_other_$$` for all that are "
+    "not among the most frequent, `$$_posthog_breakdown_null_$$` for events without the property.",
+    "days": Note("When each interval begins, in the project's zone.", ["2026-01-02"]),
+    "data": Note("How many in each interval.", [3]),
+    "count": Note("Their sum.", 3),
+}
 _QUERY_NOTES: Notes = {name: note for name, note in NOTES.items() if name != "timeseries"}
+
+
+class TrendOut(WireModel):
+    """One series."""
+
+    notes = _TREND_NOTES
+
+    label: str
+    breakdown_value: str | None
+    days: list[str]
+    data: list[int]
+    count: int
 
 
 class QueryOut(WireModel):
@@ -300,6 +337,10 @@ class QueryOut(WireModel):
     """`ExperimentExposureQuery`: null where there is none."""
     date_range: DateRangeOut | None = None
     """`ExperimentExposureQuery`: of what time it is."""
+    interval: Literal["minute", "hour", "day"] | None = None
+    """`TrendsQuery`: how far apart points are."""
+    results: list[TrendOut] | None = None
+    """`TrendsQuery`: a series each, for each value of a breakdown."""
 
 
 class _Question(WireModel):
@@ -308,15 +349,15 @@ class _Question(WireModel):
     notes = QUESTIONS
     unused = frozenset({"modifiers", "name", "response", "tags", "version"})
 
-    experiment_id: Any = None
+    experiment_id: int | None = None
 
 
 class ExperimentQuestion(_Question):
     """The results of a metric."""
 
     kind: Literal["ExperimentQuery"]
-    metric: StoredMetric | None = None
-    metric_uuid: Any = None
+    metric: ExperimentMetric | None = None
+    metric_uuid: str | None = None
 
 
 class ExposureQuestion(_Question):
@@ -335,7 +376,7 @@ class ExposureQuestion(_Question):
 class _FromHistory(_Question):
     """What queries about the past of a project's people have in common."""
 
-    metric: StoredMetric | None = None
+    metric: ExperimentMetric | None = None
     history_days: Any = None
     exposure: Any = None
 
@@ -360,7 +401,89 @@ class SimulationQuestion(_FromHistory):
     seed: Any = None
 
 
-Question = ExperimentQuestion | ExposureQuestion | PlanQuestion | SimulationQuestion
+class TrendsSeries(WireModel):
+    """Which events are counted. ``event``: null for all."""
+
+    notes = QUESTIONS
+    unused = frozenset({"id", "limit", "order", "orderBy", "optionalInFunnel", "version"})
+
+    kind: Literal["EventsNode"]
+    event: str | None = None
+    name: str | None = None
+    custom_name: str | None = None
+    math: Literal["total", "dau"] = "total"
+    properties: Any = None
+
+
+class TrendsRange(WireModel):
+    """From when to when: dates, date-times, or times back from now as ``-7d``; ``date_to`` null for now."""
+
+    notes = QUESTIONS
+    unused = frozenset({"explicitDate"})
+
+    date_from: str | None = None
+    date_to: str | None = None
+
+
+class TrendsBreakdown(WireModel):
+    """The property whose 25 most frequent values have a series each; all others share one."""
+
+    notes = QUESTIONS
+    breakdown: str | None = None
+    breakdown_type: Literal["event", "person"] | None = None
+
+
+class TrendsQuestion(_Question):
+    """How many events, or people with such an event, by minute, hour or day; at most 5 series of 750 points."""
+
+    kind: Literal["TrendsQuery"]
+    unused = _Question.unused | {"trendsFilter", "samplingFactor", "aggregation_group_type_index"}
+
+    series: list[TrendsSeries]
+    dateRange: TrendsRange | None = None  # noqa: N815 - PostHog's name
+    interval: Literal["minute", "hour", "day"] = "day"
+    breakdownFilter: TrendsBreakdown | None = None  # noqa: N815
+    filterTestAccounts: bool = False  # noqa: N815
+    properties: Any = None
+
+
+class _FormerQuestion(_Question):
+    """What queries of the former engine have in common."""
+
+    unused = _Question.unused | {"fingerprint", "uuid"}
+
+
+class FormerTrendsQuestion(_FormerQuestion):
+    """The results of a metric of the former engine that counts events."""
+
+    kind: Literal["ExperimentTrendsQuery"]
+    count_query: dict[str, Any] | None = None
+    exposure_query: dict[str, Any] | None = None
+
+
+class FormerFunnelsQuestion(_FormerQuestion):
+    """The results of a metric of the former engine that is a funnel."""
+
+    kind: Literal["ExperimentFunnelsQuery"]
+    funnels_query: dict[str, Any] | None = None
+
+
+_QUESTIONS = (
+    ExperimentQuestion
+    | ExposureQuestion
+    | PlanQuestion
+    | SimulationQuestion
+    | TrendsQuestion
+    | FormerTrendsQuestion
+    | FormerFunnelsQuestion
+)
+Question = Annotated[
+    _QUESTIONS, Field(discriminator="kind", description="A query; `kind` says what is asked.")
+]
+KINDS: tuple[str, ...] = tuple(
+    get_args(each.model_fields["kind"].annotation)[0] for each in get_args(_QUESTIONS)
+)
+"""The kinds of queries."""
 
 
 class QueryBody(WireModel):
@@ -375,11 +498,14 @@ class QueryBody(WireModel):
     and days an effect takes (``effects``, ``power``), ``ExperimentSimulationQuery`` how often each method is fooled
     and what it finds (``effect``, ``experiments``, ``looks``, ``people``, ``seed``); both take ``metric``,
     ``history_days`` and ``exposure``, the event by which the experiment will meet people.
+
+    ``TrendsQuery`` needs no experiment: it counts events (``series``, ``dateRange``, ``interval``,
+    ``breakdownFilter``).
     """
 
     notes = NOTES
 
-    query: Annotated[dict[str, Any], Keys(Question)]
+    query: Annotated[dict[str, Any], Keys(Question, "Question")]
     refresh: bool | str | None = None
     client_query_id: Annotated[str, Field(max_length=200)] | None = None
     async_: Annotated[bool, Field(alias="async")] = False

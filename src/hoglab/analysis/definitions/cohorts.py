@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.query.model import Cohort
+from hoglab.analysis.query.model import CohortMembers
 from hoglab.analysis.query.scope import cohort_ids
 from hoglab.filters import FilterError, PropertyFilter, PropertyGroup, parse_filters
 from hoglab.people import cohorts
@@ -17,7 +17,9 @@ MAX_DEPTH = 10
 """How deep cohorts may be made of cohorts."""
 
 
-def named_cohorts(connection: Connection, project_id: int, definitions: Iterable[Any]) -> dict[int, Cohort]:
+def named_cohorts(
+    connection: Connection, project_id: int, definitions: Iterable[Any]
+) -> dict[int, CohortMembers]:
     """Every cohort that filters anywhere inside JSON definitions name, and those that they are made of.
 
     A cohort that is unknown, deleted or made of behaviour is left out: a filter on it cannot be answered.
@@ -25,15 +27,15 @@ def named_cohorts(connection: Connection, project_id: int, definitions: Iterable
     return _with_nested(definitions, lambda ids: _load(connection, project_id, ids))
 
 
-def cohorts_of(definitions: Iterable[Any], known: Mapping[int, Cohort]) -> dict[int, Cohort]:
+def cohorts_of(definitions: Iterable[Any], known: Mapping[int, CohortMembers]) -> dict[int, CohortMembers]:
     """Those of the known cohorts that `named_cohorts` would find."""
     return _with_nested(definitions, lambda ids: {each: known[each] for each in ids & known.keys()})
 
 
 def _with_nested(
-    definitions: Iterable[Any], load: Callable[[set[int]], dict[int, Cohort]]
-) -> dict[int, Cohort]:
-    found: dict[int, Cohort] = {}
+    definitions: Iterable[Any], load: Callable[[set[int]], dict[int, CohortMembers]]
+) -> dict[int, CohortMembers]:
+    found: dict[int, CohortMembers] = {}
     wanted = set(_named(list(definitions)))
     for _ in range(MAX_DEPTH):
         missing = wanted - found.keys()
@@ -53,16 +55,16 @@ def _with_nested(
     return found
 
 
-def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, Cohort]:
+def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, CohortMembers]:
     found = {}
     for cohort_id, each in cohorts.definitions(connection, project_id).items():
         if cohort_id not in ids:
             continue
         if each.is_static:
             people = tuple(map(str, cohorts.members(connection, cohort_id)))
-            found[cohort_id] = Cohort(people=people, version=each.version)
+            found[cohort_id] = CohortMembers(people=people, version=each.version)
         elif (filters := _person_filters(each.tree)) is not None:
-            found[cohort_id] = Cohort(filters)
+            found[cohort_id] = CohortMembers(filters)
     return found
 
 

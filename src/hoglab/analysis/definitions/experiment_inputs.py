@@ -13,7 +13,7 @@ from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.definitions.naming import name_of
 from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.query.metrics.retention import span_us
-from hoglab.analysis.query.model import Cohort, Question, RetentionMetric, Span, later
+from hoglab.analysis.query.model import CohortMembers, Question, RetentionMeasure, Span, later
 from hoglab.analysis.query.scope import exclusive
 from hoglab.experiments import store as experiments
 from hoglab.experiments.definitions import metrics
@@ -41,7 +41,7 @@ class SeriesKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownMetric:
     """A metric of an experiment as clients show it."""
 
     metric: dict[str, Any]
@@ -67,11 +67,11 @@ class ExperimentInputs:
     """Inline and saved ones that the present engine computes and that have a uuid."""
     primary: frozenset[str]
     """The uuids of those that the experiment is decided by."""
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownMetric, ...]
     """All metrics, those of the former engine too: the primary ones first, in the order in which clients show them."""
     actions: Mapping[int, list[dict[str, Any]]]
     tables: Mapping[str, FileTable]
-    cohorts: Mapping[int, Cohort]
+    cohorts: Mapping[int, CohortMembers]
     links: tuple[SavedMetricLink, ...] = ()
     """The saved metrics."""
 
@@ -166,7 +166,7 @@ def query_to(span: Span, number: int) -> datetime:
 def settled_at(question: Question, end_date: datetime) -> datetime:
     """When no event can change the result of an ended experiment any more, late arrivals apart."""
     metric = question.metric
-    extra = span_us(metric) if isinstance(metric, RetentionMetric) else 0
+    extra = span_us(metric) if isinstance(metric, RetentionMeasure) else 0
     return later(end_date, metric.window_us + extra)
 
 
@@ -181,9 +181,9 @@ def read_inputs(
     flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
     links = experiments.links(connection, [row.id]).get(row.id, [])
     stored = [
-        *(Shown(metric, True) for metric in row.metrics or ()),
-        *(Shown(metric, False) for metric in row.metrics_secondary or ()),
-        *(Shown(link.query, link.is_primary, link.name, link.saved_metric_id) for link in links),
+        *(ShownMetric(metric, True) for metric in row.metrics or ()),
+        *(ShownMetric(metric, False) for metric in row.metrics_secondary or ()),
+        *(ShownMetric(link.query, link.is_primary, link.name, link.saved_metric_id) for link in links),
     ]
     own = tuple(each.metric for each in stored if is_computed(each.metric))
     criteria = row.exposure_criteria or {}
@@ -210,7 +210,7 @@ def read_inputs(
     )
 
 
-def _ordered(shown: list[Shown], uuids: Sequence[str] | None) -> list[Shown]:
+def _ordered(shown: list[ShownMetric], uuids: Sequence[str] | None) -> list[ShownMetric]:
     """By the stored order; what it does not name comes last."""
     place = {uuid: number for number, uuid in enumerate(uuids or ())}
     return sorted(shown, key=lambda each: place.get(each.metric.get("uuid", ""), len(place)))

@@ -16,19 +16,19 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.model import (
     SECOND_US,
     Bounds,
-    Breakdown,
+    BreakdownProperty,
     EventMatch,
     EventSource,
     Exposures,
-    FunnelMetric,
+    FunnelMeasure,
     FunnelOrder,
     JoinKey,
     Math,
-    MeanMetric,
+    MeanMeasure,
     Metric,
-    QuantileMetric,
-    RatioMetric,
-    RetentionMetric,
+    QuantileMeasure,
+    RatioMeasure,
+    RetentionMeasure,
     RetentionUnit,
     Source,
     TableSource,
@@ -131,11 +131,11 @@ class MetricParser:
         length_us = window_us(metric)
         match metric.get("metric_type"):
             case "mean":
-                return MeanMetric(self._mean_value(metric), length_us)
+                return MeanMeasure(self._mean_value(metric), length_us)
             case "funnel":
                 return self._funnel(metric, length_us)
             case "ratio":
-                return RatioMetric(
+                return RatioMeasure(
                     self._side(metric, "numerator"), self._side(metric, "denominator"), length_us
                 )
             case "retention":
@@ -152,7 +152,7 @@ class MetricParser:
         threshold = metric.get("threshold")
         return value if threshold is None else replace(value, threshold=_number(threshold, "threshold"))
 
-    def _quantile(self, metric: Mapping[str, Any], window_us: int) -> QuantileMetric:
+    def _quantile(self, metric: Mapping[str, Any], window_us: int) -> QuantileMeasure:
         level = _number(metric.get("quantile_level"), "quantile_level")
         if not 0 < level < 1:
             raise DefinitionError("quantile_level must lie strictly between 0 and 1.")
@@ -162,7 +162,7 @@ class MetricParser:
             raise DefinitionError(
                 "A quantile over events needs a number of each event: a sum, avg, min or max."
             )
-        return QuantileMetric(value, level, per_event, metric.get("ignore_zeros") is True, window_us)
+        return QuantileMeasure(value, level, per_event, metric.get("ignore_zeros") is True, window_us)
 
     def _side(self, metric: Mapping[str, Any], name: str) -> Value:
         handling = metric.get(f"{name}_outlier_handling")
@@ -202,7 +202,7 @@ class MetricParser:
             raise DefinitionError(f"{path}.math_group_type_index: unique_group needs it.")
         return Value(source, kind, str(prop) if prop is not None else None, index, bounds)
 
-    def _funnel(self, metric: Mapping[str, Any], window_us: int) -> FunnelMetric:
+    def _funnel(self, metric: Mapping[str, Any], window_us: int) -> FunnelMeasure:
         series = metric.get("series")
         if not isinstance(series, list) or not series:
             raise DefinitionError("A funnel needs at least one step.")
@@ -214,9 +214,9 @@ class MetricParser:
         steps = tuple(self.source(node, f"series[{index}]") for index, node in enumerate(series))
         if len({step.events_join_key for step in steps if isinstance(step, TableSource)}) > 1:
             raise DefinitionError("All data warehouse steps of a funnel must have the same events_join_key.")
-        return FunnelMetric(steps, FunnelOrder(order), window_us)
+        return FunnelMeasure(steps, FunnelOrder(order), window_us)
 
-    def _retention(self, metric: Mapping[str, Any], window_us: int) -> RetentionMetric:
+    def _retention(self, metric: Mapping[str, Any], window_us: int) -> RetentionMeasure:
         first, last = (metric.get(f"retention_window_{edge}") for edge in ("start", "end"))
         unit = metric.get("retention_window_unit")
         if not _is_whole(first) or not _is_whole(last) or unit not in UNIT_S:
@@ -235,7 +235,7 @@ class MetricParser:
             raise DefinitionError(
                 "start_event and completion_event must be joined by the same keys when they are rows of one table."
             )
-        return RetentionMetric(
+        return RetentionMeasure(
             start=start,
             completion=completion,
             first=first,
@@ -297,7 +297,7 @@ def _over_row(table: FileTable, text: object, path: str) -> Expr:
     return Field(0, len(name), (name,)) if table.type_of(name) is not None else parsed(name, path)
 
 
-def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
+def _breakdowns(metric: Mapping[str, Any]) -> tuple[BreakdownProperty, ...]:
     """The breakdowns of a metric (spec experiment-results 1.1, 3.9)."""
     setting = metric.get("breakdownFilter")
     listed = setting.get("breakdowns") if isinstance(setting, Mapping) else None
@@ -314,7 +314,7 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[Breakdown, ...]:
         index = each.get("group_type_index")
         if kind == "group" and not (_is_whole(index) and 0 <= index < GROUP_TYPES):
             raise DefinitionError("A breakdown by a property of groups needs a group_type_index.")
-        found.append(Breakdown(prop, kind, expression, index if kind == "group" else None))
+        found.append(BreakdownProperty(prop, kind, expression, index if kind == "group" else None))
     return tuple(found)
 
 
@@ -322,11 +322,11 @@ def _with_covariate(metric: Metric, lookback_days: int) -> Metric:
     """Means without a threshold and funnels of events that follow in order have one (spec experiment-results 3.8)."""
     lookback_us = lookback_days * UNIT_S["day"] * SECOND_US
     match metric:
-        case MeanMetric() if metric.value.session_property is None and (
+        case MeanMeasure() if metric.value.session_property is None and (
             metric.value.threshold is None or metric.value.bounds is not None
         ):
             return replace(metric, covariate_us=lookback_us)
-        case FunnelMetric() if metric.order is not FunnelOrder.UNORDERED and not tables_of(metric):
+        case FunnelMeasure() if metric.order is not FunnelOrder.UNORDERED and not tables_of(metric):
             return replace(metric, covariate_us=lookback_us)
     return metric
 

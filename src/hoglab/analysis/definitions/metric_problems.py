@@ -18,13 +18,12 @@ from hoglab.analysis.definitions.cohorts import named_cohorts
 from hoglab.analysis.definitions.experiment_inputs import exposure_action_ids
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.model import (
-    Cohort,
+    CohortMembers,
     EventSource,
-    FunnelMetric,
+    FunnelMeasure,
     KnownGroups,
-    MeanMetric,
+    MeanMeasure,
     Metric,
     Question,
     Span,
@@ -40,9 +39,11 @@ from hoglab.warehouse import store as warehouse
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.storage.event_store.dialects import Dialect
+
 _MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 _SOME_EXPERIMENT = Calculation(_MOMENT, "flag", ("control",), StatisticsConfig())
-_EVERYTHING = MeanMetric(Value(EventSource(())))
+_EVERYTHING = MeanMeasure(Value(EventSource(())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Named:
 
     project_id: int
     reader: MetricParser
-    cohorts: Mapping[int, Cohort]
+    cohorts: Mapping[int, CohortMembers]
+    dialect: Dialect
 
     def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
         """Why the results of a metric would be refused, and where in it, in one line.
@@ -59,12 +61,12 @@ class Named:
         None for what can be computed.
         """
         try:
-            _compile(self._question(_SOME_EXPERIMENT, metric, self.reader.metric(metric)))
+            self._compile(self._question(_SOME_EXPERIMENT, metric, self.reader.metric(metric)))
         except DefinitionError as error:
             return str(error)
         except FilterError as error:
             for place, part in _parts(self.reader, metric):
-                found = _problem_of(partial(self._question, _SOME_EXPERIMENT, {}, part))
+                found = self._problem_of(partial(self._question, _SOME_EXPERIMENT, {}, part))
                 if found is not None:
                     return f"{place}: {found}"
             return str(error)
@@ -77,7 +79,7 @@ class Named:
         experiment = replace(
             _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
         )
-        return _problem_of(partial(self._question, experiment, {}, _EVERYTHING))
+        return self._problem_of(partial(self._question, experiment, {}, _EVERYTHING))
 
     def _question(self, experiment: Calculation, breakdowns: Mapping[str, Any], metric: Metric) -> Question:
         return Question(
@@ -87,42 +89,46 @@ class Named:
             cohorts=self.cohorts,
         )
 
+    def _problem_of(self, question: Callable[[], Question]) -> str | None:
+        try:
+            self._compile(question())
+        except (DefinitionError, FilterError) as error:
+            return str(error)
+        return None
 
-def metric_problem(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+    def _compile(self, question: Question) -> None:
+        groups = {index: KnownGroups((), ()) for index in question.group_properties}
+        compiled(replace(question, groups=groups), self.dialect)
+
+
+def metric_problem(
+    dialect: Dialect, connection: Connection, project_id: int, metric: Mapping[str, Any]
+) -> str | None:
     """See `Named.metric_problem`."""
-    return _named_by(connection, project_id, metric).metric_problem(metric)
+    return _named_by(dialect, connection, project_id, metric).metric_problem(metric)
 
 
-def exposure_problem(connection: Connection, project_id: int, criteria: Mapping[str, Any]) -> str | None:
+def exposure_problem(
+    dialect: Dialect, connection: Connection, project_id: int, criteria: Mapping[str, Any]
+) -> str | None:
     """See `Named.exposure_problem`."""
-    return _named_by(connection, project_id, criteria).exposure_problem(criteria)
+    return _named_by(dialect, connection, project_id, criteria).exposure_problem(criteria)
 
 
-def _named_by(connection: Connection, project_id: int, definition: Mapping[str, Any]) -> Named:
+def _named_by(
+    dialect: Dialect, connection: Connection, project_id: int, definition: Mapping[str, Any]
+) -> Named:
     ids = metrics.action_ids([definition]) | set(exposure_action_ids(definition))
     steps = actions.steps(connection, project_id, ids)
     tables = warehouse.named(connection, project_id, metrics.table_names([definition]))
     cohorts = named_cohorts(connection, project_id, [definition, list(steps.values())])
-    return Named(project_id, MetricParser(steps.get, tables.get), cohorts)
+    return Named(project_id, MetricParser(steps.get, tables.get), cohorts, dialect)
 
 
 def _parts(reader: MetricParser, metric: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
     """Each source of a metric that can be read, where it stands, and a metric of it alone."""
     for place, node in metrics.placed_sources(metric):
         if metric.get("metric_type") in ("funnel", "retention"):
-            yield place, FunnelMetric((reader.source(node, place),))
+            yield place, FunnelMeasure((reader.source(node, place),))
         else:
-            yield place, MeanMetric(reader.value(node, place))
-
-
-def _problem_of(question: Callable[[], Question]) -> str | None:
-    try:
-        _compile(question())
-    except (DefinitionError, FilterError) as error:
-        return str(error)
-    return None
-
-
-def _compile(question: Question) -> None:
-    groups = {index: KnownGroups((), ()) for index in question.group_properties}
-    compiled(replace(question, groups=groups), DuckDb())
+            yield place, MeanMeasure(reader.value(node, place))

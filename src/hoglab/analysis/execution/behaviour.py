@@ -12,8 +12,7 @@ from hoglab.analysis.definitions.actions import action_matches
 from hoglab.analysis.errors import ComputationError, DefinitionError, wire_error
 from hoglab.analysis.execution.statement_runner import explained_failures
 from hoglab.analysis.query.days import zone_of
-from hoglab.analysis.query.engines.duckdb import DuckDb
-from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, EventRow
+from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, RelationRow
 from hoglab.analysis.query.model import EventMatch
 from hoglab.filters import FilterError, PropertyFilter, parse_filters
 from hoglab.filters.dates import months_before
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database
     from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store.dialects import Dialect
 
 TIMEOUT_S = 300.0
 """How long the event store may look for those who did something."""
@@ -62,7 +62,7 @@ def performers_on_request(
 
     def answered(project: Project, rule: PropertyFilter) -> Iterable[UUID]:
         if catch_up is not None:
-            catch_up.require()
+            catch_up.require(project.id)
         try:
             with explained_failures(REQUEST_TIMEOUT_S):
                 return performed(project, rule)
@@ -79,7 +79,7 @@ def _performers(
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
 
     def performed(project: Project, rule: PropertyFilter) -> Iterable[UUID]:
-        sql, parameters = _statement(database, project, rule, now())
+        sql, parameters = _statement(database, store.dialect, project, rule, now())
         with store.reader() as reader:
             rows = reader.execute(sql, parameters, timeout_s=timeout_s)
         return (person_id if isinstance(person_id, UUID) else UUID(str(person_id)) for (person_id,) in rows)
@@ -88,11 +88,10 @@ def _performers(
 
 
 def _statement(
-    database: Database, project: Project, rule: PropertyFilter, now: datetime
+    database: Database, dialect: Dialect, project: Project, rule: PropertyFilter, now: datetime
 ) -> tuple[str, Mapping[str, Any]]:
-    dialect = DuckDb()
     parameters = dialect.parameters()
-    scope = FilterScope(EventRow(dialect, parameters), now, zone_of(project.timezone))
+    scope = FilterScope(RelationRow(dialect, parameters), now, zone_of(project.timezone))
     try:
         matches = [_match_condition(match, scope) for match in _matches(database, project, rule)]
         filters = group_condition(parse_filters(rule.extra.get("event_filters")), scope)
@@ -108,7 +107,7 @@ def _statement(
     if since is not None:
         conditions.append(f"timestamp >= {parameters.bind(since)}")
     sql = f"SELECT DISTINCT person_id FROM {RESOLVED_EVENTS} WHERE {combined('AND', conditions)}"  # noqa: S608
-    return sql, parameters.used_in(sql)
+    return sql, parameters.values
 
 
 def _matches(database: Database, project: Project, rule: PropertyFilter) -> Iterable[EventMatch]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.execution.resolution import Groups, Resolver, no_groups
+from hoglab.analysis.execution.resolution import Groups, QuestionResolver, no_groups
 from hoglab.analysis.execution.sharing import shared_results
 from hoglab.analysis.execution.statement_runner import (
     Readable,
@@ -25,10 +25,8 @@ from hoglab.analysis.incremental.materialization import (
 )
 from hoglab.analysis.query.changes import any_merge, arrivals, merges
 from hoglab.analysis.query.counts import events_per_day, people
-from hoglab.analysis.query.engines.dialect import Dialect
-from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.model import MeanMetric, QuantileMetric, Question
+from hoglab.analysis.query.model import MeanMeasure, QuantileMeasure, Question
 from hoglab.analysis.query.pipeline import compiled, value_statement
 from hoglab.analysis.query.shared_scan import MIN_QUESTIONS
 from hoglab.analysis.query.statements import (
@@ -43,6 +41,7 @@ from hoglab.filters import FilterError
 if TYPE_CHECKING:
     from hoglab.analysis.incremental.aggregate_cache import AggregateCache
     from hoglab.statistics import SufficientStatistics
+    from hoglab.storage.event_store.dialects import Dialect
     from hoglab.storage.table_files import FileTable, TableDirectory
 
 MULTIPLE_VARIANT = "$multiple"
@@ -59,7 +58,6 @@ class Computer:
         store: Readable,
         *,
         timeout_s: float,
-        dialect: Dialect | None = None,
         tables: TableDirectory | None = None,
         state: AggregateCache | None = None,
         groups: Groups = no_groups,
@@ -68,9 +66,14 @@ class Computer:
 
         ``state`` is of the same store; without it all is read from the events.
         """
-        self._runner = StatementRunner(store, dialect or DuckDb(), timeout_s, tables)
-        self._resolver = Resolver(self._runner, groups)
+        self._runner = StatementRunner(store, timeout_s, tables)
+        self._resolver = QuestionResolver(self._runner, groups)
         self._state = state
+
+    @property
+    def runner(self) -> StatementRunner:
+        """What runs statements that are about no experiment."""
+        return self._runner
 
     def result(self, question: Question) -> Answer:
         """Statistics by variant over the whole span."""
@@ -91,7 +94,7 @@ class Computer:
 
         Quantiles have no such parts: `DefinitionError`.
         """
-        if isinstance(question.metric, QuantileMetric):
+        if isinstance(question.metric, QuantileMeasure):
             raise DefinitionError("Quantiles of entities do not add up.")
         asked = whole(self._resolver.resolved(question))
         query = self._compiled(asked, entities=limit)
@@ -182,13 +185,13 @@ class Computer:
         return [bounded(answer) for answer in answers]
 
     def _read_state(
-        self, how: Callable[[Question], Materialization | None], question: Question
+        self, how: Callable[[Question, Dialect], Materialization | None], question: Question
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
         """What is kept for a question, and the rows that answer it; None: look at the events."""
         if self._state is None:
             return None
         try:
-            found = how(question)
+            found = how(question, self._runner.dialect)
         except FilterError as error:
             raise DefinitionError(str(error)) from error
         if found is None:
@@ -230,7 +233,7 @@ class Computer:
     def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
         """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
         grid, metric = question.span.days, question.metric
-        if grid is None or not isinstance(metric, MeanMetric):
+        if grid is None or not isinstance(metric, MeanMeasure):
             raise ValueError("tagged events are counted by day, as a mean metric says")
         variants = question.exposures.variants
         totals = {key: [0.0] * grid.count for key in variants}

@@ -30,7 +30,7 @@ def no_groups(_project_id: int, _index: int, _limit: int) -> Sequence[tuple[str,
 
 
 @dataclass(frozen=True, slots=True)
-class Resolver:
+class QuestionResolver:
     """Raises `DefinitionError` and `ComputationError`."""
 
     runner: StatementRunner
@@ -42,7 +42,7 @@ class Resolver:
     def tables(self) -> TableDirectory | None:
         return self.runner.tables
 
-    def remembering(self) -> Resolver:
+    def remembering(self) -> QuestionResolver:
         """One that asks the store only once for the same."""
         return replace(self, seen={})
 

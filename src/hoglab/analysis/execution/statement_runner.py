@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation
-from hoglab.analysis.query.model import QuantileMetric, Question
+from hoglab.analysis.query.model import QuantileMeasure, Question
 from hoglab.analysis.query.pipeline import pipeline_of
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.scope import Scope, SqlStatement
 from hoglab.analysis.query.statements import Answer
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import (
@@ -23,6 +22,7 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.event_store.dialects import Dialect
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store import Reader
@@ -37,6 +37,11 @@ T = TypeVar("T")
 class Readable(Protocol):
     """What computing needs of an event store."""
 
+    @property
+    def dialect(self) -> Dialect:
+        """How its engine wants statements."""
+        ...
+
     def reader(self) -> AbstractContextManager[Reader]:
         """A reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
@@ -50,15 +55,19 @@ class StatementRunner:
     """
 
     store: Readable
-    dialect: Dialect
     timeout_s: float
     tables: TableDirectory | None = None
     """Where the files of tables beside the events are."""
     events: EventRelation = ALL_EVENTS
 
+    @property
+    def dialect(self) -> Dialect:
+        """How the engine wants statements."""
+        return self.store.dialect
+
     def over(self, reader: Reader, events: EventRelation) -> StatementRunner:
         """The same on a reader that is open already, over events that its temporary tables have."""
-        return replace(self, store=_Borrowed(reader), events=events)
+        return replace(self, store=_Borrowed(reader, self.dialect), events=events)
 
     def built(self, build: Callable[[Scope], T], question: Question) -> T:
         """What is built for a question in a scope of its own."""
@@ -67,11 +76,11 @@ class StatementRunner:
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 
-    def rows(self, build: Callable[[Scope], Statement], question: Question) -> list[tuple[Any, ...]]:
+    def rows(self, build: Callable[[Scope], SqlStatement], question: Question) -> list[tuple[Any, ...]]:
         """The rows of a statement that is built for a question."""
         return self.run(self.built(build, question), question)
 
-    def run(self, statement: Statement, question: Question) -> list[tuple[Any, ...]]:
+    def run(self, statement: SqlStatement, question: Question) -> list[tuple[Any, ...]]:
         """The rows of a statement about a question."""
         with (
             explained_failures(self.timeout_s),
@@ -80,7 +89,7 @@ class StatementRunner:
         ):
             return self.executed(reader, statement)
 
-    def executed(self, reader: Reader, statement: Statement) -> list[tuple[Any, ...]]:
+    def executed(self, reader: Reader, statement: SqlStatement) -> list[tuple[Any, ...]]:
         """The rows of a statement, which whoever may cancel the computation can interrupt.
 
         Raises the errors of `Reader`.
@@ -95,7 +104,7 @@ class StatementRunner:
         """The answer of a question without days."""
         query = self.built(lambda scope: pipeline_of(scope).compiled, question)
         answer = bounded(query.answer(self.run(query.statement, question)))
-        if isinstance(question.metric, QuantileMetric) and question.exposures.breakdowns:
+        if isinstance(question.metric, QuantileMeasure) and question.exposures.breakdowns:
             # Quantiles of cells do not add up: everybody is a question of its own.
             everybody = replace(question, exposures=replace(question.exposures, breakdowns=()))
             answer = replace(answer, groups=self.answer(everybody).groups)
@@ -121,6 +130,7 @@ class _Borrowed:
     """A store whose only reader is one that is open already, with its temporary tables."""
 
     opened: Reader
+    dialect: Dialect
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:

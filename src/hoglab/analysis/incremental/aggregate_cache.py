@@ -22,7 +22,7 @@ from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.incremental.cache_tables import (
     TABLES,
     RefreshRun,
-    Work,
+    RefreshWork,
     apply_merges,
     drop_unused_logs,
     grow,
@@ -38,6 +38,7 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.event_store.results_state import TABLE_NAMES
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Store(Protocol):
-    """What the state needs of an event store: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+    """What the state needs of an event store: see `hoglab.storage.engines.EventStoreEngine`."""
 
     @property
     def has_state(self) -> bool: ...
@@ -75,7 +76,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CacheLimits:
     """See the constants of the same names."""
 
     bytes: int = MAX_BYTES
@@ -96,15 +97,15 @@ class _ReplacedError(Exception):
 class AggregateCache:
     """Cache of what is kept for questions; thread-safe, one computation uses it at a time."""
 
-    def __init__(self, store: Store, *, timeout_s: float, limits: Limits | None = None) -> None:
+    def __init__(self, store: Store, *, timeout_s: float, limits: CacheLimits | None = None) -> None:
         self._store = store
         self._timeout_s = timeout_s
-        self._limits = limits or Limits()
+        self._limits = limits or CacheLimits()
         self._lock = threading.Lock()
         self._refused: set[str] = set()
         self._known: set[str] | None = None
         self._is_made = False
-        self.last = Work()
+        self.last = RefreshWork()
         """The work for the last answer."""
 
     def rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
@@ -128,9 +129,7 @@ class AggregateCache:
         known = self._known  # which another thread may forget
         if known is None:
             with self._store.reader() as reader:
-                tables = reader.execute(
-                    f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{SCHEMA}'"
-                )
+                tables = reader.execute(TABLE_NAMES)
             known = {name.removeprefix("of_") for (name,) in tables if name.startswith("of_")}
             self._known = known
         return key in known
@@ -193,7 +192,7 @@ class AggregateCache:
     def _begin(self, refresh: RefreshRun) -> None:
         """See whether the state is of these events, and in this form."""
         if not self._is_made:
-            if not refresh.run(f"SELECT 1 FROM duckdb_tables() WHERE database_name = '{SCHEMA}' LIMIT 1"):
+            if not refresh.run(TABLE_NAMES):
                 with transaction(refresh.reader):
                     refresh.run(TABLES)
             self._is_made = True

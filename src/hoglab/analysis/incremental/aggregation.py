@@ -41,9 +41,9 @@ from hoglab.analysis.query.exposures import MULTIPLE, flag_exposures, variant_of
 from hoglab.analysis.query.metrics.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.metrics.outcome import RUNNING_DAYS, STANDING, Days, Outcome, running, valued
 from hoglab.analysis.query.metrics.values import can_resume_value
-from hoglab.analysis.query.model import FunnelMetric, MeanMetric, Metric, Question, RatioMetric
+from hoglab.analysis.query.model import FunnelMeasure, MeanMeasure, Metric, Question, RatioMeasure
 from hoglab.analysis.query.pipeline import Pipeline
-from hoglab.analysis.query.scope import Scope, Statement, Subquery
+from hoglab.analysis.query.scope import Scope, SqlStatement, Subquery
 from hoglab.analysis.query.statements import can_telescope
 
 EVENTS = "kept_events"
@@ -79,11 +79,11 @@ def can_resume(metric: Metric) -> bool:
     Not so for different values (they are a set), for retention, and for funnels that are strict or in any order.
     """
     match metric:
-        case MeanMetric():
+        case MeanMeasure():
             resumable = can_resume_value(metric.value)
-        case RatioMetric():
+        case RatioMeasure():
             resumable = can_resume_value(metric.numerator) and can_resume_value(metric.denominator)
-        case FunnelMetric():
+        case FunnelMeasure():
             resumable = can_resume_funnel(metric)
         case _:
             resumable = False
@@ -122,7 +122,7 @@ class IncrementalAggregation:
 
     # -- entities that are computed anew ---------------------------------------------------------------
 
-    def units(self, events: str, *, first: str = "1") -> Statement:
+    def units(self, events: str, *, first: str = "1") -> SqlStatement:
         """``unit`` of all entities with events, numbered from ``first`` on."""
         number = f"CAST({first} - 1 + row_number() OVER () AS INTEGER) AS number"
         return self._statement(
@@ -134,7 +134,7 @@ class IncrementalAggregation:
         """A number that no entity has."""
         return f"(SELECT coalesce(max(number), 0) + 1 FROM {self.state})"
 
-    def days(self, events: str) -> Statement:
+    def days(self, events: str) -> SqlStatement:
         """`NEW_DAYS` of entities in `UNITS`."""
         rows = f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"
         units, days = self.pipeline.units, self.days_of_entities
@@ -190,7 +190,7 @@ class IncrementalAggregation:
     def _counts_exposures(self) -> bool:
         """Whether an exposure may change something that is after the first one and to the same variant."""
         return (
-            isinstance(self.question.metric, FunnelMetric) or self.question.exposures.activation is not None
+            isinstance(self.question.metric, FunnelMeasure) or self.question.exposures.activation is not None
         )
 
     def known(self, *, others: bool) -> str:
@@ -202,7 +202,7 @@ class IncrementalAggregation:
             )
         return f"SELECT * EXCLUDE (entity), rowid AS place FROM {self.state} WHERE number IN ({numbers})"
 
-    def touched(self, recent: str, counted: str, exposed: str, *, others: bool) -> Statement:
+    def touched(self, recent: str, counted: str, exposed: str, *, others: bool) -> SqlStatement:
         """`TOUCHED`: entities whose ``recent`` events do not let them go on from their state, and ``others``.
 
         Those that go back have the ``day`` from which on; they have an event on a day, or in funnels at a moment,
@@ -217,7 +217,7 @@ class IncrementalAggregation:
                 f"SELECT other.entity, known.number, {EVER}, NULL FROM {OTHERS} AS other "
                 f"LEFT JOIN {self.state} AS known ON known.entity = other.entity"
             )
-        counts_all = isinstance(self.question.metric, FunnelMetric)
+        counts_all = isinstance(self.question.metric, FunnelMeasure)
         named = [
             Subquery(EVENTS, self._beside_known(recent)),
             Subquery(_COUNTED, self._beside_known(recent if counts_all else counted)),
@@ -251,7 +251,7 @@ class IncrementalAggregation:
             f"WHERE known_t0 IS NULL OR {changes}"
         )
         late = f"{day} < known_last_day"
-        if isinstance(self.question.metric, FunnelMetric):
+        if isinstance(self.question.metric, FunnelMeasure):
             late += f" OR {ts} <= known_{LAST_ROW}"
         begun = f"{day} <= greatest({scope.day('known_t0')}, known_multiple_day)"
         whose = f"SELECT {ENTITY}, known_number"
@@ -300,7 +300,7 @@ class IncrementalAggregation:
 
     # -- going on --------------------------------------------------------------------------------------
 
-    def further(self, recent: str, *, back: bool) -> Statement:
+    def further(self, recent: str, *, back: bool) -> SqlStatement:
         """The partials that come to entities in `KNOWN`.
 
         From their ``recent`` events, or for those that go ``back``, from their `TOUCHED_EVENTS`.
@@ -314,7 +314,7 @@ class IncrementalAggregation:
             f"FROM (SELECT entity, day{combined} FROM {partials.name} GROUP BY entity, day) AS further "
             f"INNER JOIN ({self._known}) AS known ON known.entity = further.entity"
         )
-        if isinstance(self.question.metric, FunnelMetric):
+        if isinstance(self.question.metric, FunnelMeasure):
             single = "SELECT * FROM new_row WHERE entity NOT IN (SELECT entity FROM several)"
             select += " UNION ALL " + resumed_progress(
                 self.scope, self.question.metric, single, self._known, also
@@ -341,7 +341,7 @@ class IncrementalAggregation:
     def _further_funnel_rows(self) -> Sequence[Subquery]:
         """The rows of a funnel of entities with several new ones, after one that their state stands for."""
         rows, metric = self.pipeline.funnel_rows, self.question.metric
-        if rows is None or not isinstance(metric, FunnelMetric):
+        if rows is None or not isinstance(metric, FunnelMeasure):
             return ()
         some = "entity IN (SELECT entity FROM several)"
         states = f"(SELECT * FROM ({self._known}) AS every WHERE {some}) AS known"
@@ -352,7 +352,7 @@ class IncrementalAggregation:
             rows.giving(f"SELECT * FROM new_row WHERE {some} UNION ALL {resumed_rows(metric, states)}"),
         )
 
-    def further_days(self) -> Statement:
+    def further_days(self) -> SqlStatement:
         """`NEW_DAYS` of entities in `FURTHER`."""
         same = "TRUE AS counted, {0}.known_variant AS variant_new, {0}.known_variant AS variant_old"
         same += _items("{{0}}.known_{0} AS {0}", self._carried)
@@ -410,17 +410,17 @@ class IncrementalAggregation:
         lost = self._changes(f"(SELECT * FROM {OLD_DAYS} WHERE is_gone)")
         return f"{found} UNION ALL SELECT * REPLACE ({opposite}) FROM ({lost}) AS gone"
 
-    def exposures_per_day(self) -> Statement:
+    def exposures_per_day(self) -> SqlStatement:
         """See `hoglab.analysis.query.exposures.exposures_per_day`."""
         key = f"{self.scope.day('t0')}, CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
-        return Statement(f"SELECT {key}, count(*) FROM {self.state} GROUP BY {key}", {})
+        return SqlStatement(f"SELECT {key}, count(*) FROM {self.state} GROUP BY {key}", {})
 
     # -- parts -----------------------------------------------------------------------------------------
 
     @property
     def _judged_by(self) -> list[str]:
         """The columns of states that `touched` looks at."""
-        funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMetric) else []
+        funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMeasure) else []
         return ["number", "variant", "t0", "multiple_day", "last_day", *funnel]
 
     @property
@@ -483,13 +483,13 @@ class IncrementalAggregation:
     def _unit_columns(self) -> list[str]:
         return ["entity", "variant", "t0", *self._carried]
 
-    def _statement(self, subqueries: Iterable[Subquery], select: str) -> Statement:
+    def _statement(self, subqueries: Iterable[Subquery], select: str) -> SqlStatement:
         named = ",\n".join(
             f"{each.name} AS {'NOT MATERIALIZED ' if each.name in (EVENTS, _COUNTED) else ''}(\n{each.sql}\n)"
             for each in subqueries
         )
         sql = f"WITH {named}\n{select}"
-        return Statement(sql, self.scope.parameters.used_in(sql))
+        return SqlStatement(sql, self.scope.parameters.values)
 
 
 def _items(item: str, names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The tables of results state: what one answer does to them, how logs grow and how merges are noted.
 
 Each step is a transaction that writes a table together with how far it goes, so that a step is done or not. No
-transaction reads what it wrote itself: DuckDB 2.0.0 does not see its own rows when they are more than a row group.
+transaction reads what it wrote itself: the engine (2.0.0) misses its own rows when they are more than a row group.
 """
 
 # ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.incremental.materialization import SCHEMA, VERSION, Log, Materialization
-from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.incremental.materialization import SCHEMA, VERSION, Materialization, RelevanceLog
+from hoglab.analysis.query.scope import SqlStatement
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.event_store.transactions import transaction
 
@@ -62,7 +62,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Work:
+class RefreshWork:
     """What one answer cost.
 
     Events looked at, entities looked at, of them those that went on from their state, and whether contributions were
@@ -84,7 +84,7 @@ class RefreshRun:
     reader: Reader
     timeout_s: float
     newest: int = 0
-    work: Work = field(default_factory=Work)
+    work: RefreshWork = field(default_factory=RefreshWork)
 
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         return self.reader.execute(sql, parameters, timeout_s=self.timeout_s)
@@ -95,12 +95,12 @@ def naive(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def make(refresh: RefreshRun, table: str, statement: Statement, *, temporary: bool = False) -> None:
+def make(refresh: RefreshRun, table: str, statement: SqlStatement, *, temporary: bool = False) -> None:
     kind = "TEMP TABLE" if temporary else "TABLE"
     refresh.run(f"CREATE OR REPLACE {kind} {table} AS {statement.sql}", statement.parameters)
 
 
-def insert(refresh: RefreshRun, table: str, statement: Statement) -> None:
+def insert(refresh: RefreshRun, table: str, statement: SqlStatement) -> None:
     refresh.run(f"INSERT INTO {table} {statement.sql}", statement.parameters)
 
 
@@ -123,11 +123,11 @@ def _drop(refresh: RefreshRun, tables: tuple[str, ...]) -> None:
 # -- logs ----------------------------------------------------------------------------------------------
 
 
-def grow(refresh: RefreshRun, logs: Sequence[Log], since: datetime, chunk: int) -> None:
+def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chunk: int) -> None:
     """Put every event up to the newest into logs, from the moment ``since`` on."""
     since = naive(since)
     found = {key: extent for key, *extent in refresh.run(f"SELECT key, watermark, since FROM {SCHEMA}.log")}
-    behind: dict[tuple[int, datetime], list[Log]] = {}
+    behind: dict[tuple[int, datetime], list[RelevanceLog]] = {}
     for log in logs:
         if log.key not in found:
             with transaction(refresh.reader):
@@ -150,7 +150,7 @@ def grow(refresh: RefreshRun, logs: Sequence[Log], since: datetime, chunk: int) 
 
 
 def _add(
-    refresh: RefreshRun, logs: Sequence[Log], extent: str, watermark: int, bounds: Mapping[str, Any]
+    refresh: RefreshRun, logs: Sequence[RelevanceLog], extent: str, watermark: int, bounds: Mapping[str, Any]
 ) -> None:
     """Add the events of an extent to logs, and note how far these go then."""
     keys = ", ".join(f"'{log.key}'" for log in logs)

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from hoglab.analysis.incremental.aggregation import (
     ENTITY,
@@ -32,7 +33,6 @@ from hoglab.analysis.incremental.aggregation import (
     IncrementalAggregation,
     can_resume,
 )
-from hoglab.analysis.query.engines.duckdb import DuckDb
 from hoglab.analysis.query.event_relation import (
     COLUMNS,
     PROMOTED,
@@ -45,7 +45,7 @@ from hoglab.analysis.query.event_relation import (
 from hoglab.analysis.query.exposures import activation_condition, exposure_of_any_variant
 from hoglab.analysis.query.model import (
     EventSource,
-    MeanMetric,
+    MeanMeasure,
     Question,
     Span,
     Value,
@@ -53,12 +53,15 @@ from hoglab.analysis.query.model import (
     metric_sources,
 )
 from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.scope import Scope, SqlStatement
 from hoglab.analysis.query.shared_scan import MAX_TAKEN
 from hoglab.analysis.query.statements import Compiled, can_share, can_telescope
 from hoglab.filters.sql import combined
 
-VERSION = 6
+if TYPE_CHECKING:
+    from hoglab.storage.event_store.dialects import Dialect
+
+VERSION = 7
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
 SCHEMA = "results_state"
@@ -67,7 +70,7 @@ _RELATION = EventRelation(EVENTS, ENTITY, extracted=frozenset((Form.TEXT, Form.J
 
 
 @dataclass(frozen=True)
-class Log:
+class RelevanceLog:
     """A relevance log. ``condition`` is over stored events; ``taken`` are properties by column name.
 
     ``constants`` are columns that the condition leaves one value, which is not stored with every event.
@@ -117,7 +120,7 @@ class Materialization:
     """How a question is answered from what is kept."""
 
     question: Question
-    logs: tuple[Log, ...]
+    logs: tuple[RelevanceLog, ...]
     pipeline: Pipeline
     """The stages over the logs."""
     counts_exposures: bool = False
@@ -158,7 +161,7 @@ class Materialization:
             return replace(self.pipeline.compiled, statement=self.aggregation.exposures_per_day())
         return self.pipeline.from_sums(self.sums_table)
 
-    def summed(self, contributions: str) -> Statement:
+    def summed(self, contributions: str) -> SqlStatement:
         """Sums over a relation of contributions."""
         return self.pipeline.from_sums(contributions).statement
 
@@ -172,7 +175,7 @@ class Materialization:
         """Whether merges of persons matter."""
         return any("person_id" in log.columns for log in self.logs)
 
-    def contributions(self, *, merged: bool, touched: bool = False) -> Statement:
+    def contributions(self, *, merged: bool, touched: bool = False) -> SqlStatement:
         """The contributions of all entities, or of those in the table `TOUCHED`."""
         relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
         subqueries = [f"{each.name} AS (\n{each.sql}\n)" for each in self.pipeline.to_contributions]
@@ -180,9 +183,9 @@ class Materialization:
         named = ",\n".join([f"{EVENTS} AS {once}MATERIALIZED (\n{relation}\n)", *subqueries])
         return self.stated(f"WITH {named}\nSELECT * FROM {self.pipeline.contributions.name}")
 
-    def stated(self, sql: str, more: Mapping[str, object] | None = None) -> Statement:
+    def stated(self, sql: str, more: Mapping[str, object] | None = None) -> SqlStatement:
         """SQL over `events` with its values, and ``more`` of them."""
-        return Statement(sql, self.pipeline.scope.parameters.used_in(sql) | dict(more or {}))
+        return SqlStatement(sql, self.pipeline.scope.parameters.values | dict(more or {}))
 
     @property
     def of_touched(self) -> str:
@@ -252,7 +255,7 @@ class Materialization:
         """Those of them that differ from event to event of a log."""
         return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
 
-    def _selected(self, log: Log, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
+    def _selected(self, log: RelevanceLog, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
         """Events of one log with some columns and ``also`` others, each with its entity."""
         entity = self._column_of(log, self.question.exposures.entity_column, merged=merged)
         if not self.is_of_people:
@@ -268,7 +271,7 @@ class Materialization:
             )
         return f"SELECT {', '.join(shown)} FROM {log.table} AS log{override}"
 
-    def _column_of(self, log: Log, name: str, *, merged: bool) -> str:
+    def _column_of(self, log: RelevanceLog, name: str, *, merged: bool) -> str:
         if name in log.constants:
             return self.pipeline.scope.bind(log.constants[name])
         if name not in log.columns and name not in log.taken:
@@ -278,7 +281,7 @@ class Materialization:
         return f"log.{name}"
 
 
-def materialized(question: Question) -> Materialization | None:
+def materialized(question: Question, dialect: Dialect) -> Materialization | None:
     """How a question with a grid of days is answered from state; None when its events cannot be kept.
 
     That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
@@ -293,7 +296,7 @@ def materialized(question: Question) -> Materialization | None:
         return None
     adds_up = can_telescope(question.metric)
     asked = question if adds_up else replace(question, span=replace(span, days=None))
-    pipeline = pipeline_of(Scope(asked, DuckDb(), _RELATION, resumable=can_resume(question.metric)))
+    pipeline = pipeline_of(Scope(asked, dialect, _RELATION, resumable=can_resume(question.metric)))
     logs = tuple(_logs(question, pipeline))
     conditions = Reads.of(log.condition_reads for log in logs)
     if pipeline.reads.now or conditions.now or "person_id" in conditions.columns:
@@ -303,7 +306,7 @@ def materialized(question: Question) -> Materialization | None:
     return Materialization(question, logs, pipeline)
 
 
-def materialized_exposures(question: Question) -> Materialization | None:
+def materialized_exposures(question: Question, dialect: Dialect) -> Materialization | None:
     """How new entities by day and variant are counted from state: rows as of `exposures_per_day`.
 
     None as of `materialized`.
@@ -313,22 +316,25 @@ def materialized_exposures(question: Question) -> Materialization | None:
     """
     if question.exposures.breakdowns or question.exposures.variant_property is None:
         return None
-    found = materialized(replace(question, metric=MeanMetric(Value(EventSource(())))))
+    found = materialized(replace(question, metric=MeanMeasure(Value(EventSource(())))), dialect)
     return None if found is None else replace(found, counts_exposures=True)
 
 
-def _logs(question: Question, pipeline: Pipeline) -> Iterator[Log]:
+def _logs(question: Question, pipeline: Pipeline) -> Iterator[RelevanceLog]:
     sources = list(metric_sources(question.metric))
+    dialect = pipeline.scope.dialect
     if any(mine.may_overlap(other) for mine in sources for other in question.exposures.sources):
-        yield _log(question, pipeline.reads, exposed=True, counted=sources)
+        yield _log(question, dialect, pipeline.reads, exposed=True, counted=sources)
     else:
-        yield _log(question, pipeline.reads_of_exposures, exposed=True, counted=[])
-        yield _log(question, pipeline.reads_of_metric, exposed=False, counted=sources)
+        yield _log(question, dialect, pipeline.reads_of_exposures, exposed=True, counted=[])
+        yield _log(question, dialect, pipeline.reads_of_metric, exposed=False, counted=sources)
 
 
-def _log(question: Question, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]) -> Log:
+def _log(
+    question: Question, dialect: Dialect, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]
+) -> RelevanceLog:
     """The log of exposures, of counted events, or of both; ``reads`` is what is read of it."""
-    scope = Scope(question, DuckDb())  # its own one: logs that say the same have the same values
+    scope = Scope(question, dialect)  # its own one: logs that say the same have the same values
     activation = question.exposures.activation
     conditions = [scope.matches(source) for source in counted]
     if exposed:
@@ -341,10 +347,10 @@ def _log(question: Question, reads: Reads, *, exposed: bool, counted: Sequence[E
     texts = {each.name: scope.row.read(each) for each in sorted(reads.properties, key=_name)}
     sources = [*counted, *(question.exposures.sources if exposed else ())]
     constants = _constants(question, sources, counts=bool(counted))
-    return Log(
+    return RelevanceLog(
         question.exposures.project_id,
         condition,
-        scope.parameters.used_in(" ".join([condition, *texts.values()])),
+        scope.parameters.values,
         tuple(name for name in COLUMNS if name != "project_id" and name in names and name not in constants),
         texts,
         {name: value for name, value in constants.items() if name in names},

@@ -20,7 +20,7 @@ from hoglab.analysis.incremental.aggregation import ENTITY, TOUCHED
 from hoglab.analysis.incremental.cache_tables import RefreshRun, insert, make, naive, temporary_tables
 from hoglab.analysis.incremental.materialization import SCHEMA, Materialization
 from hoglab.analysis.incremental.resume import News, rebuild_histories, resume_histories
-from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.query.scope import SqlStatement
 from hoglab.storage.event_store.transactions import transaction
 
 TOLERANCE = 1e-9
@@ -90,7 +90,7 @@ def _compute_touched(
     refresh: RefreshRun,
     view: Materialization,
     watermark: int,
-    others: Sequence[Statement],
+    others: Sequence[SqlStatement],
     note: Callable[[int], None],
     *,
     merged: bool,
@@ -115,19 +115,19 @@ def _compute_touched(
 
 def _reached_or_merged(
     view: Materialization, known: Covered, merges: int, *, merged: bool
-) -> Iterator[Statement]:
+) -> Iterator[SqlStatement]:
     """Entities with older events whose time has come, and those that were merged."""
     end = naive(view.question.span.end)
     if known.span_end < end:
         ahead = view.events(merged=merged, where="timestamp >= $reached AND seq <= $watermark")
         values = {"reached": known.span_end, "watermark": known.watermark}
-        yield Statement(f"SELECT {ENTITY} AS entity FROM ({ahead}) AS ahead", values)
+        yield SqlStatement(f"SELECT {ENTITY} AS entity FROM ({ahead}) AS ahead", values)
     if view.is_of_people and known.merges < merges:
         values = {"project": view.question.exposures.project_id, "merges": known.merges}
         sql = (
             f"SELECT person_id AS entity FROM {SCHEMA}.merge WHERE project_id = $project AND number > $merges"
         )
-        yield Statement(sql, values)
+        yield SqlStatement(sql, values)
 
 
 def _note(refresh: RefreshRun, view: Materialization, merges: int, *, increments: int) -> None:

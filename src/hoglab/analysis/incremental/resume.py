@@ -33,7 +33,7 @@ from hoglab.analysis.incremental.aggregation import (
 )
 from hoglab.analysis.incremental.cache_tables import RefreshRun, insert, make, temporary_tables
 from hoglab.analysis.incremental.materialization import Materialization
-from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.query.scope import SqlStatement
 from hoglab.storage.event_store.transactions import transaction
 
 
@@ -51,8 +51,8 @@ def rebuild_histories(
         make(refresh, UNITS, aggregation.units(events), temporary=True)
         make(refresh, NEW_DAYS, aggregation.days(events), temporary=True)
         with transaction(refresh.reader):
-            make(refresh, aggregation.history, Statement(aggregation.recorded(0), {}))
-            make(refresh, aggregation.state, Statement(aggregation.new_states(), {}))
+            make(refresh, aggregation.history, SqlStatement(aggregation.recorded(0), {}))
+            make(refresh, aggregation.state, SqlStatement(aggregation.new_states(), {}))
             make(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=False)})"))
             note()
 
@@ -109,12 +109,12 @@ def _write(
             f"DELETE FROM {aggregation.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
         )
         refresh.run(f"DELETE FROM {aggregation.state} WHERE number IN ({NUMBERS_ANEW})")
-    insert(refresh, aggregation.history, Statement(aggregation.recorded(increment), {}))
+    insert(refresh, aggregation.history, SqlStatement(aggregation.recorded(increment), {}))
     insert(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=some.recorded > 0)})"))
     if some.going_on:
         refresh.run(aggregation.update())
     if some.anew:
-        insert(refresh, aggregation.state, Statement(aggregation.new_states(), {}))
+        insert(refresh, aggregation.state, SqlStatement(aggregation.new_states(), {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class News:
     """
 
     watermark: int
-    others: Sequence[Statement]
+    others: Sequence[SqlStatement]
     increment: int
 
 
@@ -175,7 +175,7 @@ def _look(
     recent_events = aggregation.recent(view.recent(merged=merged), exposures_apart=len(view.logs) > 1)
     found = view.stated(recent_events, watermark)
     make(refresh, RECENT, found, temporary=True)
-    make(refresh, KNOWN, Statement(aggregation.known(others=others), {}), temporary=True)
+    make(refresh, KNOWN, SqlStatement(aggregation.known(others=others), {}), temporary=True)
     counted = view.restored(RECENT, [NUMBER], counted=True)
     exposed = view.exposed(merged=merged)
     touched = aggregation.touched(_recent_events(view), counted, exposed, others=others)
@@ -206,7 +206,7 @@ def _read_touched(
     values = {} if some.since is None else {"since": some.since}
     make(refresh, TOUCHED_EVENTS, view.stated(" UNION ALL ".join(parts), values), temporary=True)
     if some.recorded:
-        make(refresh, OLD_DAYS, Statement(aggregation.old_days(), {}), temporary=True)
+        make(refresh, OLD_DAYS, SqlStatement(aggregation.old_days(), {}), temporary=True)
     if some.back:
         refresh.run(aggregation.go_back())
     if some.anew:

@@ -20,11 +20,11 @@ from hoglab.analysis.query.metrics.retention import span_us
 from hoglab.analysis.query.model import (
     EventSource,
     Exposures,
-    FunnelMetric,
-    MeanMetric,
+    FunnelMeasure,
+    MeanMeasure,
     Question,
-    RatioMetric,
-    RetentionMetric,
+    RatioMeasure,
+    RetentionMeasure,
     Span,
 )
 from hoglab.statistics import DifferenceType, RefusalError, StatisticsConfig, SufficientStatistics
@@ -59,7 +59,7 @@ class History:
     @property
     def samples_per_person(self) -> float:
         """1 where everybody has one value; metrics may leave people out, or take several values of each."""
-        if isinstance(self.question.metric, MeanMetric | FunnelMetric | RatioMetric):
+        if isinstance(self.question.metric, MeanMeasure | FunnelMeasure | RatioMeasure):
             return 1.0
         old_enough = len(self.newcomers) - ceil(_maturity_us(self.question) / DAY_US)
         return self.statistics.number_of_samples / (sum(self.newcomers[: max(old_enough, 1)]) or self.people)
@@ -80,7 +80,7 @@ class History:
 
     def in_unit(self, config: StatisticsConfig, effect: float) -> float:
         """An effect that is a share of the mean, in the unit in which the experiment compares."""
-        relative = config.test.difference_type is DifferenceType.RELATIVE
+        relative = config.inference_config.difference_type is DifferenceType.RELATIVE
         return effect if relative else effect * self.statistics.mean
 
     def days_for(self, people: int) -> int | None:
@@ -139,7 +139,7 @@ def _question(found: ExperimentInputs, query: Mapping[str, Any], now: datetime) 
         span=Span(now - timedelta(days=_history_days(query)), now, now),
         metric=read,
         # Those who came yesterday have had no week to convert in; an experiment ends when they have.
-        matured_only=isinstance(read, RetentionMetric) or read.window_us > 0,
+        matured_only=isinstance(read, RetentionMeasure) or read.window_us > 0,
         zone=found.project.timezone,
         cohorts=found.cohorts,
     )
@@ -161,7 +161,7 @@ def _maturity_us(question: Question) -> int:
     metric = question.metric
     if not question.matured_only:
         return 0
-    return metric.window_us + (max(0, span_us(metric)) if isinstance(metric, RetentionMetric) else 0)
+    return metric.window_us + (max(0, span_us(metric)) if isinstance(metric, RetentionMeasure) else 0)
 
 
 def _grid(question: Question) -> DayGrid:

@@ -42,7 +42,7 @@ def plan_answer(
         "kind": "ExperimentPlanQuery",
         "history": history_object(history, query),
         "method": str(config.method),
-        "difference_type": str(config.test.difference_type),
+        "difference_type": str(config.inference_config.difference_type),
         "power": power,
         "effects": [_needed(history, config, effect, power, shares) for effect in effects],
         "detectable": [_detectable(history, config, days, power, shares) for days in PLANNED_DAYS],

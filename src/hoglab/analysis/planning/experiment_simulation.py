@@ -16,14 +16,14 @@ from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.planning.baseline import history_object, history_of, number, whole_number
 from hoglab.analysis.planning.simulated_people import Growth, Rows, SummedPeople, ValuedPeople
-from hoglab.analysis.planning.simulation import People, Setting, Tally, simulate
+from hoglab.analysis.planning.simulation import PeopleOfHistory, Setting, Tally, simulate
 from hoglab.analysis.query.model import (
-    FunnelMetric,
-    MeanMetric,
+    FunnelMeasure,
+    MeanMeasure,
     Metric,
-    QuantileMetric,
+    QuantileMeasure,
     Question,
-    RatioMetric,
+    RatioMeasure,
 )
 from hoglab.statistics import BayesianConfig, FrequentistConfig, StatisticsConfig
 
@@ -57,7 +57,7 @@ def simulation_answer(
     if not history.mean:
         raise DefinitionError(
             "The metric is zero for everybody in the history, so there is nothing to change."
-            if not isinstance(history.question.metric, QuantileMetric)
+            if not isinstance(history.question.metric, QuantileMeasure)
             else "The quantile of the history is zero, so there is nothing to change: see ignore_zeros."
         )
     usual = min(max(history.people, MIN_PEOPLE), MAX_PEOPLE)
@@ -84,10 +84,10 @@ def simulation_answer(
     }
 
 
-def _people(question: Question, computer: Computer, effect: float) -> People:
+def _people(question: Question, computer: Computer, effect: float) -> PeopleOfHistory:
     """Those of the history, of whom an effect is a share of what they do."""
     metric = question.metric
-    if isinstance(metric, QuantileMetric):
+    if isinstance(metric, QuantileMeasure):
         found = computer.values(question, MAX_PEOPLE, MAX_VALUES)
         sizes = [len(values) for values in found]
         together = np.asarray([value for values in found for value in values], dtype=np.float64)
@@ -101,7 +101,7 @@ def _people(question: Question, computer: Computer, effect: float) -> People:
 
 def _methods(config: StatisticsConfig) -> dict[str, StatisticsConfig]:
     """Each method with the settings of the experiment; those of a method that it does not use are the usual ones."""
-    test = config.test
+    test = config.inference_config
     level = test.ci_level if isinstance(test, BayesianConfig) else 1 - test.alpha
     fixed = (
         test if isinstance(test, FrequentistConfig) else FrequentistConfig(1 - level, test.difference_type)
@@ -112,7 +112,7 @@ def _methods(config: StatisticsConfig) -> dict[str, StatisticsConfig]:
         "frequentist": replace(fixed, sequential_testing_enabled=False),
         "sequential": replace(fixed, sequential_testing_enabled=True),
     }
-    return {name: replace(config, test=each) for name, each in tests.items()}
+    return {name: replace(config, inference_config=each) for name, each in tests.items()}
 
 
 def _tally_object(name: str, tally: Tally) -> dict[str, Any]:
@@ -132,14 +132,14 @@ def _growth(metric: Metric, rows: Rows, effect: float) -> Growth:
     """How an effect changes the rows of people: values grow by a factor, and of conversions there are more."""
     factor = 1 + effect
     match metric:
-        case MeanMetric() if metric.value.threshold is None or metric.value.bounds is not None:
+        case MeanMeasure() if metric.value.threshold is None or metric.value.bounds is not None:
             # n, Σy, Σy², and Σx, Σx², Σyx with a covariate.
             return _scaling(rows, [1, factor, factor**2, 1, 1, factor])
-        case RatioMetric():
+        case RatioMeasure():
             return _scaling(rows, [1, factor, factor**2, 1, 1, factor])
-        case FunnelMetric():
+        case FunnelMeasure():
             return _converting(rows, [len(metric.steps)], effect)
-    return _converting(rows, [1, 2] if isinstance(metric, MeanMetric) else [1], effect)
+    return _converting(rows, [1, 2] if isinstance(metric, MeanMeasure) else [1], effect)
 
 
 def _scaling(rows: Rows, factors: Sequence[float]) -> Growth:

@@ -17,7 +17,7 @@ import numpy as np
 from hoglab.statistics import DifferenceType, StatisticsConfig, SufficientStatistics, compare
 
 
-class People(Protocol):
+class PeopleOfHistory(Protocol):
     """Those of a history."""
 
     @property
@@ -66,7 +66,7 @@ class _Look:
 
 
 def simulate(
-    people: People,
+    people: PeopleOfHistory,
     methods: Mapping[str, StatisticsConfig],
     setting: Setting,
     rng: np.random.Generator,
@@ -85,7 +85,10 @@ def simulate(
         without = _experiment(people, setting, rng, changed=False)
         with_effect = _experiment(people, setting, rng, changed=True)
         for name, config in methods.items():
-            tally, relative = tallies[name], config.test.difference_type is DifferenceType.RELATIVE
+            tally, relative = (
+                tallies[name],
+                config.inference_config.difference_type is DifferenceType.RELATIVE,
+            )
             null, real = _judged(config, without), _judged(config, with_effect)
             truth = setting.effect if relative else setting.effect * mean
             tally.experiments += 1
@@ -99,7 +102,7 @@ def simulate(
 
 
 def _experiment(
-    people: People, setting: Setting, rng: np.random.Generator, *, changed: bool
+    people: PeopleOfHistory, setting: Setting, rng: np.random.Generator, *, changed: bool
 ) -> list[tuple[SufficientStatistics, SufficientStatistics]]:
     """Both groups of one experiment at each look."""
     size = setting.people // 2
@@ -116,5 +119,5 @@ def _judged(
         found.significant = comparison.significant is True
         found.ever = found.ever or found.significant
         found.interval = comparison.credible_interval or comparison.confidence_interval
-        found.refused = comparison.test is None
+        found.refused = comparison.inference is None
     return found

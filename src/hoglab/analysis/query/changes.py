@@ -11,19 +11,19 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from hoglab.analysis.query.days import micros
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import STORED_EVENTS, EventRelation
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.model import Math, Question, metric_sources, of_sessions, values_of
-from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.scope import Scope, SqlStatement, exclusive
 from hoglab.analysis.query.session_facts import SESSION_REACH
 from hoglab.filters.sql import combined
+from hoglab.storage.event_store.dialects import Dialect
 
 MERGED = "moved_event"
 """The events of merged persons, in the place of all events: with ``former``, whom they belonged to before."""
 
 
-def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
+def arrivals(scope: Scope, after: int, until: datetime) -> SqlStatement:
     """Rows ``(day, newest)``: the days of events that came in late and may change a point.
 
     They are events up to ``until`` that came in log records behind ``after``; ``newest`` is the offset of the last of
@@ -43,7 +43,7 @@ def arrivals(scope: Scope, after: int, until: datetime) -> Statement:
     )
 
 
-def any_merge(scope: Scope, after: int) -> Statement:
+def any_merge(scope: Scope, after: int) -> SqlStatement:
     """One row when persons of the project were merged behind ``after``, else none."""
     project = scope.bind(scope.question.exposures.project_id)
     return scope.statement(
@@ -52,7 +52,7 @@ def any_merge(scope: Scope, after: int) -> Statement:
     )
 
 
-def merges(question: Question, dialect: Dialect, after: int, until: datetime) -> Statement | None:
+def merges(question: Question, dialect: Dialect, after: int, until: datetime) -> SqlStatement | None:
     """Rows ``(day, newest)`` as of `arrivals`: from when on points are others for merges of persons behind ``after``.
 
     It is the day on which a second one of those who are one person now did something that counts, or the day of

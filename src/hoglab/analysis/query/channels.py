@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.filters.sql import Parameters
+from hoglab.storage.event_store.dialects import Dialect
 
 PARTS = (
     *("$entry_utm_campaign", "$entry_utm_medium", "$entry_utm_source", "$entry_referring_domain"),

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation
 from hoglab.analysis.query.exposures import define_exposures, define_units
 from hoglab.analysis.query.metrics.outcome import Outcome, total_columns
@@ -25,10 +24,18 @@ from hoglab.analysis.query.metrics.values import (
     value_of_event,
     valued_outcome,
 )
-from hoglab.analysis.query.model import EventSource, MeanMetric, Question, RatioMetric, Value, metric_sources
-from hoglab.analysis.query.scope import Scope, Statement
+from hoglab.analysis.query.model import (
+    EventSource,
+    MeanMeasure,
+    Question,
+    RatioMeasure,
+    Value,
+    metric_sources,
+)
+from hoglab.analysis.query.scope import Scope, SqlStatement
 from hoglab.analysis.query.statements import Answer, Compiled
 from hoglab.filters.sql import combined
+from hoglab.storage.event_store.dialects import Dialect
 
 MAX_COMBINED = 10
 """How many metrics one statement answers. Each of them takes memory for every exposed entity; what several dozens take
@@ -39,7 +46,7 @@ is too far apart for the processor's caches, and costs more than to look at the 
 class CombinedStatement:
     """One statement for several questions."""
 
-    statement: Statement
+    statement: SqlStatement
     parts: tuple[Compiled, ...]
     """Each question; its statement is that of all."""
 
@@ -59,7 +66,7 @@ def can_combine(question: Question) -> bool:
     return (
         question.span.days is None
         and not question.matured_only
-        and not (isinstance(metric, MeanMetric) and metric.covariate_us)
+        and not (isinstance(metric, MeanMeasure) and metric.covariate_us)
         and bool(values := _values(question))
         and all(
             isinstance(value.source, EventSource)
@@ -123,23 +130,23 @@ def combine_questions(
 def _values(question: Question) -> Mapping[str, Value]:
     """The values that a metric combines, by their names in its outcome."""
     match question.metric:
-        case MeanMetric() as metric:
+        case MeanMeasure() as metric:
             return {"a": metric.value}
-        case RatioMetric() as metric:
+        case RatioMeasure() as metric:
             return sides_of(metric)
     return {}
 
 
 def _outcome(question: Question) -> Outcome:
     metric = question.metric
-    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_combine
-    return ratio_outcome(metric) if isinstance(metric, RatioMetric) else valued_outcome(metric.value, "a")
+    assert isinstance(metric, MeanMeasure | RatioMeasure)  # noqa: S101 - see can_combine
+    return ratio_outcome(metric) if isinstance(metric, RatioMeasure) else valued_outcome(metric.value, "a")
 
 
 def _partials(scope: Scope, prefix: str) -> Iterator[str]:
     """The partials of one question, as columns of the statement that goes over the events."""
     metric = scope.question.metric
-    assert isinstance(metric, MeanMetric | RatioMetric)  # noqa: S101 - see can_combine
+    assert isinstance(metric, MeanMeasure | RatioMeasure)  # noqa: S101 - see can_combine
     window_us = metric.window_us
     within = scope.within(scope.question.span.start, scope.read_until(window_us))
     window = f"{scope.ts()} < unit.t0 + {window_us}" if window_us else ""

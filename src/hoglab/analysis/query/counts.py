@@ -10,10 +10,10 @@ from __future__ import annotations
 from hoglab.analysis.query.exposures import exposure_condition
 from hoglab.analysis.query.metrics.values import counted, value_of_event
 from hoglab.analysis.query.model import Value
-from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.scope import Scope, SqlStatement, exclusive
 
 
-def events_per_day(scope: Scope, value: Value) -> Statement:
+def events_per_day(scope: Scope, value: Value) -> SqlStatement:
     """Rows ``(variant, day, total)``: the events that the question's exposures describe, or their summed values."""
     _define_tagged(scope, value_of_event(scope, value))
     return scope.statement(
@@ -22,7 +22,7 @@ def events_per_day(scope: Scope, value: Value) -> Statement:
     )
 
 
-def people(scope: Scope) -> Statement:
+def people(scope: Scope) -> SqlStatement:
     """Rows ``(variant, people)``: how many different entities have such an event."""
     _define_tagged(scope, "1")
     return scope.statement(
@@ -30,7 +30,7 @@ def people(scope: Scope) -> Statement:
     )
 
 
-def any_event(scope: Scope) -> Statement:
+def any_event(scope: Scope) -> SqlStatement:
     """One row when the project has an event with a name of the exposures' source, else none."""
     exposures = scope.question.exposures
     names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)

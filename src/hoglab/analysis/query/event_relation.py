@@ -18,8 +18,8 @@ from hoglab.filters.sql import Parameters
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hoglab.analysis.query.engines.dialect import Dialect
     from hoglab.analysis.query.model import Question
+    from hoglab.storage.event_store.dialects import Dialect
 
 RESOLVED_EVENTS: Final = "resolved_events"
 """The view of all events, with persons after merges."""
@@ -123,7 +123,7 @@ ALL_EVENTS: Final = EventRelation()
 NOTHING: Final = Reads()
 
 
-class EventRow:
+class RelationRow:
     """A row of a relation of events, from which expressions read; see `hoglab.filters.sql.Row`."""
 
     def __init__(

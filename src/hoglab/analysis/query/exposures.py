@@ -7,7 +7,7 @@ from __future__ import annotations
 from hoglab.analysis.query.days import micros
 from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.model import EventSource, group_column
-from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.scope import Scope, SqlStatement, exclusive
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import FALSE, combined
 
@@ -178,7 +178,7 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
     )
 
 
-def exposures_per_day(scope: Scope) -> Statement:
+def exposures_per_day(scope: Scope) -> SqlStatement:
     """Rows ``(day, variant, entities)``: entities by the day of their first exposure (spec 2.6).
 
     The question's span must have days. Variants are numbers, ``$multiple`` is `MULTIPLE`.

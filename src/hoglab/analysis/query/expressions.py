@@ -14,13 +14,13 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Protocol
 
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.model import Question, chain_of, group_column, group_property
 from hoglab.filters.model import GROUP_TYPES, FilterError
 from hoglab.filters.sql import Parameters, Row
 from hoglab.hog import nodes
 from hoglab.hog.errors import HogSyntaxError
 from hoglab.hog.parser import parse_expression
+from hoglab.storage.event_store.dialects import Dialect
 
 MAX_LENGTH = 5_000
 """The longest expression, in characters."""
@@ -49,7 +49,7 @@ class RowScope(Protocol):
     def bind(self, value: str | float | datetime) -> str: ...
 
 
-class Kind(Enum):
+class ExpressionKind(Enum):
     """What an expression is, before anything is made of it."""
 
     TEXT = auto()
@@ -62,7 +62,7 @@ class Sql:
     """An expression of the engine. A ``plain`` one, a column, a property or a bound value, may be written again."""
 
     text: str
-    kind: Kind
+    kind: ExpressionKind
     plain: bool = False
 
 
@@ -171,7 +171,7 @@ class _Translation:
     def number(self, node: nodes.Expr) -> Sql:
         place = self._property(node)
         if place is not None:
-            return Sql(self.scope.row.number(*place), Kind.NUMBER)
+            return Sql(self.scope.row.number(*place), ExpressionKind.NUMBER)
         return self._as_number(self._translated(node))
 
     def text(self, node: nodes.Expr) -> Sql:
@@ -179,25 +179,25 @@ class _Translation:
 
     def truth(self, node: nodes.Expr) -> Sql:
         found = self._translated(node)
-        if found.kind is Kind.TRUTH:
+        if found.kind is ExpressionKind.TRUTH:
             return found
-        holds = "<> 0" if found.kind is Kind.NUMBER else "= 'true'"
-        return Sql(f"({found.text} {holds})", Kind.TRUTH)
+        holds = "<> 0" if found.kind is ExpressionKind.NUMBER else "= 'true'"
+        return Sql(f"({found.text} {holds})", ExpressionKind.TRUTH)
 
     def _as_number(self, found: Sql) -> Sql:
         match found.kind:
-            case Kind.NUMBER:
+            case ExpressionKind.NUMBER:
                 return found
-            case Kind.TRUTH:
-                return Sql(self.scope.dialect.number_of_truth(found.text), Kind.NUMBER)
-        return Sql(self._bound(self.scope.dialect.number, found), Kind.NUMBER)
+            case ExpressionKind.TRUTH:
+                return Sql(self.scope.dialect.number_of_truth(found.text), ExpressionKind.NUMBER)
+        return Sql(self._bound(self.scope.dialect.number, found), ExpressionKind.NUMBER)
 
     def _as_text(self, found: Sql) -> Sql:
         match found.kind:
-            case Kind.NUMBER:
-                return Sql(self.scope.dialect.text_of_number(found.text), Kind.TEXT)
-            case Kind.TRUTH:
-                return Sql(self.scope.dialect.text_of_truth(found.text), Kind.TEXT)
+            case ExpressionKind.NUMBER:
+                return Sql(self.scope.dialect.text_of_number(found.text), ExpressionKind.TEXT)
+            case ExpressionKind.TRUTH:
+                return Sql(self.scope.dialect.text_of_truth(found.text), ExpressionKind.TEXT)
         return found
 
     def _bound(self, body: Callable[..., str], *values: Sql) -> str:
@@ -219,8 +219,8 @@ class _Translation:
                 left, right = self.number(node.left), self.number(node.right)
                 if op == "/":
                     divisor = self._bound(lambda it: f"CASE WHEN {it} <> 0 THEN {it} END", right)
-                    return Sql(f"({left.text} / {divisor})", Kind.NUMBER)
-                return Sql(f"({left.text} {op} {right.text})", Kind.NUMBER)
+                    return Sql(f"({left.text} / {divisor})", ExpressionKind.NUMBER)
+                return Sql(f"({left.text} {op} {right.text})", ExpressionKind.NUMBER)
             case nodes.CompareOperation():
                 return self._comparison(node)
             case nodes.BetweenExpr():
@@ -228,7 +228,9 @@ class _Translation:
                     lambda it, low, high: f"({it} >= {low} AND {it} <= {high})",
                     *map(self.number, (node.expr, node.low, node.high)),
                 )
-                return Sql(f"({'NOT ' if node.negated else ''}coalesce({between}, FALSE))", Kind.TRUTH)
+                return Sql(
+                    f"({'NOT ' if node.negated else ''}coalesce({between}, FALSE))", ExpressionKind.TRUTH
+                )
             case nodes.And():
                 return self._joined("AND", node.exprs)
             case nodes.Or():
@@ -242,32 +244,34 @@ class _Translation:
         )
 
     def _joined(self, operator: str, parts: Sequence[nodes.Expr]) -> Sql:
-        return Sql("(" + f" {operator} ".join(self.truth(part).text for part in parts) + ")", Kind.TRUTH)
+        return Sql(
+            "(" + f" {operator} ".join(self.truth(part).text for part in parts) + ")", ExpressionKind.TRUTH
+        )
 
     def _constant(self, node: nodes.Constant) -> Sql:
         value = node.value
         if value is None:
-            return Sql("CAST(NULL AS DOUBLE)", Kind.NUMBER, plain=True)
+            return Sql("CAST(NULL AS DOUBLE)", ExpressionKind.NUMBER, plain=True)
         if isinstance(value, bool):
-            return Sql("TRUE" if value else "FALSE", Kind.TRUTH, plain=True)
+            return Sql("TRUE" if value else "FALSE", ExpressionKind.TRUTH, plain=True)
         if isinstance(value, str):
-            return Sql(self.scope.bind(value), Kind.TEXT, plain=True)
+            return Sql(self.scope.bind(value), ExpressionKind.TEXT, plain=True)
         assert isinstance(value, int | float)  # noqa: S101 - the parser makes nothing else
         number = float(value) if abs(value) <= 2**1000 else math.inf
         if not math.isfinite(number):
             raise self._refused(node, "the number is too large")
-        return Sql(self.scope.bind(number), Kind.NUMBER, plain=True)
+        return Sql(self.scope.bind(number), ExpressionKind.NUMBER, plain=True)
 
     def _field(self, node: nodes.Expr, chain: tuple[str, ...]) -> Sql:
         if self.columns is not None:
             return self.columns(chain)
         if len(chain) == 1 and chain[0] in _COLUMNS:
             column = self.scope.row.column(_COLUMNS[chain[0]])
-            return Sql(f"CAST({column} AS VARCHAR)", Kind.TEXT, plain=True)
+            return Sql(f"CAST({column} AS VARCHAR)", ExpressionKind.TEXT, plain=True)
         place = self._property(node)
         if place is None:
             raise self._refused(node, f"{'.'.join(map(str, chain))} cannot be used in metrics")
-        return Sql(self.scope.row.text(*place), Kind.TEXT, plain=True)
+        return Sql(self.scope.row.text(*place), ExpressionKind.TEXT, plain=True)
 
     def _property(self, node: nodes.Expr) -> tuple[str, str] | None:
         """The JSON column and the key of a property of an event; None for anything else."""
@@ -289,20 +293,22 @@ class _Translation:
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, nodes.Constant) and side.value is None and node.op in ("==", "!="):
                 found = self._translated(other).text
-                return Sql(f"({found} IS {'NOT ' if negated else ''}NULL)", Kind.TRUTH)
+                return Sql(f"({found} IS {'NOT ' if negated else ''}NULL)", ExpressionKind.TRUTH)
         operator = _COMPARISONS.get(node.op)
         if operator is None:
             raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
         sides = [(side, self._translated(side)) for side in (node.left, node.right)]
-        as_number = any(each.kind is Kind.NUMBER for _, each in sides)
+        as_number = any(each.kind is ExpressionKind.NUMBER for _, each in sides)
         left, right = ((self._as_number if as_number else self._as_text)(each).text for _, each in sides)
         is_known = any(
-            isinstance(side, nodes.Constant) and not (as_number and each.kind is Kind.TEXT)
+            isinstance(side, nodes.Constant) and not (as_number and each.kind is ExpressionKind.TEXT)
             for side, each in sides
         )
         if operator in ("=", "<>") and not is_known:  # both may be missing
-            return Sql(f"({left} IS {'' if negated else 'NOT '}DISTINCT FROM {right})", Kind.TRUTH)
-        return Sql(f"coalesce({left} {operator} {right}, {'TRUE' if negated else 'FALSE'})", Kind.TRUTH)
+            return Sql(f"({left} IS {'' if negated else 'NOT '}DISTINCT FROM {right})", ExpressionKind.TRUTH)
+        return Sql(
+            f"coalesce({left} {operator} {right}, {'TRUE' if negated else 'FALSE'})", ExpressionKind.TRUTH
+        )
 
     def _call(self, node: nodes.Call) -> Sql:
         name, arguments = node.name.lower(), node.args
@@ -312,9 +318,13 @@ class _Translation:
             raise self._refused(node, f"{node.name}() with more than its arguments cannot be used")
         if name in _TO_NUMBER and len(arguments) == 1:
             number = self.number(arguments[0])
-            return Sql(f"coalesce({number.text}, 0)", Kind.NUMBER) if name.endswith("orzero") else number
+            return (
+                Sql(f"coalesce({number.text}, 0)", ExpressionKind.NUMBER)
+                if name.endswith("orzero")
+                else number
+            )
         if name in _OF_NUMBERS and len(arguments) == 1:
-            return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0]).text})", Kind.NUMBER)
+            return Sql(f"{_OF_NUMBERS[name]}({self.number(arguments[0]).text})", ExpressionKind.NUMBER)
         special = _SPECIAL.get((name, len(arguments)))
         if special is None:
             raise self._refused(node, f"{node.name}() with {len(arguments)} arguments cannot be used")
@@ -323,7 +333,7 @@ class _Translation:
     def _alike(self, first: nodes.Expr, second: nodes.Expr) -> tuple[Sql, Sql]:
         """Both as text where they are text, else as numbers."""
         found = self._translated(first), self._translated(second)
-        if all(each.kind is Kind.TEXT for each in found):
+        if all(each.kind is ExpressionKind.TEXT for each in found):
             return found
         return self._as_number(found[0]), self._as_number(found[1])
 
@@ -337,13 +347,13 @@ class _Translation:
         return Sql(f"coalesce({first.text}, {second.text})", first.kind)
 
     def negated(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        return Sql(f"(NOT {self.truth(arguments[0]).text})", Kind.TRUTH)
+        return Sql(f"(NOT {self.truth(arguments[0]).text})", ExpressionKind.TRUTH)
 
     def to_string(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         return self.text(arguments[0])
 
     def lower(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        return Sql(f"lower({self.text(arguments[0]).text})", Kind.TEXT)
+        return Sql(f"lower({self.text(arguments[0]).text})", ExpressionKind.TEXT)
 
     def smaller(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         return self._extreme("<=", ">", arguments)
@@ -359,7 +369,7 @@ class _Translation:
             ),
             *map(self.number, arguments),
         )
-        return Sql(extreme, Kind.NUMBER)
+        return Sql(extreme, ExpressionKind.NUMBER)
 
 
 _SPECIAL: Mapping[tuple[str, int], Callable[[_Translation, tuple[nodes.Expr, ...]], Sql]] = {

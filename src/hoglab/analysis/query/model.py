@@ -78,7 +78,7 @@ Source = EventSource | TableSource
 
 
 @dataclass(frozen=True, slots=True)
-class Breakdown:
+class BreakdownProperty:
     """A property of the first exposure row, by which results are told apart; ``type`` is that of filters.
 
     For the type ``hogql`` the property is the text of the ``expression``; the type ``group`` needs an index.
@@ -110,7 +110,7 @@ class Exposures:
     group_type_index: int | None = None
     activation: EventSource | None = None
     """An event that an entity must get to after its flag was shown; it is then the exposure (spec 2.4)."""
-    breakdowns: tuple[Breakdown, ...] = ()
+    breakdowns: tuple[BreakdownProperty, ...] = ()
     substitute: EventSource | None = None
     """What counts instead of the source while the project has no event of it at all."""
 
@@ -199,7 +199,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanMetric:
+class MeanMeasure:
     """A value for each exposed entity; 0 without events."""
 
     value: Value
@@ -209,7 +209,7 @@ class MeanMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class RatioMetric:
+class RatioMeasure:
     """Two values for each exposed entity."""
 
     numerator: Value
@@ -226,7 +226,7 @@ class FunnelOrder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FunnelMetric:
+class FunnelMeasure:
     """How far each exposed entity came; the exposure is step 0 and not among ``steps``.
 
     Steps that are rows of tables have the same ``events_join_key``; those that are events are then joined by it too.
@@ -250,7 +250,7 @@ class RetentionUnit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionMetric:
+class RetentionMeasure:
     """Whether entities with a start event came back between ``first`` and ``last`` units later."""
 
     start: Source
@@ -263,7 +263,7 @@ class RetentionMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileMetric:
+class QuantileMeasure:
     """A quantile of the values of entities, or of all their events (spec experiment-results 10).
 
     ``ignore_zeros`` leaves out values of 0: those who never did it, where an entity has one value.
@@ -276,19 +276,19 @@ class QuantileMetric:
     window_us: int = 0
 
 
-Metric = MeanMetric | RatioMetric | FunnelMetric | RetentionMetric | QuantileMetric
+Metric = MeanMeasure | RatioMeasure | FunnelMeasure | RetentionMeasure | QuantileMeasure
 
 
 def sources_of(metric: Metric) -> tuple[Source, ...]:
     """Everything that a metric is computed from."""
     match metric:
-        case MeanMetric() | QuantileMetric():
+        case MeanMeasure() | QuantileMeasure():
             return (metric.value.source,)
-        case RatioMetric():
+        case RatioMeasure():
             return (metric.numerator.source, metric.denominator.source)
-        case FunnelMetric():
+        case FunnelMeasure():
             return metric.steps
-        case RetentionMetric():
+        case RetentionMeasure():
             return (metric.start, metric.completion)
 
 
@@ -305,9 +305,9 @@ def event_names(sources: Iterable[EventSource]) -> frozenset[str | None]:
 def values_of(metric: Metric) -> tuple[Value, ...]:
     """The values that a metric takes of its sources; none where it is about whether something happened."""
     match metric:
-        case MeanMetric() | QuantileMetric():
+        case MeanMeasure() | QuantileMeasure():
             return (metric.value,)
-        case RatioMetric():
+        case RatioMeasure():
             return (metric.numerator, metric.denominator)
     return ()
 
@@ -323,7 +323,7 @@ def tables_of(metric: Metric) -> tuple[TableSource, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cohort:
+class CohortMembers:
     """Who belongs to a cohort: persons by id, or, when ``people`` is None, those whom the filters match."""
 
     filters: PropertyGroup = NO_FILTERS
@@ -358,7 +358,7 @@ class Question:
     metric: Metric
     matured_only: bool = False
     zone: str = "UTC"
-    cohorts: Mapping[int, Cohort] = field(default_factory=dict)
+    cohorts: Mapping[int, CohortMembers] = field(default_factory=dict)
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     groups: Mapping[int, KnownGroups] = field(default_factory=dict)
 
@@ -412,7 +412,7 @@ class Question:
     def lookback_us(self) -> int:
         """How long before the start of the span events may be read."""
         metric = self.metric
-        return metric.covariate_us if isinstance(metric, MeanMetric | FunnelMetric) else 0
+        return metric.covariate_us if isinstance(metric, MeanMeasure | FunnelMeasure) else 0
 
     @property
     def join_keys(self) -> tuple[JoinKey, ...]:

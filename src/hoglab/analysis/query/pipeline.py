@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation, Reads
 from hoglab.analysis.query.exposures import define_exposures, define_units
 from hoglab.analysis.query.metrics.funnels import (
@@ -47,16 +46,17 @@ from hoglab.analysis.query.metrics.values import (
     valued_outcome,
 )
 from hoglab.analysis.query.model import (
-    FunnelMetric,
-    MeanMetric,
+    FunnelMeasure,
+    MeanMeasure,
     Metric,
-    QuantileMetric,
+    QuantileMeasure,
     Question,
-    RatioMetric,
-    RetentionMetric,
+    RatioMeasure,
+    RetentionMeasure,
 )
-from hoglab.analysis.query.scope import Scope, Stage, Statement, Subquery
+from hoglab.analysis.query.scope import Scope, SqlStatement, Stage, Subquery
 from hoglab.analysis.query.statements import Compiled
+from hoglab.storage.event_store.dialects import Dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,10 @@ def compiled(
     return pipeline_of(Scope(question, dialect, relation, entities)).compiled
 
 
-def value_statement(scope: Scope, people: int, limit: int) -> Statement:
+def value_statement(scope: Scope, people: int, limit: int) -> SqlStatement:
     """Rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
     metric = scope.question.metric
-    assert isinstance(metric, QuantileMetric)  # noqa: S101 - others have sums
+    assert isinstance(metric, QuantileMeasure)  # noqa: S101 - others have sums
     _units(scope, metric)
     partials = Stage(scope.collect(lambda scope: define_quantile_rows(scope, metric)))
     define_quantile_values(scope, metric, partials.name)
@@ -201,24 +201,24 @@ def value_statement(scope: Scope, people: int, limit: int) -> Statement:
 def outcome_of(metric: Metric, *, resumable: bool = False) -> Outcome:
     """What is made of a metric's partials; ``resumable``: see `Scope`."""
     match metric:
-        case MeanMetric():
+        case MeanMeasure():
             return mean_outcome(metric)
-        case RatioMetric():
+        case RatioMeasure():
             return ratio_outcome(metric)
-        case FunnelMetric():
+        case FunnelMeasure():
             return funnel_outcome(metric, resumable=resumable)
-        case RetentionMetric():
+        case RetentionMeasure():
             return RETENTION_OUTCOME
-        case QuantileMetric():
+        case QuantileMeasure():
             return valued_outcome(metric.value, "a")
 
 
 def _units(scope: Scope, metric: Metric) -> Units:
     """``unit``, with the covariate ``x`` where the metric has one."""
-    anchored_on_exposure = scope.question.matured_only and not isinstance(metric, RetentionMetric)
+    anchored_on_exposure = scope.question.matured_only and not isinstance(metric, RetentionMeasure)
     maturity_us = metric.window_us if anchored_on_exposure else 0
     exposures = Stage(scope.collect(define_exposures))
-    if not isinstance(metric, MeanMetric | FunnelMetric) or not metric.covariate_us:
+    if not isinstance(metric, MeanMeasure | FunnelMeasure) or not metric.covariate_us:
         *entry, unit = scope.collect(lambda scope: define_units(scope, maturity_us))
         return Units(exposures, tuple(entry), (), unit)
     entry = list(scope.collect(lambda scope: define_units(scope, maturity_us, name="exposed")))
@@ -226,8 +226,8 @@ def _units(scope: Scope, metric: Metric) -> Units:
     return Units(exposures, tuple(entry), tuple(covariate), unit)
 
 
-def _define_unit_with_covariate(scope: Scope, metric: MeanMetric | FunnelMetric) -> None:
-    if isinstance(metric, MeanMetric):
+def _define_unit_with_covariate(scope: Scope, metric: MeanMeasure | FunnelMeasure) -> None:
+    if isinstance(metric, MeanMeasure):
         define_mean_covariate(scope, metric.value, metric.covariate_us, "exposed")
     else:
         define_funnel_covariate(scope, metric, "exposed")
@@ -239,35 +239,35 @@ def _define_unit_with_covariate(scope: Scope, metric: MeanMetric | FunnelMetric)
 
 
 def _funnel_rows(scope: Scope, metric: Metric) -> Stage | None:
-    if not isinstance(metric, FunnelMetric):
+    if not isinstance(metric, FunnelMeasure):
         return None
     return Stage(scope.collect(lambda scope: define_funnel_rows(scope, metric)))
 
 
 def _define_partials(scope: Scope, metric: Metric) -> None:
     match metric:
-        case MeanMetric():
+        case MeanMeasure():
             define_partials(scope, metric.value, "a", metric.window_us)
-        case RatioMetric():
+        case RatioMeasure():
             define_sides(scope, metric)
-        case FunnelMetric():
+        case FunnelMeasure():
             define_progress(scope, metric)
-        case RetentionMetric():
+        case RetentionMeasure():
             define_retention(scope, metric, matured_only=scope.question.matured_only)
-        case QuantileMetric():
+        case QuantileMeasure():
             define_quantile_rows(scope, metric)
 
 
 def _define_values(scope: Scope, metric: Metric, outcome: Outcome, partials: str) -> None:
-    if isinstance(metric, QuantileMetric):
+    if isinstance(metric, QuantileMeasure):
         define_quantile_values(scope, metric, partials)
     else:
-        required = isinstance(metric, MeanMetric) and metric.value.session_property is not None
+        required = isinstance(metric, MeanMeasure) and metric.value.session_property is not None
         define_values(scope, outcome, partials, required=required)
 
 
 def _define_total(scope: Scope, metric: Metric, outcome: Outcome) -> Total:
-    if isinstance(metric, QuantileMetric):
+    if isinstance(metric, QuantileMeasure):
         return define_quantiles(scope, metric)
     if scope.days is not None:
         return total_of_days(scope, outcome)

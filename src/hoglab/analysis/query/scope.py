@@ -12,8 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from hoglab.analysis.query.days import DAY_US, DayGrid, OffsetStep, zone_of
-from hoglab.analysis.query.engines.dialect import Dialect
-from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation, EventRow, Reads
+from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation, Reads, RelationRow
 from hoglab.analysis.query.expressions import read, truth_of
 from hoglab.analysis.query.model import (
     LAST_MOMENT,
@@ -33,11 +32,12 @@ from hoglab.analysis.query.session_facts import (
 )
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, TRUE, FilterField, FilterScope, Parameters, combined, group_condition
+from hoglab.storage.event_store.dialects import Dialect
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """SQL and the values of its parameters."""
+class SqlStatement:
+    """SQL and the values of its parameters, perhaps with others, which the reader leaves out."""
 
     sql: str
     parameters: dict[str, object]
@@ -102,9 +102,9 @@ class Scope:
         return self.dialect.parameters() if self.values is None else self.values
 
     @cached_property
-    def row(self) -> EventRow:
+    def row(self) -> RelationRow:
         """A row of events: what is read of it becomes part of the next subquery."""
-        return EventRow(self.dialect, self.parameters, self.relation)
+        return RelationRow(self.dialect, self.parameters, self.relation)
 
     def beside(self, question: Question) -> Scope:
         """The scope of another question in the same statement."""
@@ -122,15 +122,15 @@ class Scope:
         define(self)
         return tuple(self.subqueries[begin:])
 
-    def statement(self, sql: str) -> Statement:
+    def statement(self, sql: str) -> SqlStatement:
         """The statement: every subquery so far, then ``sql``."""
         return self.stated(self.subqueries, sql)
 
-    def stated(self, subqueries: Iterable[Subquery], sql: str) -> Statement:
+    def stated(self, subqueries: Iterable[Subquery], sql: str) -> SqlStatement:
         """A statement of other subqueries, with the values of this scope."""
         named = ",\n".join(self.dialect.named(each.name, each.sql) for each in subqueries)
         whole = self.dialect.finished(f"WITH {named}\n{sql}" if named else sql)
-        return Statement(whole, self.parameters.used_in(whole))
+        return SqlStatement(whole, self.parameters.values)
 
     # -- events ----------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from hoglab.analysis.query.channels import PARTS, channel_of
-from hoglab.analysis.query.engines.dialect import Dialect
-from hoglab.analysis.query.event_relation import EventRow
+from hoglab.analysis.query.event_relation import RelationRow
 from hoglab.filters.model import FilterError
 from hoglab.filters.sql import ComputedField, FilterField
+from hoglab.storage.event_store.dialects import Dialect
 
 SESSION_REACH = timedelta(days=1)
 """How far before and after the time that is looked at events of the same session are searched; SDKs end a
@@ -22,10 +22,10 @@ session after a day."""
 BOUNCE_US = 10_000_000
 """A session shorter than this, with one page view and no click, is a bounce."""
 
-_Aggregate = Callable[[EventRow], str]
+_Aggregate = Callable[[RelationRow], str]
 
 
-def measure_of_session(name: str, row: EventRow) -> str:
+def measure_of_session(name: str, row: RelationRow) -> str:
     """A property of sessions that is a number, as an aggregate over their events. Raises `FilterError`."""
     measure = _MEASURES.get(name)
     if measure is None:
@@ -33,7 +33,7 @@ def measure_of_session(name: str, row: EventRow) -> str:
     return measure(row)
 
 
-def facts_of_sessions(columns: Mapping[str, str], events: str, condition: str, row: EventRow) -> str:
+def facts_of_sessions(columns: Mapping[str, str], events: str, condition: str, row: RelationRow) -> str:
     """A relation ``(session, …)`` of the sessions of ``events`` that meet a condition, with a column for each property.
 
     Raises `FilterError` for properties that nothing is known of.
@@ -58,7 +58,7 @@ def reads_properties(names: Iterable[str]) -> bool:
     return not _OF_COLUMNS.issuperset(names)
 
 
-def _fact(name: str, row: EventRow) -> str:
+def _fact(name: str, row: RelationRow) -> str:
     """Any property of sessions but the channel, as an aggregate over their events. Raises `FilterError`."""
     aggregate = _FACTS.get(name)
     if aggregate is None:
@@ -85,15 +85,15 @@ def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
     return ComputedField(column, dialect.number(column))
 
 
-def _ts(row: EventRow) -> str:
+def _ts(row: RelationRow) -> str:
     return row.dialect.micros(row.column("timestamp"))
 
 
-def _duration_us(row: EventRow) -> str:
+def _duration_us(row: RelationRow) -> str:
     return f"(max({_ts(row)}) - min({_ts(row)}))"
 
 
-def _duration(row: EventRow) -> str:
+def _duration(row: RelationRow) -> str:
     return f"{_duration_us(row)} / 1000000"
 
 
@@ -103,11 +103,11 @@ def _count(event: str) -> _Aggregate:
     )
 
 
-def _urls(row: EventRow) -> str:
+def _urls(row: RelationRow) -> str:
     return row.dialect.different_texts(row.text("properties", "$current_url"))
 
 
-def _number_of_urls(row: EventRow) -> str:
+def _number_of_urls(row: RelationRow) -> str:
     return f"count(DISTINCT {row.text('properties', '$current_url')})"
 
 
@@ -115,7 +115,7 @@ def _moment(extreme: str) -> _Aggregate:
     return lambda row: f"{extreme}({_ts(row)})"
 
 
-def _bounce(row: EventRow) -> str:
+def _bounce(row: RelationRow) -> str:
     views, clicks = (_count(event)(row) for event in ("$pageview", "$autocapture"))
     # Without a page view, as in applications and on servers, nothing could bounce.
     return (
@@ -127,7 +127,7 @@ def _bounce(row: EventRow) -> str:
 def _of_first(key: str, order: str = "") -> _Aggregate:
     """A property of the first event that has it; with a minus sign as ``order`` of the last one."""
 
-    def aggregate(row: EventRow) -> str:
+    def aggregate(row: RelationRow) -> str:
         text = f"coalesce({row.text('properties', key)}, '')"
         lacks = f"CASE WHEN {text} = '' THEN 1 ELSE 0 END"
         first = row.dialect.first_by(text, [lacks, f"{order}{_ts(row)}", row.column("uuid")])

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from hoglab.analysis.query.engines.dialect import Dialect
 from hoglab.analysis.query.event_relation import (
     COLUMNS,
     EventRelation,
@@ -26,16 +25,17 @@ from hoglab.analysis.query.exposures import define_exposures
 from hoglab.analysis.query.metrics.retention import span_us
 from hoglab.analysis.query.model import (
     EventSource,
-    FunnelMetric,
+    FunnelMeasure,
     Question,
-    RetentionMetric,
+    RetentionMeasure,
     later,
     metric_sources,
 )
 from hoglab.analysis.query.pipeline import pipeline_of
-from hoglab.analysis.query.scope import Scope, Statement, exclusive
+from hoglab.analysis.query.scope import Scope, SqlStatement, exclusive
 from hoglab.filters import FilterError
 from hoglab.filters.sql import combined
+from hoglab.storage.event_store.dialects import Dialect
 
 TABLE = "shared_events"
 EXPOSURE_TABLES = ("shared_exposures", "shared_flagged")
@@ -51,7 +51,7 @@ MAX_TAKEN = 500
 class SharedScan:
     """Temporary tables, made by ``statements`` one after the other, and what stands for all events then."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[SqlStatement, ...]
     relation: EventRelation
 
 
@@ -76,7 +76,7 @@ class _Reading:
             yield from self.question.exposures.sources
         if wanted(self.metric):
             yield from metric_sources(self.question.metric)
-            if isinstance(self.question.metric, FunnelMetric):  # an exposure is the first step
+            if isinstance(self.question.metric, FunnelMeasure):  # an exposure is the first step
                 yield from self.question.exposures.sources
 
 
@@ -109,7 +109,7 @@ def drop_tables(dialect: Dialect) -> list[str]:
     return [dialect.drop_table(table) for table in (TABLE, *EXPOSURE_TABLES)]
 
 
-def _exposure_tables(scope: Scope) -> Iterator[Statement]:
+def _exposure_tables(scope: Scope) -> Iterator[SqlStatement]:
     """Tables of who was exposed."""
     made: dict[str, str] = {}
     for table, subquery in zip(EXPOSURE_TABLES, scope.collect(define_exposures), strict=True):
@@ -119,7 +119,7 @@ def _exposure_tables(scope: Scope) -> Iterator[Statement]:
         made[subquery.name] = table
 
 
-def _event_table(scope: Scope, readings: Sequence[_Reading]) -> Statement:
+def _event_table(scope: Scope, readings: Sequence[_Reading]) -> SqlStatement:
     """The table of events of exposed entities that any of the questions may read."""
     questions = [reading.question for reading in readings]
     since = scope.question.span.start - timedelta(microseconds=max(each.lookback_us for each in questions))
@@ -145,9 +145,9 @@ def _event_table(scope: Scope, readings: Sequence[_Reading]) -> Statement:
     )
 
 
-def _table(scope: Scope, name: str, sql: str) -> Statement:
+def _table(scope: Scope, name: str, sql: str) -> SqlStatement:
     made = scope.dialect.finished(scope.dialect.temporary_table(name, sql))
-    return Statement(made, scope.parameters.used_in(made))
+    return SqlStatement(made, scope.parameters.values)
 
 
 def _extracted(scope: Scope, readings: Sequence[_Reading], wanted: Property) -> str:
@@ -166,5 +166,5 @@ def _readers(scope: Scope, readings: Sequence[_Reading], wanted: Callable[[Reads
 def _reach_us(question: Question) -> int:
     """How long after the end of the span a question may read."""
     metric = question.metric
-    extra = max(0, span_us(metric)) if isinstance(metric, RetentionMetric) else 0
+    extra = max(0, span_us(metric)) if isinstance(metric, RetentionMeasure) else 0
     return metric.window_us + extra

@@ -13,20 +13,20 @@ from hoglab.analysis.query.days import end_of_day
 from hoglab.analysis.query.metrics.outcome import Outcome
 from hoglab.analysis.query.metrics.quantiles import quantile_sample
 from hoglab.analysis.query.model import (
-    FunnelMetric,
+    FunnelMeasure,
     Math,
-    MeanMetric,
+    MeanMeasure,
     Metric,
-    QuantileMetric,
+    QuantileMeasure,
     Question,
-    RatioMetric,
-    RetentionMetric,
+    RatioMeasure,
+    RetentionMeasure,
     Span,
     Value,
     of_sessions,
     tables_of,
 )
-from hoglab.analysis.query.scope import Statement
+from hoglab.analysis.query.scope import SqlStatement
 from hoglab.statistics import (
     Proportion,
     QuantileSample,
@@ -70,7 +70,7 @@ class Compiled:
     """A statement together with how its answer is read."""
 
     question: Question
-    statement: Statement
+    statement: SqlStatement
     outcome: Outcome
 
     def answer(self, rows: Sequence[tuple[Any, ...]]) -> Answer:
@@ -108,22 +108,22 @@ class Compiled:
 
     def statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
         """The statistics of one row of sums."""
-        if isinstance(self.question.metric, QuantileMetric):
+        if isinstance(self.question.metric, QuantileMeasure):
             return quantile_sample(self.question.metric, sums)
         numbers = [_plain(number) for number in sums]
         size = int(numbers[0])
         match self.question.metric:
-            case MeanMetric() as metric:
+            case MeanMeasure() as metric:
                 mean = SampleMean(size, numbers[1], numbers[2])
                 return WithCovariate(mean, *numbers[3:]) if metric.covariate_us else mean
-            case RatioMetric():
+            case RatioMeasure():
                 return Ratio(size, *numbers[1:])
-            case FunnelMetric() as metric:
+            case FunnelMeasure() as metric:
                 last = len(metric.steps)
                 steps = tuple(int(number) for number in numbers[1 : last + 1])
                 funnel = Proportion(size, steps[-1], steps)
                 return WithCovariate(funnel, *numbers[last + 1 :]) if metric.covariate_us else funnel
-            case RetentionMetric():
+            case RetentionMeasure():
                 return Retention(size, int(numbers[1]))
 
 
@@ -134,15 +134,15 @@ def can_telescope(metric: Metric) -> bool:
     start of an entity and the length of a session.
     """
     match metric:
-        case MeanMetric():
+        case MeanMeasure():
             return _adds_up(metric.value)
-        case RatioMetric():
+        case RatioMeasure():
             return _adds_up(metric.numerator) and _adds_up(metric.denominator)
-        case QuantileMetric():
+        case QuantileMeasure():
             return False
-        case RetentionMetric():
+        case RetentionMeasure():
             return not metric.last_seen
-        case FunnelMetric():
+        case FunnelMeasure():
             return True
 
 
@@ -159,7 +159,7 @@ def can_share(question: Question) -> bool:
         not tables_of(metric)
         and not question.group_properties
         and not question.session_properties
-        and not (isinstance(metric, QuantileMetric) and question.exposures.breakdowns)
+        and not (isinstance(metric, QuantileMeasure) and question.exposures.breakdowns)
         and not of_sessions(metric)
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.query.days import DayGrid, zone_of
-from hoglab.analysis.query.model import Cohort, EventSource, MeanMetric, Question, Span, Value
+from hoglab.analysis.query.model import CohortMembers, EventSource, MeanMeasure, Question, Span, Value
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.analysis.timeseries.query_cache import PreparedQuery
 from hoglab.experiments.definitions import flag_config
@@ -79,7 +79,7 @@ class ExposureCounts:
         question = Question(
             exposures=MetricParser(asked.actions.get).exposures(project.id, asked.calculation),
             span=Span(start, until, now, grid),
-            metric=MeanMetric(Value(EventSource(()))),
+            metric=MeanMeasure(Value(EventSource(()))),
             zone=project.timezone,
             cohorts=asked.cohorts,
         )
@@ -138,7 +138,7 @@ class _Asked:
     start: datetime | None
     end: datetime | None
     actions: Mapping[int, Any]
-    cohorts: Mapping[int, Cohort]
+    cohorts: Mapping[int, CohortMembers]
     holdout_id: int | None
 
     @property

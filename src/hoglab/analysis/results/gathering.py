@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, Shown, is_computed
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, ShownMetric, is_computed
 from hoglab.analysis.definitions.naming import value_label
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
@@ -143,7 +143,7 @@ class ExperimentResults:
         shown = {uuid: without_step_sessions(each) for uuid, each in corrected(found, results).items()}
         entries = []
         for each in found.shown:
-            entry = _metric_object(each)
+            entry = metric_object(each)
             if not is_computed(each.metric):
                 entry |= {
                     "status": "unsupported",
@@ -172,7 +172,7 @@ class ExperimentResults:
             **_head(found),
             "status": "not_started",
             "pending": [],
-            "metrics": [_metric_object(each) | {"status": "not_started"} for each in found.shown],
+            "metrics": [metric_object(each) | {"status": "not_started"} for each in found.shown],
             "exposures": None,
             "exposures_error": None,
             "health": _health_object(findings),
@@ -238,22 +238,25 @@ def _detail(error: WireError) -> str:
 
 
 def _head(found: ExperimentInputs) -> dict[str, Any]:
+    return {"experiment_id": found.row.id, "statistics": statistics_object(found)}
+
+
+def statistics_object(found: ExperimentInputs) -> dict[str, Any]:
+    """How the numbers of an experiment are made, on the wire."""
     config, variants = found.calculation.statistics, found.calculation.variants
     return {
-        "experiment_id": found.row.id,
-        "statistics": {
-            "method": str(config.method),
-            "is_sequential": config.is_sequential,
-            "level": config.level,
-            "difference_type": str(config.test.difference_type),
-            "correction": str(config.correction),
-            "cuped": config.cuped.enabled,
-            "baseline": config.baseline_key(variants) if variants else None,
-        },
+        "method": str(config.method),
+        "is_sequential": config.is_sequential,
+        "level": config.level,
+        "difference_type": str(config.inference_config.difference_type),
+        "correction": str(config.correction),
+        "cuped": config.cuped.enabled,
+        "baseline": config.baseline_key(variants) if variants else None,
     }
 
 
-def _metric_object(each: Shown) -> dict[str, Any]:
+def metric_object(each: ShownMetric) -> dict[str, Any]:
+    """A metric on the wire, without what is known of its result."""
     metric = each.metric
     return {
         "uuid": metric.get("uuid"),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.timeseries.store import Failure
     from hoglab.http.identity import Project
     from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_store.dialects import Dialect
 
 GRACE = timedelta(hours=1)
 """How long after its start an experiment may be without exposures and without events of its metrics."""
@@ -96,13 +97,13 @@ class Facts:
     edits: Sequence[FlagEdit]
     sharing: Sequence[tuple[int, str]]
     """Id and name of other running experiments on the same flag."""
-    unreadable: Unreadable
+    unreadable: Uncomputable
     failures: Mapping[str, tuple[Failure, bool]]
     """Of the metrics, by uuid, whose last computation failed: why, and whether there is an older result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class Uncomputable:
     """What of an experiment can never be computed as it is, each with its reason."""
 
     exposures: str | None
@@ -267,7 +268,7 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _about_definitions(found: ExperimentInputs, unreadable: Unreadable) -> Iterator[Finding]:
+def _about_definitions(found: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
     if unreadable.exposures is not None:
         yield Finding(
             "exposures_not_computable",
@@ -388,7 +389,7 @@ class ExperimentHealth:
         when the events cannot be looked at.
         """
         now, start = self._service.now(), found.row.start_date
-        unreadable = _unreadable(found)
+        unreadable = _unreadable(found, self._events.dialect)
         if start is None or start > now:
             return [*_about_definitions(found, unreadable), _NOT_STARTED]
         counted = _NONE_COUNTED if unreadable.exposures is not None else exposures()
@@ -399,7 +400,7 @@ class ExperimentHealth:
         found: ExperimentInputs,
         start: datetime,
         now: datetime,
-        unreadable: Unreadable,
+        unreadable: Uncomputable,
         exposures: Mapping[str, Any],
     ) -> Facts:
         mismatch = exposures["sample_ratio_mismatch"]
@@ -446,10 +447,10 @@ class ExperimentHealth:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 
-def _unreadable(found: ExperimentInputs) -> Unreadable:
-    named = Named(found.project.id, found.reader, found.cohorts)
+def _unreadable(found: ExperimentInputs, dialect: Dialect) -> Uncomputable:
+    named = Named(found.project.id, found.reader, found.cohorts, dialect)
     problems = {metric["uuid"]: named.metric_problem(metric) for metric in found.metrics}
-    return Unreadable(
+    return Uncomputable(
         exposures=named.exposure_problem(
             found.row.exposure_criteria or {}, found.calculation.test_account_filters
         ),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, Shown, is_computed, query_to
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, ShownMetric, is_computed, query_to
 from hoglab.analysis.presentation import evidence_of, statistics_of
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.results.health import Finding, Severity
@@ -126,7 +126,7 @@ def _measured(connection: Connection, found: ExperimentInputs) -> dict[date, lis
 
 
 def _evidence(
-    connection: Connection, found: ExperimentInputs, own: Sequence[Shown], moment: datetime | None
+    connection: Connection, found: ExperimentInputs, own: Sequence[ShownMetric], moment: datetime | None
 ) -> list[MetricEvidence]:
     """What metrics said at a moment, or say now; p-values are corrected together."""
     results: dict[str, Result] = {}

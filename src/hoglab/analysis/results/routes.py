@@ -1,22 +1,33 @@
-"""``/experiments/{id}/results``."""
+"""``/experiments/{id}/results`` and ``/experiments/results_summary``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.results.schemas import ExperimentResultsOut, ResultsQuery
+from hoglab.analysis.results.schemas import (
+    ExperimentResultsOut,
+    ResultsQuery,
+    ResultSummaryOut,
+    SummariesQuery,
+)
 from hoglab.http.management.routing import IntId, ResourceRouter
 
 if TYPE_CHECKING:
     from hoglab.analysis.results.gathering import ExperimentResults
+    from hoglab.analysis.results.summaries import ResultSummaries
     from hoglab.http.management.call import Call
 
 SCOPES = ("experiment:read", "experiment:write")
 
 
-def experiment_results_router(results: ExperimentResults) -> ResourceRouter:
-    """The results of a whole experiment."""
+def experiment_results_router(results: ExperimentResults, summaries: ResultSummaries) -> ResourceRouter:
+    """The results of a whole experiment, and the first of many."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
+
+    @routes.get("/results_summary/", query=SummariesQuery, response=list[ResultSummaryOut])
+    def results_summary(call: Call) -> list[dict[str, Any]]:
+        """The newest stored result of the first primary metric of several experiments. Nothing is computed."""
+        return summaries.read(call.project, call.validate_query(SummariesQuery).ids)
 
     @routes.get(
         "/{experiment_id}/results/",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from hoglab.http.fields.fields import Bool, WireModel
+from hoglab.http.fields.fields import Bool, Text, WireModel
 from hoglab.statistics.verdict import Action, Decision, PlanSource, State
 
 Interval = Annotated[list[float | None], Field(min_length=2, max_length=2)]
@@ -384,3 +384,25 @@ class ResultsQuery(WireModel):
 
     refresh: Annotated[bool, Bool()] = False
     """Whether to compute what came since the stored results; without, they may be a minute old."""
+
+
+class ResultSummaryOut(WireModel):
+    """What is known of the first primary metric of an experiment."""
+
+    experiment_id: int
+    """The id of the experiment."""
+    statistics: StatisticsOut
+    """By which method and settings the numbers are made."""
+    people: int | None
+    """How many are exposed, as they were last counted; null while that is not known."""
+    metric: MetricOut | None
+    """The first primary metric with its newest stored result; null without one."""
+    withholds_decisions: bool
+    """Whether nothing may be marked: the groups have the wrong sizes."""
+
+
+class SummariesQuery(WireModel):
+    """Of which experiments."""
+
+    ids: Annotated[str, Text()]
+    """Their ids, joined by commas; at most 100. Unknown ones are left out."""

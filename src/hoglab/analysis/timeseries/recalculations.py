@@ -113,8 +113,8 @@ class Recalculations:
 
     # -- work of the background ------------------------------------------------------------------------
 
-    def waiting(self) -> list[Recalculation]:
-        """What is to be done, oldest first; a job that a stopped process left behind begins anew."""
+    def waiting(self) -> list[tuple[int, Recalculation]]:
+        """What is to be done, with its project, oldest first; a job that a stopped process left behind begins anew."""
         with self._service.database.read() as connection:
             return store.waiting_recalculations(connection)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -45,7 +46,7 @@ class ResultsRunner(BackgroundService):
         """With ``catch_up``, recalculations count the events that were acknowledged before they were asked for."""
         super().__init__()
         self._service = service
-        self._awaiting: Awaiting[str] = Awaiting(catch_up)
+        self._awaiting: Awaiting[tuple[int, str]] = Awaiting(catch_up, itemgetter(0))
         self._recalculations = Recalculations(service)
         self._interval_s = check_interval_s
         self._unsubscribe: Any = None
@@ -81,7 +82,7 @@ class ResultsRunner(BackgroundService):
                 return computed
             self._service.run_job(job)
             computed += 1
-        waiting = {job.id: job for job in self._recalculations.waiting()}
+        waiting = {(project_id, job.id): job for project_id, job in self._recalculations.waiting()}
         for recalculation in map(waiting.__getitem__, self._awaiting.ready(list(waiting))):
             if self.is_stopping:
                 return computed

@@ -392,11 +392,15 @@ def active_recalculation(connection: Connection, experiment_id: int) -> Recalcul
     return next(iter(recalculations(connection, experiment_id, _ACTIVE)), None)
 
 
-def waiting_recalculations(connection: Connection) -> list[Recalculation]:
-    """Every job that is waiting, or was running when the process ended; oldest first."""
+def waiting_recalculations(connection: Connection) -> list[tuple[int, Recalculation]]:
+    """Every job that is waiting, or was running when the process ended, with its project; oldest first."""
     row = experiment_recalculation.c
-    statement = sa.select(*_RECALCULATION).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
-    return [Recalculation(*each) for each in connection.execute(statement)]
+    statement = (
+        sa.select(experiment_table.c.project_id, *_RECALCULATION)
+        .where(row.status.in_(_ACTIVE), row.experiment_id == experiment_table.c.id)
+        .order_by(row.created_at)
+    )
+    return [(project_id, Recalculation(*each)) for project_id, *each in connection.execute(statement)]
 
 
 def insert_recalculation(

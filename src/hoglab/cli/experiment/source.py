@@ -14,8 +14,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hoglab.cli.accounts import opened_accounts
-from hoglab.cli.api_client import ApiClient, RefusedError
+from hoglab.cli.accounts.opening import opened_accounts
+from hoglab.cli.api_client import ApiClient, RequestRefusedError
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import existing_settings
 
@@ -127,7 +127,7 @@ class _Remote:
     def defaults(self) -> dict[str, Any]:
         try:
             return self._answer(self._api.get, "/experiments_config/")
-        except RefusedError as error:
+        except RequestRefusedError as error:
             if error.status == HTTPStatus.FORBIDDEN:  # a key that was given may be for experiments alone
                 return {}
             raise
@@ -151,7 +151,7 @@ class _Remote:
     def _answer(ask: Callable[..., Any], *asked: Any, **more: Any) -> dict[str, Any]:
         try:
             return dict(ask(*asked, **more))
-        except RefusedError as error:
+        except RequestRefusedError as error:
             if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 raise
             raise AnswerError(error.reason) from error
@@ -169,7 +169,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
     with ExitStack() as opened:
         opened.enter_context(_quiet())
         try:
-            database = Database.open(directory.metadata_path)
+            database = Database.open(settings.database_address or directory.metadata_path)
             opened.callback(database.dispose)
             # The lock of the directory is ours, so that no server has the results state.
             events = opened.enter_context(open_event_store(directory, engine_options(settings)))
@@ -202,7 +202,7 @@ class _Local:
         self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
     ) -> None:
         from hoglab.analysis.api.live import LiveResults
-        from hoglab.analysis.incremental.aggregate_cache import AggregateCache, Limits
+        from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
         from hoglab.analysis.results.exposures import ExposureCounts
         from hoglab.analysis.results.gathering import ExperimentResults
         from hoglab.analysis.results.health import ExperimentHealth
@@ -225,7 +225,7 @@ class _Local:
             state=AggregateCache(
                 events,
                 timeout_s=settings.query_timeout_s,
-                limits=Limits(bytes=settings.results_state_max_bytes),
+                limits=CacheLimits(bytes=settings.results_state_max_bytes),
             ),
         )
         exposures = ExposureCounts(self._results)

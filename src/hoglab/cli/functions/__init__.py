@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoglab.cli.api_client import RefusedError
+from hoglab.cli.api_client import RequestRefusedError
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.functions.dead_letters import dead_letters_app
 from hoglab.cli.functions.options import (
@@ -225,7 +225,7 @@ def cancel(
     path = function_path(client, function)
     try:
         told = _told(client.post(f"{path}/backfills/{job_id}/cancel/", {}))
-    except RefusedError as error:
+    except RequestRefusedError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         told = _told_rerun(client.post(f"{path}/reruns/{job_id}/cancel/", {}))

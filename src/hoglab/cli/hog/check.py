@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHOWN = ("severity", "code", "message", "line", "column", "start", "end", "hint")
 
 
-class Kind(StrEnum):
+class TextKind(StrEnum):
     """What a text is: the language alone, or its use in a hog function."""
 
     PROGRAM = "program"
@@ -28,16 +28,16 @@ class Kind(StrEnum):
     TRANSFORMATION = "transformation"
 
 
-BODIES = frozenset({Kind.DESTINATION, Kind.TRANSFORMATION})
+BODIES = frozenset({TextKind.DESTINATION, TextKind.TRANSFORMATION})
 """Programs of hog functions, which may call what the server adds to the language."""
 
 
 def check(
     files: FilesArgument,
     kind: Annotated[
-        Kind,
+        TextKind,
         typer.Option("--kind", help="What the files hold, which decides what they may call."),
-    ] = Kind.PROGRAM,
+    ] = TextKind.PROGRAM,
     globals_file: GlobalsOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings make the status 1, too.")] = False,
     reads: Annotated[
@@ -77,7 +77,7 @@ def check(
 
 
 def _findings(
-    source: str, kind: Kind, known: dict[str, Any] | None, *, reads: bool
+    source: str, kind: TextKind, known: dict[str, Any] | None, *, reads: bool
 ) -> tuple[list[Diagnostic], list[str]]:
     from hoglab import hog
 
@@ -87,21 +87,21 @@ def _findings(
     paths: list[str] = []
     if reads:
         try:
-            paths = list(hog.reads(source, env, kind="expression" if kind is Kind.FILTER else text_kind))
+            paths = list(hog.reads(source, env, kind="expression" if kind is TextKind.FILTER else text_kind))
         except hog.HogSourceError:
             paths = []  # the error is among the findings
     return found, paths
 
 
-def _environment(kind: Kind) -> Environment:
+def _environment(kind: TextKind) -> Environment:
     from hoglab import hog
     from hoglab.functions.environments import TEMPLATES, any_body, body_environment
 
     if kind in BODIES:
         return body_environment(kind.value)
-    if kind is Kind.PROGRAM:
+    if kind is TextKind.PROGRAM:
         return any_body()
-    return {Kind.FILTER: hog.FILTER, Kind.TEMPLATE: TEMPLATES}.get(kind, hog.ANY)
+    return {TextKind.FILTER: hog.FILTER, TextKind.TEMPLATE: TEMPLATES}.get(kind, hog.ANY)
 
 
 def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hoglab.delivery.replay.jobs import JobRunsError
 from hoglab.functions import store
 from hoglab.http.errors import conflict, not_found, validation_error
 from hoglab.http.fields.dates import format_moment
@@ -15,12 +14,13 @@ from hoglab.http.fields.fields import Bool, Int, Moment, WireModel
 from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.management.pagination import Paged, envelope
 from hoglab.http.management.routing import ResourceRouter, UuidId
+from hoglab.storage.invocations import JobKind, JobRunsError
 
 if TYPE_CHECKING:
     from hoglab.delivery.replay.backfills import Backfills
-    from hoglab.delivery.replay.jobs import Job
     from hoglab.http.management.call import Call
     from hoglab.storage.database import Database
+    from hoglab.storage.invocations import ReplayJob
 
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 MAX_EVENTS = 2**31 - 1
@@ -169,58 +169,58 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
         """What was run again of a function, newest first."""
         known(call, function_id)
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
-        jobs, count = backfills.reruns.page(call.project.id, function_id, page.limit, page.offset)
+        jobs, count = backfills.page(call.project.id, function_id, page.limit, page.offset, JobKind.RERUN)
         return envelope(call, [_shown_rerun(job) for job in jobs], count, page)
 
     @routes.get("/{function_id}/reruns/{rerun_id}/", response=RerunJobOut)
     def read_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
         """How far running past invocations again came."""
         known(call, function_id)
-        return _shown_rerun(backfills.reruns.get(call.project.id, function_id, rerun_id))
+        return _shown_rerun(backfills.get(call.project.id, function_id, rerun_id, JobKind.RERUN))
 
     @routes.post("/{function_id}/reruns/{rerun_id}/cancel/", response=RerunJobOut)
     def cancel_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
         """Stop running past invocations again; what was put into the queue still runs."""
         known(call, function_id)
-        return _shown_rerun(backfills.reruns.cancel(call.project.id, function_id, rerun_id))
+        return _shown_rerun(backfills.cancel(call.project.id, function_id, rerun_id, JobKind.RERUN))
 
     return routes
 
 
-def _shown_rerun(job: Job | None) -> dict[str, Any]:
+def _shown_rerun(job: ReplayJob | None) -> dict[str, Any]:
     if job is None:
         raise not_found()
-    shown = {name: job[name] for name in ("id", "status", "total", "seen", "queued", "error")}
-    finished_at = job["finished_at"]
+    shown = {name: getattr(job, name) for name in ("id", "status", "total", "seen", "queued", "error")}
+    finished_at = job.finished_at
     return {
         **shown,
-        "skipped": job["seen"] - job["queued"],
-        "created_at": format_moment(job["created_at"]),
+        "skipped": job.seen - job.queued,
+        "created_at": format_moment(job.created_at),
         "finished_at": None if finished_at is None else format_moment(finished_at),
     }
 
 
-def _shown_or_404(job: Job | None) -> dict[str, Any]:
+def _shown_or_404(job: ReplayJob | None) -> dict[str, Any]:
     if job is None:
         raise not_found()
     return _shown(job)
 
 
-def _shown(job: Job) -> dict[str, Any]:
-    finished_at = job["finished_at"]
+def _shown(job: ReplayJob) -> dict[str, Any]:
+    finished_at = job.finished_at
     return {
-        "id": job["id"],
-        "status": job["status"],
-        "dry_run": job["dry_run"],
-        "from": format_moment(job["since"]),
-        "to": format_moment(job["until"]),
-        "limit": job["max_events"],
-        "total": job["total"],
-        "seen": job["seen"],
-        "queued": job["queued"],
-        "already_run": job["settled"],
-        "dead_letters": job["put_aside"],
-        "error": job["error"],
-        "created_at": format_moment(job["created_at"]),
+        "id": job.id,
+        "status": job.status,
+        "dry_run": job.dry_run,
+        "from": format_moment(job.since),
+        "to": format_moment(job.until),
+        "limit": job.max_events,
+        "total": job.total,
+        "seen": job.seen,
+        "queued": job.queued,
+        "already_run": job.settled,
+        "dead_letters": job.put_aside,
+        "error": job.error,
+        "created_at": format_moment(job.created_at),
         "finished_at": None if finished_at is None else format_moment(finished_at),
     }

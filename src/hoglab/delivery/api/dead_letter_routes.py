@@ -8,19 +8,20 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hoglab.delivery.dispatch.dead_letter_retry import MAX_REVIVED
-from hoglab.delivery.runs import dead_letters as dead_events
-from hoglab.delivery.runs.dead_letters import STEPS, DeadLetterSelection
+from hoglab.delivery.dispatch.dead_letter_retry import MAX_RETRIED
+from hoglab.delivery.runs.dead_letters import STEPS, shown
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.fields import Bool, Choice, JsonList, Moment, Text, Uuid, WireModel
 from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.management.pagination import Paged, envelope
 from hoglab.http.management.routing import ResourceRouter
+from hoglab.storage.invocations import DeadLetterSelection
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.http.management.call import Call
+    from hoglab.storage.invocations import StoredDeadLetter
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 500
 
@@ -89,7 +90,7 @@ class DeadLetterBody(WireModel):
 
     notes = NOTES
 
-    ids: Annotated[list[str], JsonList(of=Uuid(), max_length=MAX_REVIVED)] | None = None
+    ids: Annotated[list[str], JsonList(of=Uuid(), max_length=MAX_RETRIED)] | None = None
     function_id: Annotated[str, Uuid()] | None = None
     step: Annotated[str, Choice(*STEPS)] | None = None
     reason_contains: Annotated[str, Text(max_length=200, blank=True)] | None = None
@@ -122,22 +123,20 @@ class DiscardedOut(WireModel):
     discarded_count: int
 
 
-def dead_event_router(delivery: Delivery) -> ResourceRouter:
+def dead_letter_router(delivery: Delivery) -> ResourceRouter:
     """``/hog_functions/dead_letters``: list, ``retry``, ``discard``."""
     routes = ResourceRouter(
         "/hog_functions/dead_letters", tag="hog_functions", scopes=("hog_function:read", "hog_function:write")
     )
-    database = delivery.queue_database
+    letters = delivery.stores.dead_letters
 
     @routes.get("/", query=DeadLetterQuery, response=Paged[DeadLetterOut], heavy=True)
     def list_dead_letters(call: Call) -> dict[str, Any]:
         """Events that did not become runs of functions, those that failed last first."""
         wanted = _selection(call.validate_query(DeadLetterQuery))
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
-        with database.read() as connection:
-            number = dead_events.count(connection, call.project.id, wanted)
-            found = dead_events.listed(connection, call.project.id, wanted, page.limit, page.offset)
-        return envelope(call, [_shown(one) for one in found], number, page)
+        found, count = letters.page(call.project.id, wanted, page.limit, page.offset)
+        return envelope(call, [_shown(letter) for letter in found], count, page)
 
     @routes.post(
         "/retry/",
@@ -152,7 +151,7 @@ def dead_event_router(delivery: Delivery) -> ResourceRouter:
         At most 10 000 at a time, those that failed longest ago first. What fails again stays, with the new reason.
         """
         body = call.validate(RetryDeadLettersBody)
-        done = delivery.reviver.revive(call.project.id, _selection(body), dry_run=body.dry_run)
+        done = delivery.dead_letter_retry.retry(call.project.id, _selection(body), dry_run=body.dry_run)
         return {
             "queued_count": done.queued,
             "tried_count": done.tried,
@@ -164,7 +163,7 @@ def dead_event_router(delivery: Delivery) -> ResourceRouter:
     def discard_dead_letters(call: Call) -> dict[str, int]:
         """Forget these events: they will not be delivered."""
         wanted = _selection(call.validate(DeadLetterBody))
-        return {"discarded_count": dead_events.discard(database, call.project.id, wanted)}
+        return {"discarded_count": letters.discard(call.project.id, wanted)}
 
     return routes
 
@@ -182,6 +181,9 @@ def _selection(wanted: DeadLetterQuery | DeadLetterBody) -> DeadLetterSelection:
     )
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    moments = {name: format_moment(row[name]) for name in ("first_failed_at", "failed_at")}
-    return {**row, **moments}
+def _shown(letter: StoredDeadLetter) -> dict[str, Any]:
+    moments = {
+        "first_failed_at": format_moment(letter.first_failed_at),
+        "failed_at": format_moment(letter.failed_at),
+    }
+    return {**shown(letter), **moments}

@@ -27,12 +27,12 @@ from hoglab.delivery.api.schemas import (
     TotalsOut,
 )
 from hoglab.delivery.dispatch.explain import explain_configuration
-from hoglab.delivery.limits.watcher import SETTABLE
+from hoglab.delivery.limits.function_breaker import SETTABLE
 from hoglab.delivery.replay.broadcast import broadcast
 from hoglab.delivery.replay.reruns import MAX_IDS, RerunFilter, dry_run, rerun
 from hoglab.delivery.runs import telemetry
 from hoglab.delivery.runs.live_logs import LiveLogs
-from hoglab.delivery.runs.telemetry import LogQuery, MetricQuery
+from hoglab.delivery.runs.telemetry import MetricQuery
 from hoglab.delivery.trials.runs import MissingEventError, TestRuns
 from hoglab.functions import store
 from hoglab.functions.configuration.builder import TESTED_TYPES, Sent
@@ -47,6 +47,7 @@ from hoglab.http.fields.fields import parse_integer, parse_uuid
 from hoglab.http.fields.wire import ErrorText
 from hoglab.http.management.routing import ResourceRouter, TextId, UuidId
 from hoglab.http.streams import EVENT_STREAM, Streams
+from hoglab.storage.invocations import LogQuery
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -74,7 +75,7 @@ def router(
     """The endpoints below ``/hog_functions`` that need the runtime. ``database``: the metadata."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
     tests = TestRuns(delivery)
-    live = LiveLogs(delivery.queue_database)
+    live = LiveLogs(delivery.stores.runs)
     streams = streams or Streams()
 
     def known(call: Call, function_id: str) -> store.Row:
@@ -89,8 +90,8 @@ def router(
         """What a function's runs printed and what went wrong, newest first."""
         known(call, function_id)
         query = _log_query(call.validate_query(LogsQuery))
-        with delivery.queue_database.read() as connection:
-            lines = telemetry.read_logs(connection, call.project.id, function_id, query)
+        kept = delivery.stores.runs.logs(call.project.id, function_id, query)
+        lines = [telemetry.shown_line(line) for line in kept]
         return {"count": len(lines), "next": None, "previous": None, "results": lines}
 
     @routes.get(
@@ -118,16 +119,14 @@ def router(
         """How often what happened to a function's runs, in sum."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=False)
-        with delivery.queue_database.read() as connection:
-            return {"totals": telemetry.read_totals(connection, call.project.id, function_id, query)}
+        return {"totals": telemetry.read_totals(delivery.stores.runs, call.project.id, function_id, query)}
 
     @routes.get("/{function_id}/metrics/", query=MetricsQuery, response=MetricsOut, heavy=True)
     def metrics(call: Call, function_id: UuidId) -> dict[str, Any]:
         """How often what happened to a function's runs, over time."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=True)
-        with delivery.queue_database.read() as connection:
-            return telemetry.read_series(connection, call.project.id, function_id, query)
+        return telemetry.read_series(delivery.stores.runs, call.project.id, function_id, query)
 
     @routes.post(
         "/{function_id}/invocations/",
@@ -213,7 +212,7 @@ def router(
         state = call.body.get("state")
         if not isinstance(state, int) or isinstance(state, bool) or state not in SETTABLE:
             raise BareError(400, {"error": "Invalid state"})
-        delivery.watcher.force(function_id, state)
+        delivery.function_breakers.force(function_id, state)
         return dict(delivery.states.statuses([function_id])[function_id])
 
     return routes

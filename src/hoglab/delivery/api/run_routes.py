@@ -28,14 +28,14 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
         Successes, failures, what waits, and the last error of those that failed or wait for another attempt. Those that
         did nothing are left out.
         """
-        with delivery.queue_database.read() as connection:
-            counts = run_history.counts(connection, call.project.id, delivery.now())
-            unfinished = delivery.queue.backlogs()
-            failing = [each for each, (_, failed) in counts.items() if failed or each in unfinished]
-            with database.read() as metadata:
-                known = set(store.by_ids(metadata, call.project.id, [*counts, *unfinished], full=False))
-            waiting = [each for each in unfinished if each in known and each not in failing]
-            errors = run_history.last_errors(connection, [*failing, *waiting])
+        kept = delivery.stores.runs
+        counts = run_history.counts(kept, call.project.id, delivery.now())
+        unfinished = delivery.queue.backlogs()
+        failing = [each for each, (_, failed) in counts.items() if failed or each in unfinished]
+        with database.read() as metadata:
+            known = set(store.by_ids(metadata, call.project.id, [*counts, *unfinished], full=False))
+        waiting = [each for each in unfinished if each in known and each not in failing]
+        errors = run_history.last_errors(kept, [*failing, *waiting])
         return [
             {
                 "id": each,
@@ -65,8 +65,7 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
             raise validation_error(
                 f"'{unknown}' is no status of a run: {', '.join(RUN_STATUSES)}.", "status", "invalid_choice"
             )
-        with delivery.queue_database.read() as connection:
-            found = run_history.runs(connection, call.project.id, function_id, statuses, wanted.limit)
+        found = run_history.runs(delivery.stores.runs, call.project.id, function_id, statuses, wanted.limit)
         return {"count": len(found), "next": None, "previous": None, "results": found}
 
     return routes

@@ -22,7 +22,7 @@ from hoglab.hog.rt.context import DESTINATION_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hoglab.delivery.bodies.protocol import Outcome, Transformed
+    from hoglab.delivery.bodies.protocol import Transformed, TurnOutcome
 
 _KEPT = (
     "PATH",
@@ -75,7 +75,7 @@ class BodyLimits:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class SuspendedRun:
     """A run that is suspended, alive, in a process."""
 
     child: Child
@@ -98,7 +98,7 @@ class Work:
     now: float
     journal: bytes | None = None
     answer: bytes | None = None
-    held: Held | None = None
+    held: SuspendedRun | None = None
     crashes: int = 0
 
     @property
@@ -147,7 +147,7 @@ class Child:
             return len(os.read(self._done, _MOST_DONE))
         return 0
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TurnOutcome:
         """The next answer. Raises `EOFError` or `OSError` when there will be none."""
         self._await_ready()
         return self._frames.outcome()

@@ -8,10 +8,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hoglab.delivery.limits.fair_queue import FairQueue
+from hoglab.fairness.fair_queue import FairQueue
 
 if TYPE_CHECKING:
-    from hoglab.delivery.bodies.child import Held
+    from hoglab.delivery.bodies.child import SuspendedRun
     from hoglab.delivery.bodies.pool import BodyPool, Done, Job
 
 T = TypeVar("T")
@@ -35,14 +35,14 @@ class BodiesOnLoop:
     def __init__(self, pool: BodyPool) -> None:
         self._pool = pool
         self._loop = asyncio.get_running_loop()
-        self._asked: list[tuple[Job[Any], Done, str, Held | None]] = []
+        self._asked: list[tuple[Job[Any], Done, str, SuspendedRun | None]] = []
         self._futures: list[asyncio.Future[Any]] = []
         self._ended: deque[tuple[str, _Ended]] = deque()
         self._line: FairQueue[_Ended] = FairQueue()
         self._announced = False
         self._lock = threading.Lock()
 
-    def run(self, job: Job[T], function_id: str, held: Held | None = None) -> asyncio.Future[T]:
+    def run(self, job: Job[T], function_id: str, held: SuspendedRun | None = None) -> asyncio.Future[T]:
         """`BodyPool.submit`; await what the job comes to."""
         future: asyncio.Future[T] = self._loop.create_future()
 

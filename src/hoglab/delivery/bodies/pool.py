@@ -25,10 +25,10 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, Held, Work
-from hoglab.delivery.bodies.protocol import Outcome
+from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, SuspendedRun, Work
+from hoglab.delivery.bodies.protocol import TurnOutcome
 from hoglab.delivery.limits.claim_size import ClaimSizes
-from hoglab.delivery.limits.fair_queue import FairQueue
+from hoglab.fairness.fair_queue import FairQueue
 from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.rt.numbers import format_number
 
@@ -58,7 +58,7 @@ class Compute(Generic[T]):
     """What a job gives to have a body run: it goes on with ``then(outcome)``."""
 
     work: Work
-    then: Callable[[Outcome], T | Compute[T]]
+    then: Callable[[TurnOutcome], T | Compute[T]]
 
 
 Job = Callable[[], "T | Compute[T]"]
@@ -112,14 +112,14 @@ class BodyPool:
 
     # --- for users
 
-    def submit(self, job: Job[T], done: Done, *, function_id: str, held: Held | None = None) -> None:
+    def submit(self, job: Job[T], done: Done, *, function_id: str, held: SuspendedRun | None = None) -> None:
         """Run a job of a function in a thread of the pool; ``done(value, error)`` is called there at its end.
 
         ``held``: where the job's run waits, if it does.
         """
         self.submit_all([(job, done, function_id, held)])
 
-    def submit_all(self, jobs: Sequence[tuple[Job[Any], Done, str, Held | None]]) -> None:
+    def submit_all(self, jobs: Sequence[tuple[Job[Any], Done, str, SuspendedRun | None]]) -> None:
         """`submit` many together, which is cheaper: those that serve them are woken once."""
         with self._lock:
             if self._closing:
@@ -129,7 +129,7 @@ class BodyPool:
                 self._enqueue(_Task(job, done, function_id, None if held is None else held.child))
             self._wake()
 
-    def call(self, job: Job[T], function_id: str, held: Held | None = None) -> T:
+    def call(self, job: Job[T], function_id: str, held: SuspendedRun | None = None) -> T:
         """Run a job and wait for what it comes to."""
         future: Future[T] = Future()
 
@@ -142,19 +142,19 @@ class BodyPool:
         self.submit(job, done, function_id=function_id, held=held)
         return future.result()
 
-    def compute(self, work: Work) -> Outcome:
+    def compute(self, work: Work) -> TurnOutcome:
         """Run a body and wait for what comes of it."""
 
-        def whole(outcome: Outcome) -> Outcome | Compute[Outcome]:
+        def whole(outcome: TurnOutcome) -> TurnOutcome | Compute[TurnOutcome]:
             return outcome
 
-        def job() -> Outcome | Compute[Outcome]:
+        def job() -> TurnOutcome | Compute[TurnOutcome]:
             return Compute(work, whole)
 
         return self.call(job, work.function_id, work.held)
 
     @staticmethod
-    def forget(held: Held) -> None:
+    def forget(held: SuspendedRun) -> None:
         """Say that a suspended run will not be gone on with."""
         held.child.forgotten.append(held.number)
 
@@ -163,6 +163,11 @@ class BodyPool:
         with self._lock:
             children = [seat.child for seat in self._seats] + [self._spare]
             return [child.process.pid for child in children if child is not None]
+
+    def busy(self) -> int:
+        """How many of them are at work."""
+        with self._lock:
+            return sum(seat.busy_since is not None for seat in self._seats)
 
     def close(self, timeout_s: float) -> None:
         """End the threads and processes; what still computes after ``timeout_s`` is ended, too."""
@@ -357,14 +362,14 @@ class BodyPool:
             numbers = child.send(works)
             sent = True
             for task, work, number in zip(tasks, works, numbers, strict=True):
-                self._take_outcome(task, work, child.outcome(), Held(child, number))
+                self._take_outcome(task, work, child.outcome(), SuspendedRun(child, number))
         except (OSError, EOFError) as error:
             at = child.done()
             culprit = tasks[at] if sent and at < len(tasks) else None
             self._bury(seat, child, culprit, stuck=isinstance(error, TimeoutError))
         return [task for task in tasks if task.compute is not None]
 
-    def _take_outcome(self, task: _Task, work: Work, outcome: Outcome, held: Held) -> None:
+    def _take_outcome(self, task: _Task, work: Work, outcome: TurnOutcome, held: SuspendedRun) -> None:
         if outcome.unknown:
             work.held = None  # the process made room for others: it is to come back by its journal
             return
@@ -442,7 +447,7 @@ class BodyPool:
             return
         used_s = self.limits.time_s + self.limits.grace_s
         self._note_pace(work.function_id, used_s)
-        outcome = Outcome(error=error, used_s=used_s, crashed=reason == "crash")
+        outcome = TurnOutcome(error=error, used_s=used_s, crashed=reason == "crash")
         self._advance(culprit, lambda: compute.then(outcome))
 
     def _rest(self, seat: _Seat) -> None:

@@ -37,11 +37,11 @@ from hoglab.delivery.bodies.protocol import (  # noqa: E402
     Begin,
     Forget,
     Frames,
-    Outcome,
     Request,
     Resume,
     Transform,
     Transformed,
+    TurnOutcome,
     json_of,
     send,
 )
@@ -109,7 +109,7 @@ class Bench:
         self._held: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
         self._held_bytes = 0
 
-    def answer(self, request: Request) -> Outcome | Transformed | None:
+    def answer(self, request: Request) -> TurnOutcome | Transformed | None:
         """Do what is asked for. Ends the process when that takes far longer than it may."""
         if isinstance(request, Transform):
             return self._transform(request)
@@ -125,19 +125,19 @@ class Bench:
         except MemoryError:
             self.spent = True
             limit = self._running.limits.memory_bytes
-            return Outcome(error=memory_text(limit, limit))
+            return TurnOutcome(error=memory_text(limit, limit))
         except HogRuntimeError as error:
-            return Outcome(error=_clean(error.message))
+            return TurnOutcome(error=_clean(error.message))
         except Exception as error:
-            return Outcome(error=f"Internal error: {type(error).__name__}: {error}"[:500])
+            return TurnOutcome(error=f"Internal error: {type(error).__name__}: {error}"[:500])
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
-    def _begin(self, request: Begin) -> Outcome:
+    def _begin(self, request: Begin) -> TurnOutcome:
         try:
             program = self._program(request, self._running)
         except HogSourceError as error:
-            return Outcome(refused=error.message)
+            return TurnOutcome(refused=error.message)
         variables = from_json(orjson.loads(request.globals)) | from_json(orjson.loads(request.more))
         clock = _Clock(request.now)
         journal = None if request.journal is None else orjson.loads(request.journal)
@@ -150,10 +150,10 @@ class Bench:
             return self._outcome(request.number, execution, clock, step, shown)
         return self._outcome(request.number, execution, clock, step, 0)
 
-    def _resume(self, request: Resume) -> Outcome:
+    def _resume(self, request: Resume) -> TurnOutcome:
         held = self._drop(request.number)
         if held is None:
-            return Outcome(unknown=True)
+            return TurnOutcome(unknown=True)
         execution, clock = held
         clock.set(request.now)
         shown = len(execution.printed_lines)
@@ -206,8 +206,8 @@ class Bench:
         clock: _Clock,
         step: Finished | Suspended,
         shown: int,
-    ) -> Outcome:
-        outcome = Outcome(
+    ) -> TurnOutcome:
+        outcome = TurnOutcome(
             lines=[_clean(line) for line in execution.printed_lines[shown:]],
             loop_found=execution.loop_found,
             captured=None if execution.captured is None else json_of(execution.captured),
@@ -342,7 +342,7 @@ def main(
     gc.freeze()
     gc.enable()
     _confine(memory_bytes)
-    send(channel, Outcome())
+    send(channel, TurnOutcome())
     while size.bytes() <= RETIRE_BYTES:
         for request in frames.requests():
             answers.begin()

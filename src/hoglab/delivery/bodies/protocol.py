@@ -1,6 +1,6 @@
 """What the server and the processes that run bodies say to each other.
 
-A frame is its length in four bytes, then MessagePack. The process first sends an empty `Outcome` when it is ready.
+A frame is its length in four bytes, then MessagePack. The process first sends an empty `TurnOutcome` when it is ready.
 Then the server sends frames with lists of `Request`, and the process answers each request with a frame of its own,
 in order; several may come together (`answers`). Beside that, a pipe takes a byte for each request of a run that is
 done. So when a process dies, the first request that is not done is the one that it died of.
@@ -75,7 +75,7 @@ class Transform(msgspec.Struct, tag=3, array_like=True):
 Request = Begin | Resume | Forget | Transform
 
 
-class Outcome(msgspec.Struct, array_like=True):
+class TurnOutcome(msgspec.Struct, array_like=True):
     """Where a run has come to: the call it waits for (``call``, None when it is over) or ``error``.
 
     ``lines`` were printed since the last outcome; ``dropped`` and ``used_s`` count from the start of the run.
@@ -111,7 +111,7 @@ class Transformed(msgspec.Struct, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(list[Request])
-_outcome = msgspec.msgpack.Decoder(Outcome)
+_outcome = msgspec.msgpack.Decoder(TurnOutcome)
 _transformed = msgspec.msgpack.Decoder(Transformed)
 
 
@@ -137,7 +137,7 @@ class Frames:
     def requests(self) -> list[Request]:
         return _requests.decode(self._next())
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TurnOutcome:
         return _outcome.decode(self._next())
 
     def transformed(self) -> Transformed:

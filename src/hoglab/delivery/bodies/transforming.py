@@ -3,7 +3,7 @@
 Ingestion waits for it, so it serves nobody else, and it is asked for many events at a time: while it works on some,
 the server reads what came of those before and writes those that follow. What bounds a single run bounds it here, too.
 Beyond that, a function whose runs are slow again and again is given up for the rest of a batch, so that it holds up
-ingestion for seconds and not until the watcher stops it.
+ingestion for seconds and not until the circuit breaker stops it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
-from hoglab.filters.hog.compute_quota import ComputeQuota
+from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.functions.runtime.body_run import BodyRun
 from hoglab.hog.rt.numbers import format_number
 

@@ -5,45 +5,54 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from prometheus_client import Counter as Metric
 
 from hoglab.delivery.dispatch.masking import decide, mask_of
-from hoglab.delivery.dispatch.plan import Asked, Candidate, Cause, DispatchPlan, filtered_metrics
+from hoglab.delivery.dispatch.plan import Asked, Cause, DispatchPlan, PlannedRun, filtered_metrics
 from hoglab.delivery.dispatch.restarts import REASON, Restarts
 from hoglab.delivery.execution.batches import BATCH_QUEUE
 from hoglab.delivery.execution.program_run import MAX_ERROR_CHARS, clipped
-from hoglab.delivery.limits.watcher import cost_of
+from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, put_aside
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site, quick_globals
-from hoglab.delivery.runs.progress import Progress
+from hoglab.delivery.runs.progress import Heartbeat
 from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.runs.state import Timing, invocation_id, raw_json
+from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
+from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.compute_quota import SLOW_RUN_S, ComputeQuota
-from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.conversion import from_json
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
-from hoglab.storage.invocations import InvocationResult, NewInvocation
+from hoglab.storage.invocations import (
+    ConsumerPosition,
+    InvocationBatch,
+    InvocationResult,
+    MaskingMovedError,
+    NewInvocation,
+)
 
 if TYPE_CHECKING:
     from hoglab.delivery.limits.backpressure import Backpressure
-    from hoglab.delivery.limits.watcher import Watcher
-    from hoglab.delivery.runs.globals import KnownProject, People
+    from hoglab.delivery.limits.function_breaker import FunctionBreakers
+    from hoglab.delivery.runs.globals import People, ShownProject
     from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping, FunctionSet
     from hoglab.functions.runtime.registry import FunctionRegistry, ProjectFunctions
     from hoglab.storage.event_store.ingested import IngestedEvent
-    from hoglab.storage.invocations import BackfillStep, DeadEvent, InvocationQueue
+    from hoglab.storage.invocations import DeadLetter, InvocationStores, JobStep
+
+T = TypeVar("T")
 
 CONSUMER = "dispatch"
 """Name of the dispatcher's position in the event log."""
@@ -75,7 +84,7 @@ class Audience:
     """
 
     functions: Callable[[ProjectFunctions], FunctionSet]
-    globals: Callable[[KnownProject, IngestedEvent], dict[str, Any]]
+    globals: Callable[[ShownProject, IngestedEvent], dict[str, Any]]
     source: str = EVENTS
 
 
@@ -94,39 +103,39 @@ class EventDispatcher:
 
     def __init__(
         self,
-        queue: InvocationQueue,
+        stores: InvocationStores,
         registry: FunctionRegistry,
         people: People,
-        watcher: Watcher,
+        function_breakers: FunctionBreakers,
         room: Backpressure,
         site: Site,
         *,
         versions: Versions | None = None,
         audience: Audience | None = None,
         once: bool = False,
-        known_dead: Callable[[Sequence[str]], Collection[str]] = lambda _ids: (),
-        shares: FairShares | None = None,
+        shares: ComputeShares | None = None,
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``once``: leave out runs that were begun before, not only those that are still in the queue.
 
-        ``known_dead``: which ids of dead events are kept; ``shares``: what projects that wait for each other may have
-        computed; runs that are quick (`QUICK_RUN_S`) count for nothing, however many there are.
+        ``shares``: what projects that wait for each other may have computed; runs that are quick (`QUICK_RUN_S`) count
+        for nothing, however many there are.
         """
-        self._queue = queue
+        self._queue = stores.queue
+        self._run_store = stores.runs
+        self._dead_letters = stores.dead_letters
         self._registry = registry
-        self._watcher = watcher
+        self._function_breakers = function_breakers
         self._room = room
         self._groups = GroupProperties(people)
         self._audience = audience or stored_audience(EventGlobals(site, people, self._groups))
         self._site = site
         self._versions = versions or Versions()
         self._once = once
-        self._shares = shares or FairShares()
-        self._restarts = Restarts(queue)
-        self._known_dead = known_dead
-        self.progress = Progress()
+        self._shares = shares or ComputeShares()
+        self._restarts = Restarts(stores.queue)
+        self.progress = Heartbeat()
         """That of `dispatch`."""
         self._now = now
         self._clock = clock
@@ -144,7 +153,7 @@ class EventDispatcher:
         return self._room.for_any()
 
     def dispatch(
-        self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadEvent] = ()
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadLetter] = ()
     ) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction.
 
@@ -163,12 +172,14 @@ class EventDispatcher:
             self.progress.rest()
 
     def _dispatch(
-        self, events: Sequence[IngestedEvent], log_offset: int | None, dead: Sequence[DeadEvent]
+        self, events: Sequence[IngestedEvent], log_offset: int | None, dead: Sequence[DeadLetter]
     ) -> None:
-        try:
-            plan = self.plan(events)
+        def write(plan: DispatchPlan) -> None:
             plan.dead += dead
             self.commit(plan, log_offset)
+
+        try:
+            self.carry_out(events, write)
         except NO_EVENTS_FAULT:
             raise
         except Exception:
@@ -187,18 +198,18 @@ class EventDispatcher:
         """One event after the other, each of them put aside until it is done: one that ends the server stays there."""
         source = self._audience.source
         ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
-        known = self._known_dead(list(ids))
+        known = self._dead_letters.known(list(ids))
         for kept_id, event in ids.items():
             if kept_id in known or self._registry.for_project(event.row.project_id) is None:
                 continue
             suspect = put_aside(event, source, None, "process", REASON, self._now())
-            self._queue.enqueue([], dead=[suspect])
+            self._queue.enqueue(InvocationBatch(dead=[suspect]))
             self._dispatch_alone(event)
-            self._queue.enqueue([], revived=[kept_id])
+            self._queue.enqueue(InvocationBatch(retried=[kept_id]))
 
     def _dispatch_alone(self, event: IngestedEvent) -> None:
         try:
-            self.commit(self.plan([event]))
+            self.carry_out([event], self.commit)
         except NO_EVENTS_FAULT:
             raise
         except Exception as error:
@@ -206,12 +217,18 @@ class EventDispatcher:
             plan.failed(event, None, error)
             self.commit(plan)
 
-    def plan(self, events: Sequence[IngestedEvent]) -> DispatchPlan:
-        """What events cause.
+    def carry_out(self, events: Sequence[IngestedEvent], write: Callable[[DispatchPlan], T]) -> T:
+        """Let ``write`` commit what events cause; made anew as often as others counted for the same masking meanwhile.
 
-        Changes nothing, and is not fit for being committed after another plan of the same functions was: masking counts
-        from what is stored.
+        Raises what ``write`` raises, which has changed nothing then.
         """
+        while True:
+            plan = self.plan(events)
+            with suppress(MaskingMovedError):
+                return write(plan)
+
+    def plan(self, events: Sequence[IngestedEvent]) -> DispatchPlan:
+        """What events cause. Changes nothing."""
         batch = DispatchPlan(self._now(), self._audience.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
@@ -224,22 +241,26 @@ class EventDispatcher:
         return batch
 
     def commit(
-        self, plan: DispatchPlan, log_offset: int | None = None, *, step: BackfillStep | None = None
+        self, plan: DispatchPlan, log_offset: int | None = None, *, step: JobStep | None = None
     ) -> int:
-        """Write everything in one transaction; returns how many invocations are new. Raises `BackfillOverError`."""
+        """Write everything in one transaction; returns how many invocations are new.
+
+        Raises `JobOverError`, and `MaskingMovedError` when another plan for the same masking was committed meanwhile.
+        """
         asked = [*self._asked, *plan.asked]
         is_due = log_offset is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
         new = self._queue.enqueue(
-            plan.invocations,
-            consumer=None if log_offset is None else CONSUMER,
-            log_offset=log_offset,
-            metrics=[*plan.metrics(), *(filtered_metrics(asked, plan.now) if is_due else ())],
-            logs=plan.logs,
-            results=plan.results,
-            masking=plan.masking,
-            dead=plan.dead,
-            revived=plan.revived,
-            step=step,
+            InvocationBatch(
+                plan.invocations,
+                position=None if log_offset is None else ConsumerPosition(CONSUMER, log_offset),
+                metrics=[*plan.metrics(), *(filtered_metrics(asked, plan.now) if is_due else ())],
+                logs=plan.logs,
+                results=plan.results,
+                masking=plan.masking,
+                dead=plan.dead,
+                retried=plan.retried,
+                step=step,
+            )
         )
         self._asked = [] if is_due else asked
         if is_due:
@@ -254,13 +275,13 @@ class EventDispatcher:
         for one in plan.dead:
             _PUT_ASIDE.labels(one.step).inc()
         if plan.costs:
-            self._watcher.observe(plan.costs)
+            self._function_breakers.observe(plan.costs)
         return new
 
     def flush(self) -> None:
         """Write the metrics that wait for more events, when there are none. Raises `DatabaseError`."""
         if self._asked:
-            self._queue.write_metrics(filtered_metrics(self._asked, self._now()))
+            self._run_store.write_metrics(filtered_metrics(self._asked, self._now()))
             self._asked = []
 
     # --- filters
@@ -295,8 +316,8 @@ class EventDispatcher:
             )
 
     def _hold_back(self, asked: FunctionSet, batch: DispatchPlan) -> None:
-        """Be short with functions that were slow for long: what the watcher stopped is not to cost anything more."""
-        states = self._watcher.restrained()
+        """Be short with functions that were slow for long: what is stopped is not to cost anything more."""
+        states = self._function_breakers.restrained()
         for function in asked.functions if states else ():
             state = states.get(function.id)
             if state == DISABLED_STATE:
@@ -308,7 +329,7 @@ class EventDispatcher:
                     batch.quota.hurry(key)
 
     def _charge(self, function: CompiledFunction, batch: DispatchPlan) -> None:
-        """Note what the filters, inputs and keys of a function cost, for the watcher."""
+        """Note what the filters, inputs and keys of a function cost, for the circuit breaker."""
         keys = (function.id, *function.filters())
         excess_s = sum(map(batch.quota.excess_s, keys))
         if not excess_s:
@@ -396,7 +417,7 @@ class EventDispatcher:
         batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}", str(event.row.uuid))
         batch.put_aside(event, function, "filter", message)
 
-    # --- inputs, watcher, masking
+    # --- inputs, circuit breaker, masking
 
     def _candidate(
         self,
@@ -406,8 +427,8 @@ class EventDispatcher:
         values: dict[str, Any],
         batch: DispatchPlan,
     ) -> None:
-        """Ask the watcher, build the inputs, which must succeed, and find out what masking counts."""
-        if self._watcher.is_disabled(function.id):
+        """Ask the circuit breaker, build the inputs, which must succeed, and find out what masking counts."""
+        if self._function_breakers.is_disabled(function.id):
             batch.count(function, "disabled_permanently")
             return
         mapping_id = None if mapping is None else mapping.id
@@ -432,7 +453,7 @@ class EventDispatcher:
         except (HogRuntimeError, HogThrow, HogLimit) as error:
             self._unordered(function, cause.event, error, batch)
             return
-        batch.candidates.append(Candidate(run_id, function, mapping_id, cause, masked, order_key))
+        batch.candidates.append(PlannedRun(run_id, function, mapping_id, cause, masked, order_key))
 
     def _unordered(
         self,
@@ -462,10 +483,10 @@ class EventDispatcher:
         message = function.input_failure(error)
         batch.count(function, "inputs_failed")
         batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}", cause.uuid)
-        failed = Candidate(run_id, function, mapping_id, cause, None, None)
+        failed = PlannedRun(run_id, function, mapping_id, cause, None, None)
         batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
 
-    def _never_begun(self, run: Candidate, kind: str, message: str, now: datetime) -> InvocationResult:
+    def _never_begun(self, run: PlannedRun, kind: str, message: str, now: datetime) -> InvocationResult:
         """The result of a run that failed before it began, with what it takes to run it."""
         cause = run.cause
         return InvocationResult(
@@ -498,7 +519,7 @@ class EventDispatcher:
         known = {(one.function_id, one.hash): one for one in self._queue.masking_counts(keys)} if keys else {}
         passed, batch.masking = decide([one.masked for one in candidates], known, batch.now)
         waiting: Counter[str] = Counter()
-        crowded: list[Candidate] = []
+        crowded: list[PlannedRun] = []
         for candidate, passes in zip(candidates, passed, strict=True):
             function = candidate.function
             if not passes:
@@ -512,7 +533,7 @@ class EventDispatcher:
         if crowded:
             self._fail_crowded(crowded, batch)
 
-    def _fail_crowded(self, candidates: Sequence[Candidate], batch: DispatchPlan) -> None:
+    def _fail_crowded(self, candidates: Sequence[PlannedRun], batch: DispatchPlan) -> None:
         """End runs before they begin, for too many of their functions wait; not those that are among them."""
         known = self._queue.settled([one.id for one in candidates])
         candidates = [one for one in candidates if one.id not in known]
@@ -527,9 +548,9 @@ class EventDispatcher:
                 f"{number} runs failed, for {self._room.max_waiting} wait already. They can be run again.",
             )
 
-    def _invocation(self, candidate: Candidate) -> NewInvocation:
+    def _invocation(self, candidate: PlannedRun) -> NewInvocation:
         function = candidate.function
-        degraded, batch = self._watcher.is_degraded(function.id), function.delivery.batch
+        degraded, batch = self._function_breakers.is_degraded(function.id), function.delivery.batch
         queue = OVERFLOW_QUEUE if degraded else "hog"
         scheduled_at = None
         if batch is not None:

@@ -20,10 +20,10 @@ from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
-from hoglab.storage.invocations import DeadEvent
+from hoglab.storage.invocations import DeadLetter
 
 if TYPE_CHECKING:
-    from hoglab.delivery.runs.globals import EventGlobals, KnownProject
+    from hoglab.delivery.runs.globals import EventGlobals, ShownProject
     from hoglab.storage.database import Database
 
 BATCH = 500
@@ -35,7 +35,7 @@ _logger = structlog.get_logger(__name__)
 def internal_audience(event_globals: EventGlobals) -> Audience:
     """The internal destinations, which see no address of an event and no time of its capture."""
 
-    def seen(project: KnownProject, event: IngestedEvent) -> dict[str, Any]:
+    def seen(project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
         made = event_globals.of(project, event)
         made["event"] |= {"captured_at": None, "url": ""}
         return made
@@ -87,7 +87,7 @@ class InternalEventDispatcher(BackgroundService):
             events = internal_events.waiting(connection, BATCH)
         if events:
             readable: list[IngestedEvent] = []
-            dead: list[DeadEvent] = []
+            dead: list[DeadLetter] = []
             for event in events:
                 try:
                     readable.append(_as_stored(event))
@@ -100,8 +100,8 @@ class InternalEventDispatcher(BackgroundService):
         return len(events)
 
 
-def _unreadable(event: InternalEvent, error: Exception) -> DeadEvent:
-    return DeadEvent(
+def _unreadable(event: InternalEvent, error: Exception) -> DeadLetter:
+    return DeadLetter(
         id=dead_id(INTERNAL, event.uuid, None),
         project_id=event.project_id,
         function_id=None,

@@ -70,7 +70,7 @@ def decide(
         before = 0 if open_window is None else open_window.count
         expires_at = now + timedelta(seconds=one.ttl_s) if open_window is None else open_window.expires_at
         room[key] = allowed(before, before + number, one.threshold)
-        counts.append(MaskingCount(*key, before + number, expires_at))
+        counts.append(MaskingCount(*key, before + number, expires_at, before))
     passed = []
     for one in candidates:
         if one is None:

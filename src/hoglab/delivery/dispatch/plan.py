@@ -14,15 +14,15 @@ import structlog
 
 from hoglab.delivery.execution.program_run import clipped
 from hoglab.delivery.runs.dead_letters import put_aside, reason_of
-from hoglab.delivery.runs.state import State, encode_state
-from hoglab.filters.hog.compute_quota import ComputeQuota
+from hoglab.delivery.runs.state import RunState, encode_state
+from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
 
 if TYPE_CHECKING:
     from hoglab.delivery.dispatch.masking import Masked
     from hoglab.functions.runtime.compile import CompiledFunction, FunctionSet
     from hoglab.storage.event_store.ingested import IngestedEvent
-    from hoglab.storage.invocations import DeadEvent
+    from hoglab.storage.invocations import DeadLetter
 
 METRIC_KINDS = {
     "triggered": "other",
@@ -86,7 +86,7 @@ class Cause:
         state = self._states.get(mapping_id)
         if state is None:
             state = self._states[mapping_id] = encode_state(
-                State(
+                RunState(
                     globals=self.globals,
                     event_uuid=self.uuid,
                     distinct_id=self.event.row.distinct_id,
@@ -98,7 +98,7 @@ class Cause:
 
 
 @dataclass(slots=True)
-class Candidate:
+class PlannedRun:
     """One run that is to happen unless it is masked."""
 
     id: str
@@ -118,16 +118,16 @@ class DispatchPlan:
     counts: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     logs: list[LogEntry] = field(default_factory=list)
     results: list[InvocationResult] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[PlannedRun] = field(default_factory=list)
     costs: Counter[str] = field(default_factory=Counter)
     quota: ComputeQuota = field(default_factory=ComputeQuota)
     stopped: set[str] = field(default_factory=set)
-    """Ids of functions that the watcher has stopped."""
+    """Ids of functions that the circuit breaker has stopped."""
     invocations: list[NewInvocation] = field(default_factory=list)
     masking: list[MaskingCount] = field(default_factory=list)
-    dead: list[DeadEvent] = field(default_factory=list)
-    revived: Sequence[str] = ()
-    """Ids of dead events that these events were."""
+    dead: list[DeadLetter] = field(default_factory=list)
+    retried: Sequence[str] = ()
+    """Ids of dead letters that these events were."""
     asked: list[Asked] = field(default_factory=list)
     settled: int = 0
     """Runs that are left out, for they were begun before."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from hoglab.storage.invocations import ConsumerPosition, InvocationBatch
+
 if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationQueue
 
@@ -46,7 +48,9 @@ class Restarts:
             kept = self._queue.position(_CONSUMER) - _MARK
             before = kept & _COUNTED if kept >= 0 and kept >> 3 == position else 0
             starts = min(before + 1, _COUNTED)
-            self._queue.enqueue([], consumer=_CONSUMER, log_offset=_MARK + (position << 3 | starts))
+            self._queue.enqueue(
+                InvocationBatch(position=ConsumerPosition(_CONSUMER, _MARK + (position << 3 | starts)))
+            )
             self._suspicious = starts > MOST_STARTS
             if self._suspicious:
                 _logger.warning("events_dispatched_with_care", position=position, starts=starts)

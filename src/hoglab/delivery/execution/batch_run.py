@@ -23,7 +23,7 @@ from hoglab.hog.rt.conversion import from_json, to_json
 
 if TYPE_CHECKING:
     from hoglab.delivery.execution.program_run import EventFacts
-    from hoglab.delivery.runs.state import Item, State
+    from hoglab.delivery.runs.state import Item, RunState
     from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping
     from hoglab.functions.secrets.redaction import Redact
     from hoglab.storage.invocations import InvocationResult
@@ -104,7 +104,7 @@ class BatchRun:
     def program(
         self,
         function: CompiledFunction,
-        state: State,
+        state: RunState,
         alone: Item,
         *,
         source: Any,

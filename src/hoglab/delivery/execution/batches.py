@@ -17,7 +17,7 @@ from hoglab.delivery.runs.state import (
     INVOCATIONS,
     InvalidStateError,
     Item,
-    State,
+    RunState,
     decode_state,
     encode_state,
     state_of_batch,
@@ -58,7 +58,7 @@ def merge(
     return made, results
 
 
-def item_of(claimed: ClaimedInvocation, state: State) -> Item:
+def item_of(claimed: ClaimedInvocation, state: RunState) -> Item:
     """An invocation of one event as a part of a batch."""
     first_us = state.first_scheduled_us
     return Item(

@@ -10,7 +10,7 @@ from hoglab.hog.rt.json_text import stringify
 from hoglab.hog.rt.numbers import format_number
 
 if TYPE_CHECKING:
-    from hoglab.delivery.execution.program_run import Call
+    from hoglab.delivery.execution.program_run import PendingCall
 
 SENDING = frozenset({"fetch", "sendEmail"})
 """Calls that send something."""
@@ -30,7 +30,9 @@ def key_of(run_id: str, rerun: int, calls_made: int) -> str:
     return f"{run_id}-r{rerun}-{calls_made}" if rerun else f"{run_id}-{calls_made}"
 
 
-def sent_by(call: Call, key: str, limits: MailLimits) -> FetchRequest | Email | FetchFailure | MailFailure:
+def sent_by(
+    call: PendingCall, key: str, limits: MailLimits
+) -> FetchRequest | Email | FetchFailure | MailFailure:
     """What a call of `SENDING` asks to be sent, or why that cannot be. ``key`` is the same for each attempt."""
     return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)
 

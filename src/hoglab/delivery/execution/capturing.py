@@ -13,7 +13,7 @@ class CaptureRefusedError(Exception):
         self.for_now = for_now
 
 
-class Capture(Protocol):
+class EventSink(Protocol):
     """Takes an event that a function captured, into the project with that id; returns when it is durable."""
 
     async def __call__(self, project_id: int, event: dict[str, Any], *, insist: bool = False) -> None:

@@ -12,14 +12,14 @@ import orjson
 
 from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.pool import BodyPool
-from hoglab.delivery.bodies.protocol import Outcome, json_of
+from hoglab.delivery.bodies.protocol import TurnOutcome, json_of
 from hoglab.delivery.runs.globals import milliseconds
 from hoglab.delivery.runs.state import NOTHING, Timing
 from hoglab.hog.rt.context import TRUNCATED
 from hoglab.hog.rt.numbers import format_number
 
 if TYPE_CHECKING:
-    from hoglab.delivery.bodies.child import Held
+    from hoglab.delivery.bodies.child import SuspendedRun
 
 MAX_MESSAGE_CHARS = 10_000
 """Log messages beyond this are cut."""
@@ -74,7 +74,7 @@ def known_globals(globals_: msgspec.Raw) -> KnownGlobals:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PendingCall:
     """What a program waits for: ``name(*args)``, in plain JSON data."""
 
     name: str
@@ -120,7 +120,7 @@ class ProgramRun:
         self._redact = redact
         self._now = now
         self._work = Work(run_id, function_id, source, globals_, more, 0.0, journal)
-        self._end: Outcome | None = None
+        self._end: TurnOutcome | None = None
         self._dropped = 0
         self._used_s = 0.0 if journal is None else _Used.of(journal)
 
@@ -133,7 +133,7 @@ class ProgramRun:
         self._work.answer = json_of(answer)
         return self._at_this_time()
 
-    def take(self, outcome: Outcome) -> Call | None:
+    def take(self, outcome: TurnOutcome) -> PendingCall | None:
         """Note what became of the work; the call that the program waits for, if it does."""
         self.timings.append(Timing("hog", round(max(0.0, outcome.used_s - self._used_s) * 1000, 3)))
         self._used_s = outcome.used_s
@@ -147,7 +147,7 @@ class ProgramRun:
         work.answer, work.crashes = None, 0
         if outcome.call is not None:
             work.journal = outcome.journal
-            return Call(outcome.call, orjson.loads(outcome.args))
+            return PendingCall(outcome.call, orjson.loads(outcome.args))
         self._end = outcome
         if outcome.error is not None:
             self.error = self.cleaned(outcome.error)
@@ -172,7 +172,7 @@ class ProgramRun:
         return self._work.journal
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> SuspendedRun | None:
         """Where the program waits, alive."""
         return self._work.held
 
@@ -185,7 +185,7 @@ class ProgramRun:
         event["timestamp"] = milliseconds(datetime.fromtimestamp(event["timestamp"], UTC))
         return event
 
-    def _take_lines(self, outcome: Outcome) -> None:
+    def _take_lines(self, outcome: TurnOutcome) -> None:
         for text in outcome.lines:
             self.log("info", text)
         if outcome.dropped > self._dropped:

@@ -34,8 +34,8 @@ from hoglab.delivery.execution.calls import SENDING, key_of, sent_by, sleep_seco
 from hoglab.delivery.execution.loops import EndlessLoopError, marked
 from hoglab.delivery.execution.program_run import (
     MAX_ERROR_CHARS,
-    Call,
     Line,
+    PendingCall,
     ProgramRun,
     clipped,
     known_globals,
@@ -44,8 +44,15 @@ from hoglab.delivery.execution.retries import LASTING, RetryPolicy, excused
 from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest, FetchResponse
 from hoglab.delivery.outbound.mail import Email, MailFailure, MailLimits
 from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
-from hoglab.delivery.runs.state import NOTHING, InvalidStateError, State, Timing, decode_state, encode_state
-from hoglab.filters.hog.compute_quota import ComputeQuota
+from hoglab.delivery.runs.state import (
+    NOTHING,
+    InvalidStateError,
+    RunState,
+    Timing,
+    decode_state,
+    encode_state,
+)
+from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.functions.secrets.box import Secrets, SecretsError
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.conversion import from_json, to_json
@@ -63,9 +70,9 @@ from hoglab.storage.invocations import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hoglab.delivery.bodies.child import Held, Work
-    from hoglab.delivery.bodies.protocol import Outcome
-    from hoglab.delivery.runs.globals import EventGlobals, KnownProject, Site
+    from hoglab.delivery.bodies.child import SuspendedRun, Work
+    from hoglab.delivery.bodies.protocol import TurnOutcome
+    from hoglab.delivery.runs.globals import EventGlobals, ShownProject, Site
     from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping
     from hoglab.functions.runtime.registry import FunctionRegistry
     from hoglab.functions.secrets.box import SecretBox
@@ -157,7 +164,7 @@ class Turn:
         self.claimed = claimed
         self._shop = shop
         self._started_at = shop.now()
-        self._state: State | None = None
+        self._state: RunState | None = None
         self._function: CompiledFunction | None = None
         self._token = ""
         self._run: ProgramRun | None = None
@@ -177,7 +184,7 @@ class Turn:
         return datetime.fromisoformat(captured_at) if is_first else None
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> SuspendedRun | None:
         """Where its program waits, alive."""
         return None if self._run is None else self._run.held
 
@@ -260,7 +267,7 @@ class Turn:
             return self._settle("failed", "failed", error=message, kind=INPUTS_FAILED)
         return self._compute(run.start(), may_perform=may_perform)
 
-    def _program_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
+    def _program_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
         """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
         shop, mapping = self._shop, function.mapping_of(state.mapping_id)
         known = known_globals(state.globals)
@@ -295,7 +302,7 @@ class Turn:
             timings=state.timings,
         )
 
-    def _batch_run(self, function: CompiledFunction, project: KnownProject, state: State) -> ProgramRun:
+    def _batch_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
         """The program on many events. Raises `BatchInputsError`."""
         shop = self._shop
         run = self._batch.program(
@@ -329,7 +336,7 @@ class Turn:
             slow = quota.slow_runs(function.id)[known:]
             self._state.timings += [Timing("hog", round(used_s * 1000, 3)) for used_s in slow]
 
-    def _pinned_inputs(self, state: State) -> dict[str, Any]:
+    def _pinned_inputs(self, state: RunState) -> dict[str, Any]:
         sealed = state.sealed_inputs
         content = {} if sealed is None else dict(self._shop.box.unseal(sealed.encode()).inputs)
         pinned: dict[str, Any] = from_json(content)
@@ -340,7 +347,7 @@ class Turn:
     def _compute(self, work: Work, *, may_perform: bool) -> Step:
         return Compute(work, partial(self._computed, may_perform=may_perform))
 
-    def _computed(self, outcome: Outcome, *, may_perform: bool) -> Step:
+    def _computed(self, outcome: TurnOutcome, *, may_perform: bool) -> Step:
         try:
             run = self._parts[0]
             call = run.take(outcome)
@@ -351,7 +358,7 @@ class Turn:
         except Exception as error:
             return self._broken(error)
 
-    def _next(self, call: Call | None, *, may_perform: bool) -> Step:
+    def _next(self, call: PendingCall | None, *, may_perform: bool) -> Step:
         """Do what the program waits for; it may be ended (None), and a second request waits for its own turn."""
         run, state = self._parts
         if call is not None:
@@ -371,7 +378,7 @@ class Turn:
             return self._send(call)
         return self._finish(run)
 
-    def _send(self, call: Call) -> Step:
+    def _send(self, call: PendingCall) -> Step:
         run, state = self._parts
         request = sent_by(call, key_of(self.claimed.id, state.rerun, run.calls_made), self._shop.mail_limits)
         if isinstance(request, FetchFailure | MailFailure):
@@ -391,7 +398,7 @@ class Turn:
                 return self._finish(run, state.error)
         return Perform(request)
 
-    def _woken(self, args: list[Any], state: State) -> datetime | None:
+    def _woken(self, args: list[Any], state: RunState) -> datetime | None:
         """When a sleeping program is to be woken; None when it is time, or when it asks for no proper time.
 
         The queue hands out what is due, whatever was done to the clock meanwhile: a program that slept has slept.
@@ -441,7 +448,7 @@ class Turn:
         return () if self._function is None else self._function.non_failure_status_codes
 
     @property
-    def _parts(self) -> tuple[ProgramRun, State]:
+    def _parts(self) -> tuple[ProgramRun, RunState]:
         assert self._run is not None  # noqa: S101 - begun before
         assert self._state is not None  # noqa: S101
         return self._run, self._state
@@ -486,7 +493,7 @@ class Turn:
         )
         return self._settled(outcome, "running", error=None if error is None else run.cleaned(error))
 
-    def _pin(self, run: ProgramRun, state: State) -> None:
+    def _pin(self, run: ProgramRun, state: RunState) -> None:
         """Keep the code and the inputs that this run began with. Inputs may hold secrets, so they are sealed."""
         state.source = run.source
         sealed = self._shop.box.seal(Secrets(inputs=self._inputs))

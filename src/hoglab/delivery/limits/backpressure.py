@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from hoglab.http.fields.dates import utc_now
 
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.destination_breaker import CircuitBreakers
-    from hoglab.delivery.limits.watcher import Watcher
+    from hoglab.delivery.limits.destination_breaker import DestinationBreakers
+    from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.functions.runtime.registry import FunctionRegistry
     from hoglab.storage.invocations import InvocationQueue
 
@@ -43,8 +43,8 @@ class Backpressure:
         self,
         queue: InvocationQueue,
         registry: FunctionRegistry,
-        watcher: Watcher,
-        breakers: CircuitBreakers,
+        function_breakers: FunctionBreakers,
+        breakers: DestinationBreakers,
         *,
         max_backlog: int = MAX_BACKLOG,
         max_waiting: int = MAX_WAITING,
@@ -53,7 +53,7 @@ class Backpressure:
     ) -> None:
         self._queue = queue
         self._registry = registry
-        self._watcher = watcher
+        self._function_breakers = function_breakers
         self._breakers = breakers
         self.max_backlog = max_backlog
         self.max_waiting = max_waiting
@@ -119,7 +119,9 @@ class Backpressure:
         return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
 
     def _holds_itself_back(self, function_id: str) -> bool:
-        if self._watcher.is_degraded(function_id) or self._watcher.is_disabled(function_id):
+        if self._function_breakers.is_degraded(function_id) or self._function_breakers.is_disabled(
+            function_id
+        ):
             return True
         if self._breakers.is_open(function_id):
             return True

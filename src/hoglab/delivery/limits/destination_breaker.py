@@ -5,6 +5,8 @@ as a probe, at intervals that double from `FIRST_S` up to `LONGEST_S`. The first
 outage costs a probe a minute, and neither burns the attempts of the runs that wait nor holds places at work. Functions
 that send to several destinations have none: one of them that is away says nothing about the others.
 
+Each process that runs functions has breakers of its own; `OutageWatch` lets others know which are open.
+
 What was open for as long as runs are tried lets everything through, so that runs that became too old can fail.
 """
 
@@ -15,6 +17,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hoglab.background import BackgroundService
+from hoglab.storage.database.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from hoglab.storage.invocations import Outages
 
 FAILURES = 10
 """Failed attempts in a row that open it."""
@@ -24,6 +35,10 @@ LEAST_WAIT_S = 0.05
 MAX_KNOWN = 100_000
 """Functions whose destinations are remembered; beyond that all are forgotten."""
 SEVERAL = ""
+OUTAGES_EVERY_S = 1.0
+"""How often processes tell each other which destinations are away."""
+
+_logger = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -39,7 +54,7 @@ class _Failing:
         return self.next_probe is not None and now - self.since < self.patience_s
 
 
-class CircuitBreakers:
+class DestinationBreakers:
     """Those of all functions. May be used by any thread."""
 
     def __init__(
@@ -52,6 +67,7 @@ class CircuitBreakers:
         self._destinations: dict[str, str] = {}  # of each function, `SEVERAL` if there are
         self._failing: dict[str, _Failing] = {}
         self._held_back: set[str] = set()
+        self._elsewhere: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def note(self, function_id: str, destination: str, patience_s: float, *, failed: bool) -> bool:
@@ -119,10 +135,38 @@ class CircuitBreakers:
         """Whether its runs are held back."""
         with self._lock:
             one = self._failing.get(function_id)
-            return one is not None and one.is_open(self._clock())
+            return function_id in self._elsewhere or (one is not None and one.is_open(self._clock()))
 
-    def open_count(self) -> int:
-        """How many are open."""
+    def open_here(self) -> list[str]:
+        """The functions whose breakers are open in this process."""
         now = self._clock()
         with self._lock:
-            return sum(one.is_open(now) for one in self._failing.values())
+            return [function_id for function_id, one in self._failing.items() if one.is_open(now)]
+
+    def open_anywhere(self) -> frozenset[str]:
+        """The functions whose breakers are open in some process."""
+        return self._elsewhere.union(self.open_here())
+
+    def open_elsewhere(self, function_ids: frozenset[str]) -> None:
+        """Note those whose runs are held back in other processes."""
+        self._elsewhere = function_ids
+
+
+class OutageWatch(BackgroundService):
+    """Background service by which processes that share a queue know whose destinations are away."""
+
+    NAME = "outage-watch"
+
+    def __init__(self, breakers: DestinationBreakers, outages: Outages) -> None:
+        super().__init__()
+        self._breakers = breakers
+        self._outages = outages
+
+    def round(self) -> float:
+        """Tell and learn, as far as the database answers."""
+        try:
+            self._outages.tell(self._breakers.open_here())
+            self._breakers.open_elsewhere(self._outages.told())
+        except DatabaseError as error:
+            _logger.warning("outages_not_shared", reason=str(error))
+        return OUTAGES_EVERY_S

@@ -1,4 +1,4 @@
-"""What is at work, and who may have more of it: see `shares`."""
+"""What is at work, and who may have more of it: see `hoglab.fairness.thresholds`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from hoglab.delivery.limits.shares import more_of_function, one_less, room_of_project
+from hoglab.fairness.thresholds import more_of_member, one_less, room_of_owner
 
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.destination_breaker import CircuitBreakers
+    from hoglab.delivery.limits.destination_breaker import DestinationBreakers
     from hoglab.delivery.limits.rate_limit import RateLimiter
     from hoglab.storage.invocations import ClaimedInvocation
 
@@ -36,12 +36,12 @@ class Tallies:
         return self.most - self.projects.total()
 
     def room_of(self, project_id: int) -> float:
-        return room_of_project(self.free, self.projects.get(project_id, 0))
+        return room_of_owner(self.free, self.projects.get(project_id, 0))
 
     def more_of(self, project_id: int, function_id: str) -> int:
         """How many more a function may have."""
         has = self.functions.get(function_id, 0)
-        return min(self.per_function - has, more_of_function(has, self.room_of(project_id)))
+        return min(self.per_function - has, more_of_member(has, self.room_of(project_id)))
 
     def add(self, project_id: int, function_id: str, number: int) -> None:
         self.functions[function_id] += number
@@ -95,7 +95,7 @@ class InFlight:
         """Whether one of those that were passed over may have more since."""
         return self._passed_over != full
 
-    def quota(self, paces: RateLimiter, breakers: CircuitBreakers) -> Quota:
+    def quota(self, paces: RateLimiter, breakers: DestinationBreakers) -> Quota:
         """For the next claim."""
         tallies = self._tallies
         copies = tallies.functions.copy(), tallies.projects.copy()
@@ -109,7 +109,7 @@ class Quota:
     thread that claims.
     """
 
-    def __init__(self, tallies: Tallies, paces: RateLimiter, breakers: CircuitBreakers) -> None:
+    def __init__(self, tallies: Tallies, paces: RateLimiter, breakers: DestinationBreakers) -> None:
         self._tallies = tallies
         self._paces = paces
         self._breakers = breakers
@@ -133,3 +133,4 @@ class Quota:
         """Note in the paces what was begun."""
         for function_id, number in self._taken.items():
             self._paces.began(function_id, number)
+        self._paces.settle()

@@ -1,10 +1,21 @@
-"""How often functions may run that limit it themselves: a token bucket for each (spec: hog-runtime 11)."""
+"""How often functions may run that limit it themselves: a token bucket for each (spec: hog-runtime 11).
+
+Where several processes run functions the buckets are theirs together: a claim takes tokens before it takes runs, and
+gives back what it did not need.
+"""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hoglab.fairness.token_bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from hoglab.storage.invocations import Paces
 
 BURST_S = 0.1
 """How long the allowance of a function that does not run adds up, at most; one run is always allowed at once."""
@@ -14,33 +25,27 @@ MAX_KNOWN = 10_000
 """With more functions, all but those that are held back are looked up anew when they have work."""
 
 
-@dataclass(slots=True)
-class _Bucket:
-    per_s: float
-    tokens: float
-    at: float
-
-    @property
-    def size(self) -> float:
-        return max(1.0, self.per_s * BURST_S)
-
-    def refill(self, now: float) -> None:
-        self.tokens = min(self.size, self.tokens + max(0.0, now - self.at) * self.per_s)
-        self.at = now
-
-
 class RateLimiter:
-    """Used by one thread. ``limit``: runs a second that a function allows itself, None for any number."""
+    """Used by one thread. ``limit``: runs a second that a function allows itself, None for any number.
+
+    ``shared``: the buckets, where other processes take from them as well.
+    """
 
     def __init__(
-        self, limit: Callable[[str], float | None], clock: Callable[[], float] = time.monotonic
+        self,
+        limit: Callable[[str], float | None],
+        clock: Callable[[], float] = time.monotonic,
+        shared: Paces | None = None,
     ) -> None:
         self._limit = limit
+        self._shared = shared
+        self._taken: Counter[str] = Counter()  # of the shared buckets, for runs that do not begin yet
+        self._empty_until: dict[str, float] = {}
         self._clock = clock
         self._limits: dict[str, float | None] = {}
         self._unknown: set[str] = set()
         self._look_again_at = 0.0
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, TokenBucket] = {}
         self._held_back: set[str] = set()
 
     def look_up(self) -> None:
@@ -54,7 +59,7 @@ class RateLimiter:
             if len(self._limits) > MAX_KNOWN:
                 self._limits.clear()
             self._unknown.update(self._limits)
-            self._buckets = {each: one for each, one in self._buckets.items() if not self._is_full(one, now)}
+            self._buckets = {each: one for each, one in self._buckets.items() if one.left(now) < one.size}
         for function_id in self._unknown:
             self._limits[function_id] = self._limit(function_id)
         self._unknown.clear()
@@ -68,21 +73,46 @@ class RateLimiter:
         if per_s is None:
             return wanted
         now = self._clock()
-        bucket = self._buckets.get(function_id)
-        if bucket is None:
-            bucket = self._buckets[function_id] = _Bucket(per_s, 1.0, now)
-        bucket.per_s = per_s
-        bucket.refill(now)
+        size = max(1.0, per_s * BURST_S)
+        if self._shared is not None:
+            return self._shared_allowance(self._shared, function_id, wanted, per_s, size)
+        known = self._buckets.get(function_id)
+        tokens, at = (1.0, now) if known is None else known[:2]
+        bucket = TokenBucket(tokens, at, per_s, size).filled(now)
+        self._buckets[function_id] = bucket
         allowed = min(wanted, int(bucket.tokens))
         if allowed < wanted:
             self._held_back.add(function_id)
         return allowed
 
+    def _shared_allowance(
+        self, shared: Paces, function_id: str, wanted: int, per_s: float, size: float
+    ) -> int:
+        missing = wanted - self._taken[function_id]
+        if missing > 0 and self._clock() >= self._empty_until.get(function_id, -math.inf):
+            granted = shared.take(function_id, missing, per_s=per_s, size=size)
+            self._taken[function_id] += granted.number
+            if granted.number < missing:
+                self._empty_until[function_id] = self._clock() + granted.wait_s
+        allowed = min(wanted, self._taken[function_id])
+        if allowed < wanted:
+            self._held_back.add(function_id)
+        return allowed
+
+    def settle(self) -> None:
+        """Give back what no run began with. To be called after every claim."""
+        taken, self._taken = self._taken, Counter()
+        if self._shared is not None:
+            for function_id, number in taken.items():
+                if number > 0:
+                    self._shared.give_back(function_id, number)
+
     def began(self, function_id: str, number: int) -> None:
         """Note that runs were begun."""
+        self._taken[function_id] -= number
         bucket = self._buckets.get(function_id)
         if bucket is not None:
-            bucket.tokens -= number
+            self._buckets[function_id] = bucket.without(number)
 
     def wait_s(self) -> float | None:
         """How long until one of those may run again that were held back since the last call; None when none was."""
@@ -90,14 +120,8 @@ class RateLimiter:
         if self._unknown:
             return 0.0
         now = self._clock()
-        waits = []
-        for function_id in held:
-            bucket = self._buckets[function_id]
-            bucket.refill(now)
-            waits.append(max(0.0, (1.0 - bucket.tokens) / bucket.per_s))
+        if self._shared is not None:
+            waits = (max(0.0, self._empty_until.get(each, now) - now) for each in held)
+        else:
+            waits = (self._buckets[each].filled(now).wait_s(1.0) for each in held)
         return min(waits, default=None)
-
-    @staticmethod
-    def _is_full(bucket: _Bucket, now: float) -> bool:
-        bucket.refill(now)
-        return bucket.tokens >= bucket.size

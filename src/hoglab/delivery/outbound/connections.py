@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httptools
 from aiohappyeyeballs import start_connection
 
-from hoglab.delivery.outbound.resolver import Resolver
+from hoglab.delivery.outbound.resolver import NameResolver
 
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.fair_semaphore import Holder
     from hoglab.delivery.outbound.addresses import AddressGuard
+    from hoglab.fairness.fair_semaphore import Holder
 
 EYEBALLS_S = 0.25
 """How long one address of a host is tried before the next one is tried beside it (RFC 8305)."""
@@ -123,7 +123,7 @@ class ConnectionPool:
         self._sweep: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
         self._opening = 0
-        self._resolver = Resolver()
+        self._resolver = NameResolver()
 
     async def exchange(
         self, origin: Origin, request: bytes, *, bodiless: bool, holder: Holder, progress: ExchangeProgress

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Deadlines:
+class SharedTimeout:
     """Made and used on one event loop. `close` it there, when nothing waits any more."""
 
     def __init__(self, limit_s: float) -> None:

@@ -22,7 +22,6 @@ import orjson
 from yarl import URL
 
 from hoglab import __version__
-from hoglab.delivery.limits.fair_semaphore import NOBODY, Holder
 from hoglab.delivery.outbound.addresses import (
     ALLOW_CIDRS,
     ALLOW_HOSTS,
@@ -43,8 +42,9 @@ from hoglab.delivery.outbound.connections import (
     InvalidAnswerError,
     Origin,
 )
-from hoglab.delivery.outbound.deadlines import Deadlines
+from hoglab.delivery.outbound.deadlines import SharedTimeout
 from hoglab.delivery.outbound.urls import INVALID, UrlError, parse_url
+from hoglab.fairness.fair_semaphore import Holder
 
 FailureKind = Literal["invalid_url", "invalid_header", "blocked", "dns", "timeout", "network"]
 
@@ -80,6 +80,9 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL",
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _VISIBLE = re.compile(r"[!-~]+")
 _METHOD = re.compile(r"[A-Za-z]{1,32}")
+
+NOBODY = Holder(0, "")
+"""For requests that are no function's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._target = lru_cache(maxsize=TARGETS)(self._find_target)
         self._connections = ConnectionPool(guard, self._limits)
-        self._deadlines = Deadlines(self._limits.total_s)
+        self._deadlines = SharedTimeout(self._limits.total_s)
 
     async def fetch(self, request: FetchRequest, holder: Holder = NOBODY) -> FetchResponse | FetchFailure:
         """Send one request on somebody's account. Never raises for what the network or the other side does."""

@@ -13,8 +13,8 @@ import socket
 import threading
 from typing import Any
 
-from hoglab.delivery.limits.fair_semaphore import FairSemaphore, Holder
 from hoglab.delivery.outbound.addresses import literal_address
+from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
 
 LOOK_UPS = 48
 """Names that are looked up at a time."""
@@ -31,7 +31,7 @@ def look_up(host: str, port: int) -> Found:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 
 
-class Resolver:
+class NameResolver:
     """Made and used on one event loop; close it there."""
 
     def __init__(self) -> None:

@@ -8,22 +8,19 @@ often the backfill is repeated. Its place is written with what it enqueues: a se
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 import orjson
-import sqlalchemy as sa
 import structlog
 from msgspec.structs import replace
 from prometheus_client import Counter, Gauge
 
 from hoglab.background import RETRY_S, BackgroundService
-from hoglab.delivery.replay.jobs import Job, Jobs, Kind, running_jobs
 from hoglab.delivery.replay.reruns import DISABLED, Reruns
 from hoglab.delivery.runs.dead_letters import EVENTS, reason_of
 from hoglab.storage.catching_up import CatchUp
-from hoglab.storage.database import DatabaseError, Rebuildable
-from hoglab.storage.database.tables import backfill
+from hoglab.storage.database import DatabaseError
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryError,
@@ -32,13 +29,13 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.history import TimeRange
 from hoglab.storage.event_store.ingested import IngestedEvent
-from hoglab.storage.invocations import BackfillOverError, BackfillStep, LogEntry
+from hoglab.storage.invocations import JobKind, JobOverError, JobStep, LogEntry, ReplayJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hoglab.delivery.dispatch.dispatcher import EventDispatcher
-    from hoglab.delivery.replay.jobs import Steps
+    from hoglab.delivery.dispatch.plan import DispatchPlan
     from hoglab.delivery.service import Delivery
     from hoglab.functions.runtime.compile import CompiledFunction
     from hoglab.storage.event_store import EventRow, EventStore
@@ -54,10 +51,21 @@ QUERY_TIMEOUT_S = 60.0
 
 _STORE_TROUBLE = (EventStoreUnavailableError, QueryError, QueryMemoryError, QueryTimeoutError)
 
-_column = backfill.c
 _logger = structlog.get_logger(__name__)
 _EVENTS = Counter("hoglab_delivery_backfilled_events", "Stored events that backfills asked functions about.")
 _RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not over.")
+
+
+class Steps(Protocol):
+    """How jobs of one kind are done. What `step` raises, apart from trouble with databases, ends the job."""
+
+    def step(self, job: ReplayJob) -> None:
+        """Do the next part of a job, and write the place reached with what it enqueues; `end` it after the last."""
+        ...
+
+    def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
+        """Say that a job is over, in its row and in the function's log."""
+        ...
 
 
 class Backfills(BackgroundService):
@@ -75,11 +83,12 @@ class Backfills(BackgroundService):
     ) -> None:
         super().__init__()
         self._delivery = delivery
-        self._database = delivery.queue_database
-        self._history, reruns = _History(delivery, store), Reruns(delivery)
-        self._kinds: Mapping[Kind, Steps] = {Kind.BACKFILL: self._history, Kind.RERUN: reruns}
-        self._jobs, self.reruns = self._history.jobs, reruns.jobs
-        """``reruns``: past invocations that are run again; they are gone on with here, too."""
+        self._jobs = delivery.stores.jobs
+        self._history = _History(delivery, store)
+        self._kinds: Mapping[JobKind, Steps] = {
+            JobKind.BACKFILL: self._history,
+            JobKind.RERUN: Reruns(delivery),
+        }
         delivery.on_rerun = self.wake
         self._store = store
         self._catch_up = catch_up
@@ -99,49 +108,57 @@ class Backfills(BackgroundService):
         *,
         max_events: int | None,
         dry_run: bool,
-    ) -> Job:
+    ) -> ReplayJob:
         """Begin a backfill; it goes on in the background.
 
         Raises `JobRunsError`, `NotCaughtUpError` and the store's errors.
         """
         if self._catch_up is not None:
-            self._catch_up.require()
+            self._catch_up.require(project_id)
         with self._store.reader() as reader:
             extent = TimeRange(project_id, since, until).extent(reader, timeout_s=QUERY_TIMEOUT_S)
-        job: Job = {
-            "id": str(uuid4()),
-            "project_id": project_id,
-            "function_id": function_id,
-            "status": "running" if extent else "completed",
-            "dry_run": dry_run,
-            "since": since,
-            "until": until,
-            "max_events": max_events,
-            "cursor": extent.first_seq - 1 if extent else 0,
-            "last_seq": extent.last_seq if extent else 0,
-            "total": min(extent.count, max_events or extent.count) if extent else 0,
-            "created_at": self.now(),
-            "finished_at": None if extent else self.now(),
-        }
+        job = ReplayJob(
+            id=str(uuid4()),
+            project_id=project_id,
+            function_id=function_id,
+            status="running" if extent else "completed",
+            dry_run=dry_run,
+            since=since,
+            until=until,
+            max_events=max_events,
+            cursor=extent.first_seq - 1 if extent else 0,
+            last_seq=extent.last_seq if extent else 0,
+            total=min(extent.count, max_events or extent.count) if extent else 0,
+            created_at=self.now(),
+            finished_at=None if extent else self.now(),
+        )
         self._jobs.begin(job, alone=True)
         self._history.log(
-            job, "info", f"Backfill of {job['total']} events begins{' (dry run)' if dry_run else ''}."
+            job, "info", f"Backfill of {job.total} events begins{' (dry run)' if dry_run else ''}."
         )
         self.wake()
-        return self.get(project_id, function_id, job["id"]) or job
+        return self.get(project_id, function_id, job.id) or job
 
-    def get(self, project_id: int, function_id: str, job_id: str) -> Job | None:
-        return self._jobs.get(project_id, function_id, job_id)
+    def get(
+        self, project_id: int, function_id: str, job_id: str, kind: JobKind = JobKind.BACKFILL
+    ) -> ReplayJob | None:
+        return self._jobs.get(kind, project_id, function_id, job_id)
 
-    def page(self, project_id: int, function_id: str, limit: int, offset: int) -> tuple[list[Job], int]:
-        """The backfills of a function, newest first, and how many there are."""
-        return self._jobs.page(project_id, function_id, limit, offset)
+    def page(
+        self, project_id: int, function_id: str, limit: int, offset: int, kind: JobKind = JobKind.BACKFILL
+    ) -> tuple[list[ReplayJob], int]:
+        """The jobs of a function, newest first, and how many there are."""
+        return self._jobs.page(kind, project_id, function_id, limit, offset)
 
-    def cancel(self, project_id: int, function_id: str, job_id: str) -> Job | None:
-        """Stop a backfill; what it has enqueued runs. One that is over stays as it is."""
-        cancelled = self._jobs.cancel(project_id, function_id, job_id)
-        self.wake()
-        return cancelled
+    def cancel(
+        self, project_id: int, function_id: str, job_id: str, kind: JobKind = JobKind.BACKFILL
+    ) -> ReplayJob | None:
+        """Stop a job; what it has enqueued runs. One that is over stays as it is."""
+        if self.get(project_id, function_id, job_id, kind) is not None:
+            self._jobs.finish(job_id, "cancelled", self.now())
+        if kind is JobKind.BACKFILL:
+            self.wake()
+        return self.get(project_id, function_id, job_id, kind)
 
     # --- life
 
@@ -157,7 +174,7 @@ class Backfills(BackgroundService):
             for job in jobs:
                 if self.is_stopping:
                     break
-                if job["dry_run"] or self._has_room_for(job["function_id"]):
+                if job.dry_run or self._has_room_for(job.function_id):
                     self._try(job)
                     waits = False
             if waits:
@@ -175,23 +192,23 @@ class Backfills(BackgroundService):
         most, delivery = self._max_backlog, self._delivery
         return delivery.queue.backlog_of(function_id) < most and delivery.room.load(most) < most
 
-    def _try(self, job: Job) -> None:
+    def _try(self, job: ReplayJob) -> None:
         """Do a step; a backfill that fails for a reason of its own is over, and holds up no other."""
         try:
             self.step(job)
         except (DatabaseError, *_STORE_TROUBLE):
             raise
         except Exception as error:
-            _logger.exception("backfill_failed", backfill_id=job["id"])
-            self._kinds[Kind.of(job)].end(job, "failed", reason_of(error))
+            _logger.exception("backfill_failed", backfill_id=job.id)
+            self._kinds[job.kind].end(job, "failed", reason_of(error))
 
-    def step(self, job: Job) -> None:
+    def step(self, job: ReplayJob) -> None:
         """Do the next part of a job."""
-        self._kinds[Kind.of(job)].step(job)
+        self._kinds[job.kind].step(job)
 
-    def running(self) -> list[Job]:
+    def running(self) -> list[ReplayJob]:
         """What is not over, backfills and what is run again, oldest first."""
-        return running_jobs(self._database)
+        return self._jobs.running()
 
 
 class _History:
@@ -200,85 +217,73 @@ class _History:
     def __init__(self, delivery: Delivery, store: EventStore) -> None:
         self._delivery = delivery
         self._store = store
-        self.jobs = Jobs(delivery.queue_database, delivery.now, Kind.BACKFILL)
+        self._jobs = delivery.stores.jobs
         self._dispatchers: dict[str, tuple[CompiledFunction, EventDispatcher]] = {}
 
     def forget(self) -> None:
         """Nothing is left to do for now."""
         self._dispatchers.clear()
 
-    def step(self, job: Job) -> None:
+    def step(self, job: ReplayJob) -> None:
         """Ask the function about the next events, and enqueue what they cause together with the place reached."""
         dispatcher = self._dispatcher(job)
         if dispatcher is None:
             self.end(job, "failed", DISABLED)
             return
-        last = min(job["cursor"] + WINDOW, job["last_seq"])
-        found = self._window(job, last)
-        if job["max_events"] is not None and len(found) >= job["max_events"] - job["seen"]:
-            found = found[: job["max_events"] - job["seen"]]
-            last = job["last_seq"]  # enough was seen
-        plan = dispatcher.plan([IngestedEvent(row, orjson.loads(row.properties)) for _, row in found])
-        plan.invocations = [
-            replace(one, priority=PRIORITY, parent_run_id=job["id"]) for one in plan.invocations
-        ]
-        step = BackfillStep(
-            job["id"], job["cursor"], last, seen=len(found), settled=plan.settled, put_aside=len(plan.dead)
-        )
-        try:
-            if job["dry_run"]:
-                self._note(step, len(plan.invocations))
+        last = min(job.cursor + WINDOW, job.last_seq)
+        rows = self._window(job, last)
+        if job.max_events is not None and len(rows) >= job.max_events - job.seen:
+            rows = rows[: job.max_events - job.seen]
+            last = job.last_seq  # enough was seen
+
+        def write(plan: DispatchPlan) -> None:
+            plan.invocations = [
+                replace(invocation, priority=PRIORITY, parent_run_id=job.id)
+                for invocation in plan.invocations
+            ]
+            step = JobStep(
+                job.id, job.cursor, last, seen=len(rows), settled=plan.settled, put_aside=len(plan.dead)
+            )
+            if job.dry_run:
+                self._jobs.advance(step, len(plan.invocations))
             else:
                 dispatcher.commit(plan, step=step)
-        except BackfillOverError:
+
+        try:
+            dispatcher.carry_out([IngestedEvent(row, orjson.loads(row.properties)) for _, row in rows], write)
+        except JobOverError:
             return
-        _EVENTS.inc(len(found))
-        if last >= job["last_seq"]:
+        _EVENTS.inc(len(rows))
+        if last >= job.last_seq:
             self.end(job, "completed")
 
-    def _dispatcher(self, job: Job) -> EventDispatcher | None:
+    def _dispatcher(self, job: ReplayJob) -> EventDispatcher | None:
         """One for each backfill, made anew when the function changed; None when the function does not run."""
-        function_id = job["function_id"]
-        functions = self._delivery.registry.for_project(job["project_id"])
+        function_id = job.function_id
+        functions = self._delivery.registry.for_project(job.project_id)
         function = None if functions is None else functions.by_id.get(function_id)
         known = self._dispatchers.get(function_id)
         if known is not None and known[0] is function:
             return known[1]
-        made = self._delivery.dispatcher_for(job["project_id"], EVENTS, function_id)
-        if function is not None and made is not None:
-            self._dispatchers[function_id] = (function, made)
-        return made
+        dispatcher = self._delivery.dispatcher_for(job.project_id, EVENTS, function_id)
+        if function is not None and dispatcher is not None:
+            self._dispatchers[function_id] = (function, dispatcher)
+        return dispatcher
 
-    def _window(self, job: Job, last: int) -> list[tuple[int, EventRow]]:
-        wanted = TimeRange(job["project_id"], job["since"], job["until"])
+    def _window(self, job: ReplayJob, last: int) -> list[tuple[int, EventRow]]:
+        wanted = TimeRange(job.project_id, job.since, job.until)
         with self._store.reader() as reader:
-            return wanted.window(reader, job["cursor"], last, timeout_s=QUERY_TIMEOUT_S)
+            return wanted.window(reader, job.cursor, last, timeout_s=QUERY_TIMEOUT_S)
 
-    def _note(self, step: BackfillStep, queued: int) -> None:
-        """Come further without enqueueing anything. Raises `BackfillOverError`."""
-        here = (_column.id == step.id, _column.cursor == step.before, _column.status == "running")
-        values = {
-            "cursor": step.cursor,
-            "seen": _column.seen + step.seen,
-            "queued": _column.queued + queued,
-            "settled": _column.settled + step.settled,
-            "put_aside": _column.put_aside + step.put_aside,
-        }
-        with self._delivery.queue_database.write(rebuildable=Rebuildable.BACKFILL_PROGRESS) as tx:
-            if not tx.connection.execute(sa.update(backfill).where(*here).values(**values)).rowcount:
-                raise BackfillOverError(step.id)
-
-    def end(self, job: Job, status: str, error: str | None = None) -> None:
+    def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
         """Say that one is over."""
-        self.jobs.finish(job["id"], status, error)
-        after = self.jobs.get(job["project_id"], job["function_id"], job["id"]) or job
-        text = (
-            f"Backfill {after['status']}: {after['seen']} of {after['total']} events, {after['queued']} runs"
-        )
+        self._jobs.finish(job.id, status, self._delivery.now(), error)
+        after = self._jobs.get(JobKind.BACKFILL, job.project_id, job.function_id, job.id) or job
+        text = f"Backfill {after.status}: {after.seen} of {after.total} events, {after.queued} runs"
         self.log(
             job, "info" if error is None else "error", f"{text}." if error is None else f"{text}: {error}"
         )
 
-    def log(self, job: Job, level: str, text: str) -> None:
-        line = LogEntry(job["project_id"], job["function_id"], job["id"], self._delivery.now(), level, text)
-        self._delivery.queue.write_logs([line])
+    def log(self, job: ReplayJob, level: str, text: str) -> None:
+        line = LogEntry(job.project_id, job.function_id, job.id, self._delivery.now(), level, text)
+        self._delivery.stores.runs.write_logs([line])

@@ -9,14 +9,14 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from hoglab.delivery.runs.globals import milliseconds
-from hoglab.delivery.runs.state import State, encode_state, raw_json
+from hoglab.delivery.runs.state import RunState, encode_state, raw_json
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.runtime.compile import compile_filter
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.http.errors import BareError
 from hoglab.people.reading import next_persons
 from hoglab.storage.database.tables import person, person_distinct_id
-from hoglab.storage.invocations import AppMetric, NewInvocation
+from hoglab.storage.invocations import AppMetric, InvocationBatch, NewInvocation
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
@@ -54,7 +54,7 @@ def broadcast(
                 project.id, function["id"], "other", "triggered", len(chosen), delivery.now()
             )
             invocations = [_invocation(project.id, function["id"], globals_) for globals_ in chosen]
-            enqueued += delivery.queue.enqueue(invocations, metrics=[triggered])
+            enqueued += delivery.queue.enqueue(InvocationBatch(invocations, metrics=[triggered]))
     return enqueued
 
 
@@ -107,7 +107,7 @@ def _matches(wanted: CompiledFilter, globals_: dict[str, Any]) -> bool:
 
 
 def _invocation(project_id: int, function_id: str, globals_: dict[str, Any]) -> NewInvocation:
-    state = State(
+    state = RunState(
         globals=raw_json(globals_),
         event_uuid=globals_["event"]["uuid"],
         distinct_id=globals_["event"]["distinct_id"],

@@ -38,7 +38,7 @@ class People(Protocol):
     def group_types(self, project_id: int) -> Mapping[str, int]: ...
 
 
-class KnownProject(Protocol):
+class ShownProject(Protocol):
     """What is read of a project."""
 
     @property
@@ -72,7 +72,7 @@ class Site:
     def project_url(self, project_id: int) -> str:
         return f"{self.url.rstrip('/')}/project/{project_id}"
 
-    def project(self, project: KnownProject) -> dict[str, Any]:
+    def project(self, project: ShownProject) -> dict[str, Any]:
         return {"id": project.id, "name": project.name, "url": self.project_url(project.id)}
 
     def source(self, function: CompiledFunction) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Site:
         return f"{self.project_url(project_id)}/events/{encoded(uuid)}/{encoded(timestamp)}"
 
     def person(
-        self, project: KnownProject, person_id: str, distinct_id: str, properties: dict[str, Any]
+        self, project: ShownProject, person_id: str, distinct_id: str, properties: dict[str, Any]
     ) -> dict[str, Any]:
         return {
             "id": person_id,
@@ -155,7 +155,7 @@ class EventGlobals:
         self._people = people
         self._groups = groups
 
-    def of(self, project: KnownProject, event: IngestedEvent) -> dict[str, Any]:
+    def of(self, project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
         row = event.row
         uuid, timestamp = str(row.uuid), milliseconds(row.timestamp)
         made: dict[str, Any] = {
@@ -193,7 +193,7 @@ class EventGlobals:
             if index in keys
         }
 
-    def late_person(self, project: KnownProject, distinct_id: str) -> dict[str, Any]:
+    def late_person(self, project: ShownProject, distinct_id: str) -> dict[str, Any]:
         """The person of an event that had none when it was stored: looked up now, else a stand-in."""
         known = self._people.person_for(project.id, distinct_id)
         if known is None:

@@ -3,80 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
-from sqlalchemy import func, select
 
-from hoglab.delivery.runs.telemetry import LogQuery, line_of
-from hoglab.http.streams import ServerEvent
+from hoglab.delivery.runs.telemetry import shown_line
+from hoglab.http.streams import POLL_S, Follower, LiveFeed, ServerEvent
 from hoglab.storage.database.errors import DatabaseError
-from hoglab.storage.database.tables import log_entry
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row
+    from hoglab.storage.invocations import LogLine, LogQuery, RunStore
 
-    from hoglab.storage.database import Database
-
-POLL_S = 0.5
-"""How often new lines are looked for while somebody follows."""
 BATCH_LINES = 1_000
 """Most lines that are read at a time."""
-MAX_WAITING = 1_000
-"""Lines kept for a follower that is slow to take them; older ones are skipped, and it is told how many."""
 
 _logger = structlog.get_logger(__name__)
 
 
-@dataclass(eq=False)
-class _Follower:
+@dataclass(eq=False, kw_only=True)
+class _LogFollower(Follower):
     project_id: int
     function_id: str
     query: LogQuery
-    waiting: deque[Row[tuple[object, ...]]] = field(default_factory=deque)
-    skipped: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def offer(self, row: Row[tuple[object, ...]]) -> None:
-        if row.log_source_id != self.function_id or row.project_id != self.project_id:
-            return
-        if not self.query.takes(row.level, row.message, row.instance_id):
-            return
-        if len(self.waiting) >= MAX_WAITING:
-            self.waiting.popleft()
-            self.skipped += 1
-        self.waiting.append(row)
-        self.news.set()
+    def wants(self, line: LogLine) -> bool:
+        is_theirs = line.log_source_id == self.function_id and line.project_id == self.project_id
+        return is_theirs and self.query.takes(line)
 
 
-class LiveLogs:
+class LiveLogs(LiveFeed[_LogFollower]):
     """Reads new lines once for all followers, and only while there are any. For one event loop.
 
-    Lines are found by their ids, which grow in the order of commits because one connection writes at a time.
+    Lines are found by their ids, which grow in the order of commits: `RunStore.last_log_id` sees to that where several
+    processes write.
     """
 
-    def __init__(self, database: Database, *, poll_s: float = POLL_S) -> None:
-        """``database``: the one that holds the log."""
-        self._database = database
-        self._poll_s = poll_s
-        self._followers: set[_Follower] = set()
+    def __init__(self, store: RunStore, *, poll_s: float = POLL_S) -> None:
+        super().__init__(poll_s)
+        self._store = store
         self._place = 0
-        self._reader: asyncio.Task[None] | None = None
 
-    @property
-    def followers(self) -> int:
-        """How many there are."""
-        return len(self._followers)
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether new lines are being looked for."""
-        return self._reader is not None and not self._reader.done()
-
-    async def follow(
+    def follow(
         self, project_id: int, function_id: str, query: LogQuery, after_id: int | None = None
     ) -> AsyncGenerator[ServerEvent, None]:
         """Lines of one function from now on, or from behind the line ``after_id``, without end.
@@ -84,76 +53,42 @@ class LiveLogs:
         Events are ``log`` with a line as its data, and ``skipped`` with the ``count`` of lines that came faster
         than they were taken. Of ``query``, only levels, search and instance count.
         """
-        follower = _Follower(project_id, function_id, query)
-        await self._add(follower)
-        try:
-            if after_id is not None:
-                await self._catch_up(follower, after_id)
-            while True:
-                await follower.news.wait()
-                follower.news.clear()
-                if follower.skipped:
-                    count, follower.skipped = follower.skipped, 0
-                    yield ServerEvent("skipped", {"count": count})
-                while follower.waiting:
-                    row = follower.waiting.popleft()
-                    yield ServerEvent("log", line_of(row), id=row.id)
-        finally:
-            self._followers.discard(follower)
 
-    async def _add(self, follower: _Follower) -> None:
-        if not self.is_reading:
-            newest = await asyncio.to_thread(self._newest)
-            if not self.is_reading:  # another follower may have been quicker
-                self._place = newest
-                self._reader = asyncio.create_task(self._run())
-        self._followers.add(follower)
+        def begin() -> _LogFollower:
+            return _LogFollower(self._place, project_id=project_id, function_id=function_id, query=query)
 
-    async def _catch_up(self, follower: _Follower, after: int) -> None:
-        """Put what was missed before what has come in since; what comes in later is newer than both."""
-        newest = await asyncio.to_thread(self._newest)
-        missed = _Follower(follower.project_id, follower.function_id, follower.query)
-        while after < newest:
-            rows = await asyncio.to_thread(self._read, [follower.function_id], after, newest)
-            after = rows[-1].id if len(rows) == BATCH_LINES else newest
-            for row in rows:
-                missed.offer(row)
-        follower.skipped += missed.skipped
-        follower.waiting = missed.waiting + deque(row for row in follower.waiting if row.id > newest)
-        follower.news.set()
+        return self._follow(begin, after_id)
 
-    async def _run(self) -> None:
-        """Hand out new lines until nobody follows any more."""
-        while True:
-            await asyncio.sleep(self._poll_s)
-            if not self._followers:
-                return
-            try:
-                await self._look()
-            except DatabaseError:
-                _logger.exception("live_logs_not_read")
+    async def _begin(self) -> None:
+        self._place = await asyncio.to_thread(self._store.last_log_id)
+
+    async def _catch_up(self, follower: _LogFollower, after: int) -> None:
+        missed = Follower(after)
+        while after < follower.began_at:
+            lines = await asyncio.to_thread(self._read, [follower.function_id], after, follower.began_at)
+            after = lines[-1].id if len(lines) == BATCH_LINES else follower.began_at
+            for line in lines:
+                if follower.wants(line):
+                    missed.offer(_event(line))
+        follower.offer_missed(missed.waiting, missed.skipped)
 
     async def _look(self) -> None:
-        newest = await asyncio.to_thread(self._newest)
-        while self._place < newest:
-            functions = {follower.function_id for follower in self._followers}
-            rows = await asyncio.to_thread(self._read, functions, self._place, newest)
-            self._place = rows[-1].id if len(rows) == BATCH_LINES else newest
-            for row in rows:
-                for follower in self._followers:
-                    follower.offer(row)
+        try:
+            newest = await asyncio.to_thread(self._store.last_log_id)
+            while self._place < newest:
+                functions = {follower.function_id for follower in self._followers}
+                lines = await asyncio.to_thread(self._read, functions, self._place, newest)
+                self._place = lines[-1].id if len(lines) == BATCH_LINES else newest
+                for line in lines:
+                    for follower in self._followers:
+                        if follower.wants(line):
+                            follower.offer(_event(line))
+        except DatabaseError:
+            _logger.exception("live_logs_not_read")
 
-    def _newest(self) -> int:
-        with self._database.read() as connection:
-            return connection.execute(select(func.max(log_entry.c.id))).scalar() or 0
+    def _read(self, function_ids: Collection[str], after: int, until: int) -> list[LogLine]:
+        return self._store.new_logs(function_ids, after, until, BATCH_LINES)
 
-    def _read(self, function_ids: Collection[str], after: int, until: int) -> list[Row[tuple[object, ...]]]:
-        column = log_entry.c
-        with self._database.read() as connection:
-            found = connection.execute(
-                select(log_entry)
-                .where(column.id > after, column.id <= until, column.log_source_id.in_(function_ids))
-                .order_by(column.id)
-                .limit(BATCH_LINES)
-            )
-            return list(found)
+
+def _event(line: LogLine) -> ServerEvent:
+    return ServerEvent("log", shown_line(line), id=line.id)

@@ -10,7 +10,7 @@ STILL_S = 60.0
 before that."""
 
 
-class Progress:
+class Heartbeat:
     """How far one thread gets. It says `beat` whenever it has done something, and `rest` when nothing is left to do.
 
     May be asked by any thread. ``clock``: seconds that only ever rise.

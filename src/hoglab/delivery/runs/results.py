@@ -6,17 +6,12 @@ import re
 import threading
 import zlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
-import sqlalchemy as sa
 
 from hoglab.delivery.runs.state import mapping_named
-from hoglab.storage.database.tables import invocation_result
 from hoglab.storage.database.types import to_micros
-
-if TYPE_CHECKING:
-    from hoglab.storage.database import Database
 
 NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
 """Parts of the globals that are looked up anew when an invocation is run again."""
@@ -41,12 +36,6 @@ class Versions:
         with self._lock:
             self._last = max(self._last + 1, to_micros(now))
             return self._last
-
-
-def last_version(queue_database: Database) -> int:
-    """The highest version of what is kept, 0 for nothing."""
-    with queue_database.read() as connection:
-        return connection.execute(sa.select(sa.func.max(invocation_result.c.version))).scalar() or 0
 
 
 def error_kind(message: str) -> str:

@@ -53,7 +53,7 @@ class Item(msgspec.Struct, omit_defaults=True):
         self.mapping_id, self.mapping = mapping_named(self.mapping_id, self.mapping), None
 
 
-class State(msgspec.Struct, omit_defaults=True):
+class RunState(msgspec.Struct, omit_defaults=True):
     """``globals`` never holds inputs.
 
     What is below ``journal`` is only there once a program was suspended: from then on it goes on with the source and
@@ -86,15 +86,15 @@ class State(msgspec.Struct, omit_defaults=True):
         return [one.mapping_id for one in self.items or (self,)]
 
 
-_DECODER = msgspec.json.Decoder(State)
+_DECODER = msgspec.json.Decoder(RunState)
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode_state(state: State) -> bytes:
+def encode_state(state: RunState) -> bytes:
     return _ENCODER.encode(state)
 
 
-def decode_state(data: bytes) -> State:
+def decode_state(data: bytes) -> RunState:
     """Raises `InvalidStateError`."""
     try:
         return _DECODER.decode(data)
@@ -112,7 +112,7 @@ def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -
     except InvalidStateError:
         return None if any(each.encode() in data for each in (*person_ids, *distinct_ids)) else data
 
-    def is_gone(one: State | Item) -> bool:
+    def is_gone(one: RunState | Item) -> bool:
         return one.person_id in person_ids or one.distinct_id in distinct_ids
 
     items = [one for one in state.items if not is_gone(one)]
@@ -123,10 +123,10 @@ def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -
     return encode_state(state_of_batch(items, state.source, rerun=state.rerun))
 
 
-def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> State:
+def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> RunState:
     """That of a run on several events, which has not begun."""
     first = items[0]
-    return State(
+    return RunState(
         globals=first.globals,
         event_uuid=first.event_uuid,
         distinct_id=first.distinct_id,

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select
-
 from hoglab.http.fields.dates import parse_moment
-from hoglab.storage.database.tables import app_metric, log_entry
+from hoglab.storage.invocations import HourQuery
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Row
+    from hoglab.storage.invocations import LogLine, RunStore
 
-APP_SOURCE = "hog_function"
 MAX_LABELS = 10_000
 """Most points of one series; a longer range is refused."""
 
@@ -24,60 +21,14 @@ _RELATIVE = re.compile(r"-?(\d{1,6})(h|d|w|m|q|y|M|s)(Start|End)?")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which log lines are wanted; None leaves a column alone."""
-
-    limit: int = 50
-    offset: int = 0
-    after: datetime | None = None
-    before: datetime | None = None
-    levels: Collection[str] | None = None
-    search: str | None = None
-    instance_id: str | None = None
-
-    def takes(self, level: str, message: str, instance_id: str) -> bool:
-        """Whether a stored line has what is wanted of its columns other than the time."""
-        return (
-            (self.levels is None or level.upper() in self.levels)
-            and (not self.search or self.search.lower() in message.lower())
-            and (self.instance_id is None or instance_id == self.instance_id)
-        )
-
-
-def read_logs(
-    connection: Connection, project_id: int, function_id: str, query: LogQuery
-) -> list[dict[str, Any]]:
-    """The newest matching lines of one function."""
-    column = log_entry.c
-    wanted: list[ColumnElement[bool]] = [column.project_id == project_id, column.log_source_id == function_id]
-    if query.after is not None:
-        wanted.append(column.timestamp > query.after)
-    if query.before is not None:
-        wanted.append(column.timestamp < query.before)
-    if query.levels is not None:
-        wanted.append(column.level.in_([level.lower() for level in query.levels]))
-    if query.search:
-        wanted.append(column.message.icontains(query.search, autoescape=True))
-    if query.instance_id is not None:
-        wanted.append(column.instance_id == query.instance_id)
-    rows = connection.execute(
-        select(log_entry)
-        .where(*wanted)
-        .order_by(column.timestamp.desc(), column.id.desc())
-        .limit(query.limit)
-    )
-    return [line_of(row) for row in rows][query.offset :]
-
-
-def line_of(row: Row[Any]) -> dict[str, Any]:
-    """A row of the log as the API shows it."""
+def shown_line(line: LogLine) -> dict[str, Any]:
+    """A line of the log as the API shows it."""
     return {
-        "log_source_id": row.log_source_id,
-        "instance_id": row.instance_id,
-        "timestamp": row.timestamp,
-        "level": row.level.upper(),
-        "message": row.message,
+        "log_source_id": line.log_source_id,
+        "instance_id": line.instance_id,
+        "timestamp": line.timestamp,
+        "level": line.level.upper(),
+        "message": line.message,
     }
 
 
@@ -96,18 +47,22 @@ class MetricQuery:
     kinds: Collection[str] | None = None
     instance_id: str | None = None
 
+    def hours(self) -> HourQuery:
+        """The hours that hold the range: the one in which it begins is in it."""
+        by_name = self.breakdown == "name"
+        since = floor(self.after, "hour")
+        return HourQuery(since, self.before, by_name, self.names, self.kinds, self.instance_id)
 
-def read_series(
-    connection: Connection, project_id: int, function_id: str, query: MetricQuery
-) -> dict[str, Any]:
+
+def read_series(store: RunStore, project_id: int, function_id: str, query: MetricQuery) -> dict[str, Any]:
     """``{"labels": […], "series": [{"name", "values"}]}``: one value for each label, by name of series."""
     moments = list(_buckets(query.after, query.before, query.interval))
     places = {moment: place for place, moment in enumerate(moments)}
     series: dict[str, list[int]] = {}
-    for breakdown, hour, count in _hours(connection, project_id, function_id, query):
+    for label, hour, count in store.hourly_counts(project_id, function_id, query.hours()):
         place = places.get(floor(hour, query.interval))
         if place is not None:
-            series.setdefault(breakdown, [0] * len(moments))[place] += count
+            series.setdefault(label, [0] * len(moments))[place] += count
     form = "%Y-%m-%dT%H:%M" if query.interval == "hour" else "%Y-%m-%d"
     return {
         "labels": [moment.strftime(form) for moment in moments],
@@ -115,41 +70,12 @@ def read_series(
     }
 
 
-def read_totals(
-    connection: Connection, project_id: int, function_id: str, query: MetricQuery
-) -> Mapping[str, int]:
+def read_totals(store: RunStore, project_id: int, function_id: str, query: MetricQuery) -> Mapping[str, int]:
     """The sum of each name or kind, by name."""
     totals: dict[str, int] = {}
-    for breakdown, _, count in _hours(connection, project_id, function_id, query):
-        totals[breakdown] = totals.get(breakdown, 0) + count
+    for label, _, count in store.hourly_counts(project_id, function_id, query.hours()):
+        totals[label] = totals.get(label, 0) + count
     return dict(sorted(totals.items()))
-
-
-def _hours(
-    connection: Connection, project_id: int, function_id: str, query: MetricQuery
-) -> Iterator[tuple[str, datetime, int]]:
-    column = app_metric.c
-    breakdown = column.metric_name if query.breakdown == "name" else column.metric_kind
-    wanted: list[ColumnElement[bool]] = [
-        column.project_id == project_id,
-        column.app_source == APP_SOURCE,
-        column.app_source_id == function_id,
-        # Counts are kept by the hour, so the hour in which the range begins is in it.
-        column.hour >= floor(query.after, "hour"),
-        column.hour <= query.before,
-    ]
-    if query.names is not None:
-        wanted.append(column.metric_name.in_(query.names))
-    if query.kinds is not None:
-        wanted.append(column.metric_kind.in_(query.kinds))
-    if query.instance_id is not None:
-        wanted.append(column.instance_id == query.instance_id)
-    total = func.sum(column.count)
-    rows = connection.execute(
-        select(breakdown, column.hour, total).where(*wanted).group_by(breakdown, column.hour)
-    )
-    for name, hour, count in rows:
-        yield name, hour, int(count)
 
 
 def floor(moment: datetime, interval: str) -> datetime:

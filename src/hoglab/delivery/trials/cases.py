@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hoglab.delivery.trials.runs import MissingEventError, Report, TestRuns
+from hoglab.delivery.trials.runs import MissingEventError, TestRuns, TrialReport
 from hoglab.functions.runtime.compile import compile_configuration
 from hoglab.functions.service import TestFailure
 from hoglab.hog.errors import HogSourceError
@@ -39,12 +39,12 @@ class TestCases:
                 limits=self._runs.limits,
             )
         except HogSourceError as error:
-            return TestFailure(0, error.message, Report().answer())
+            return TestFailure(0, error.message, TrialReport().answer())
         for index, case in enumerate(configuration.x_tests):
             try:
                 globals_ = self._runs.globals_of(project, case["globals"], None)
             except MissingEventError:
-                return TestFailure(index, "its globals have no event", Report().answer())
+                return TestFailure(index, "its globals have no event", TrialReport().answer())
             report = self._runs.run(
                 project,
                 function,
@@ -59,7 +59,7 @@ class TestCases:
         return None
 
 
-def _difference(expected: Mapping[str, Any], report: Report) -> str | None:
+def _difference(expected: Mapping[str, Any], report: TrialReport) -> str | None:
     """The first thing that is not as it shall be."""
     answer = report.answer()
     status = expected.get("status", "success")

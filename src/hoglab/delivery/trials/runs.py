@@ -15,7 +15,7 @@ from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution.answers import failure_text, for_program, is_failure
 from hoglab.delivery.execution.batch_run import failures
 from hoglab.delivery.execution.calls import SENDING, sent_by
-from hoglab.delivery.execution.program_run import Call, EventFacts, ProgramRun
+from hoglab.delivery.execution.program_run import EventFacts, PendingCall, ProgramRun
 from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchRequest
 from hoglab.delivery.outbound.mail import Email, MailFailure
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, milliseconds
@@ -44,7 +44,7 @@ class MissingEventError(ValueError):
 
 
 @dataclass(slots=True)
-class Report:
+class TrialReport:
     """What a test run came to. ``status``: success, error or skipped."""
 
     result: Any = None
@@ -89,11 +89,11 @@ class TestRuns:
         run_id: str,
         mock: bool,
         responses: Sequence[Mapping[str, Any]] = (),
-    ) -> Report:
+    ) -> TrialReport:
         """Run ``function`` on complete globals (see `globals_of`). ``responses`` answer mocked requests."""
         if function.type == "transformation":
             return self._transform(project, function, globals_)
-        report = Report(responses=list(responses))
+        report = TrialReport(responses=list(responses))
         now = self._delivery.now
         flat = filter_globals(globals_)
         for mapping in self._mappings(function, flat, report):
@@ -116,7 +116,7 @@ class TestRuns:
     # --- filters
 
     def _mappings(
-        self, function: CompiledFunction, flat: dict[str, Any], report: Report
+        self, function: CompiledFunction, flat: dict[str, Any], report: TrialReport
     ) -> list[CompiledMapping | None]:
         """The runs that the event causes: one None for a function without mappings."""
         if not self._matches(function.filter, flat, report):
@@ -125,7 +125,7 @@ class TestRuns:
             return [None]
         return [one for one in function.mappings if self._matches(one.filter, flat, report)]
 
-    def _matches(self, compiled: Any, flat: dict[str, Any], report: Report) -> bool:
+    def _matches(self, compiled: Any, flat: dict[str, Any], report: TrialReport) -> bool:
         now = self._delivery.now()
         try:
             if compiled.matches(flat):
@@ -148,7 +148,7 @@ class TestRuns:
         function: CompiledFunction,
         mapping: CompiledMapping | None,
         values: dict[str, Any],
-        report: Report,
+        report: TrialReport,
         *,
         run_id: str,
         mock: bool,
@@ -197,7 +197,7 @@ class TestRuns:
         for line in run.lines:
             report.log(line.level, line.text, line.at)
 
-    def _log_mocked(self, run: ProgramRun, call: Call) -> None:
+    def _log_mocked(self, run: ProgramRun, call: PendingCall) -> None:
         first = call.args[0] if call.args else None
         if call.name == "fetch":
             options = call.args[1] if len(call.args) > 1 else {}
@@ -207,7 +207,9 @@ class TestRuns:
         run.log("info", f"Async function '{call.name}' was mocked with arguments:")
         run.log("info", f"{call.name}({shown})")
 
-    def _perform(self, run: ProgramRun, call: Call, report: Report, run_id: str) -> dict[str, Any]:
+    def _perform(
+        self, run: ProgramRun, call: PendingCall, report: TrialReport, run_id: str
+    ) -> dict[str, Any]:
         """One real attempt."""
         request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.mailer.limits)
         answer: Answer
@@ -223,8 +225,10 @@ class TestRuns:
 
     # --- transformations
 
-    def _transform(self, project: Project, function: CompiledFunction, globals_: dict[str, Any]) -> Report:
-        report = Report()
+    def _transform(
+        self, project: Project, function: CompiledFunction, globals_: dict[str, Any]
+    ) -> TrialReport:
+        report = TrialReport()
         metrics: list[AppMetric] = []
         logs: list[LogEntry] = []
 
@@ -357,7 +361,7 @@ def _batch_error(run: ProgramRun) -> str | None:
     return run.cleaned(found[0]) if found else None
 
 
-def _mocked(call: Call, report: Report) -> dict[str, Any]:
+def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:
     """The answer to what is not sent; a request is noted."""
     if call.name != "fetch":
         return {"success": True}

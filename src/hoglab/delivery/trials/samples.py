@@ -84,7 +84,7 @@ class Samples:
     def _stored(self, project: Project, names: Collection[str] | None) -> Iterator[dict[str, Any]]:
         """The globals of events, newest first, of some names or of any."""
         if self._catch_up is not None:
-            self._catch_up.wait(CATCH_UP_S)
+            self._catch_up.wait(project.id, CATCH_UP_S)
         made, before, deadline = self._delivery.event_globals, None, time.monotonic() + SEARCH_S
         for count in PORTIONS:
             with self._store.reader() as reader:

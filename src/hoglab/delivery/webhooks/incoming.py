@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,24 +26,31 @@ from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.delivery.execution.loops import CHAIN_HEADER, chain_of
 from hoglab.delivery.execution.program_run import clipped
 from hoglab.delivery.execution.turn import Settled, Turn
-from hoglab.delivery.limits.shares import one_less
-from hoglab.delivery.limits.watcher import cost_of
+from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.runs.globals import NO_PERSON, milliseconds
-from hoglab.delivery.runs.state import State, encode_state, raw_json
+from hoglab.delivery.runs.state import RunState, encode_state, raw_json
+from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
+from hoglab.fairness.fair_threads import FairThreads
 from hoglab.hog.rt.json_text import stringify
 from hoglab.http.errors import ApiError
 from hoglab.http.fields.fields import parse_uuid
-from hoglab.http.management.fair_threads import FairThreads
 from hoglab.http.requests.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
 from hoglab.http.requests.decompression import BY_NAME, BrokenDataError, TooLargeError
 from hoglab.storage.database.errors import DatabaseError
-from hoglab.storage.invocations import AppMetric, ClaimedInvocation, InvocationResult, LogEntry, NewInvocation
+from hoglab.storage.invocations import (
+    AppMetric,
+    ClaimedInvocation,
+    InvocationBatch,
+    InvocationResult,
+    LogEntry,
+    NewInvocation,
+)
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
-    from hoglab.delivery.execution.capturing import Capture
+    from hoglab.delivery.execution.capturing import EventSink
     from hoglab.delivery.execution.turn import TurnContext
-    from hoglab.delivery.limits.watcher import Watcher
+    from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.functions.runtime.compile import CompiledFunction
     from hoglab.http.identity import Project
     from hoglab.storage.invocations import InvocationQueue
@@ -86,6 +92,8 @@ REPLY_TYPES = frozenset(
     }
 )
 """Content types that programs may answer with: nothing that a browser would run."""
+REPLY_POLICY = "default-src 'none'; sandbox; form-action 'none'"
+"""What a browser may do with such an answer: XML may be a page with a form."""
 
 LOWEST_STATUS, HIGHEST_STATUS = 200, 599
 BODILESS = frozenset({204, 205, 304})
@@ -97,8 +105,6 @@ _logger = structlog.get_logger(__name__)
 
 
 UNKNOWN_OWNER = "unknown"
-PROJECT_PART = 0.75
-"""How much of the places for requests at work or waiting those of one project may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,8 @@ class WebhookLimits:
     body_timeout_s: float = 30.0
     threads: int = 2
     waiting: int = 256
-    """Requests that are worked on or wait for it; further ones are asked to come again."""
+    """Requests that are worked on or wait for it; further ones are asked to come again, and those of a project that
+    is alone beyond three quarters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +248,7 @@ def reply_of(returned: Any) -> Reply | None:
         return None
     status = _status(wanted.get("status"))
     body, content_type = wanted.get("body"), wanted.get("contentType")
-    headers = {"content-security-policy": "default-src 'none'"}
+    headers = {"content-security-policy": REPLY_POLICY}
     if body is None or status in BODILESS:
         return Reply(status, headers=headers)
     if not isinstance(body, str):
@@ -285,10 +292,10 @@ class Webhooks:
         self,
         queue: InvocationQueue,
         shop: TurnContext,
-        watcher: Watcher,
+        function_breakers: FunctionBreakers,
         bodies: BodyPool,
         *,
-        capture: Capture | None = None,
+        capture: EventSink | None = None,
         has_room: Callable[[str], bool] = lambda _function_id: True,
         limits: WebhookLimits | None = None,
     ) -> None:
@@ -296,12 +303,12 @@ class Webhooks:
         self.limits = limits or WebhookLimits()
         self._queue = queue
         self._shop = shop
-        self._watcher = watcher
+        self._function_breakers = function_breakers
         self._bodies = bodies
         self._capture = capture
         self._has_room = has_room
         self._pool = FairThreads(self.limits.threads, "webhook", waiting=self.limits.waiting)
-        self._waiting: Counter[str] = Counter()
+        self._places = FairSemaphore(self.limits.waiting)
 
     async def answer(self, address: str, request: IncomingRequest) -> Reply:
         """What the sender of a request is told. ``address``: a function's id, perhaps with an extension."""
@@ -309,14 +316,13 @@ class Webhooks:
         if function_id is None:
             return NOT_FOUND
         owner = self.owner_of(address) or UNKNOWN_OWNER
-        most = self.limits.waiting
-        if self._waiting.total() >= most or self._waiting[owner] >= math.ceil(most * PROJECT_PART):
+        place = self._places.try_enter("", Holder(owner))
+        if place is None:
             return BUSY
-        self._waiting[owner] += 1
         try:
             return await self._answer(owner, function_id, request)
         finally:
-            one_less(self._waiting, owner)
+            self._places.leave(place)
 
     def owner_of(self, address: str) -> str | None:
         """On whose account requests to an address are, None before the first of them was answered."""
@@ -348,7 +354,7 @@ class Webhooks:
             return _Visit(NOT_FOUND)
         project, function = found
         visit = _Visit(DONE, project.id, function.id, str(uuid4()))
-        if self._watcher.is_disabled(function.id):
+        if self._function_breakers.is_disabled(function.id):
             self._count(visit, "failure", "disabled_permanently")
             visit.reply = STOPPED
             return visit
@@ -357,13 +363,13 @@ class Webhooks:
         except UnreadableRequestError as error:
             return _Visit(error.reply)
         self._count(visit, "other", "triggered")
-        if self._watcher.is_degraded(function.id):
+        if self._function_breakers.is_degraded(function.id):
             self._defer(visit, state)
         else:
             self._run(visit, function, state)
         return visit
 
-    def _state(self, project: Project, request: IncomingRequest) -> State:
+    def _state(self, project: Project, request: IncomingRequest) -> RunState:
         """What the program runs on. The request is sealed, for it may stay in the queue and may hold credentials."""
         seen = request_global(unpacked(request, self.limits.body))
         body = seen["body"]
@@ -383,14 +389,14 @@ class Webhooks:
             },
             "person": NO_PERSON,
         }
-        return State(
+        return RunState(
             globals=raw_json(globals_),
             event_uuid=event_uuid,
             distinct_id=distinct_id if isinstance(distinct_id, str) else None,
             sealed_request=self._shop.box.encrypt_text(orjson.dumps(seen).decode()),
         )
 
-    def _defer(self, visit: _Visit, state: State) -> None:
+    def _defer(self, visit: _Visit, state: RunState) -> None:
         """A slow function runs later, behind the others."""
         visit.invocations.append(
             NewInvocation(
@@ -405,7 +411,7 @@ class Webhooks:
         self._log(visit, "warn", DEFERRED)
         visit.reply = Reply(200)
 
-    def _run(self, visit: _Visit, function: CompiledFunction, state: State) -> None:
+    def _run(self, visit: _Visit, function: CompiledFunction, state: RunState) -> None:
         now = self._shop.now()
         claimed = ClaimedInvocation(
             visit.run_id,
@@ -428,7 +434,7 @@ class Webhooks:
         visit.metrics += settled.metrics
         visit.results += settled.results
         if settled.timings:
-            self._watcher.observe(Counter({function.id: cost_of(settled.timings)}))
+            self._function_breakers.observe(Counter({function.id: cost_of(settled.timings)}))
         visit.reply = self._reply(visit, turn, settled)
 
     def _reply(self, visit: _Visit, turn: Turn, settled: Settled) -> Reply:
@@ -479,7 +485,7 @@ class Webhooks:
             if visit.invocations:
                 if not self._has_room(visit.function_id):
                     return NOT_STORED
-                self._queue.enqueue(visit.invocations, **traces)
+                self._queue.enqueue(InvocationBatch(visit.invocations, **traces))
             elif any(traces.values()):
                 self._queue.finish([], **traces)
         except DatabaseError as error:

@@ -53,7 +53,7 @@ def subjects(project_id: int) -> tuple[Subject, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownExperiment:
     """An experiment on the wire, but for what depends on the caller."""
 
     beginning: bytes
@@ -62,7 +62,7 @@ class Shown:
     created_by_id: int | None
 
     @classmethod
-    def of(cls, state: Mapping[str, Any], created_by_id: int | None) -> Shown:
+    def of(cls, state: Mapping[str, Any], created_by_id: int | None) -> ShownExperiment:
         encoded = encode_json(state)
         return cls(encoded[:-1] + b',"user_access_level":"', tag_of(encoded), created_by_id)
 
@@ -77,7 +77,7 @@ class _Remembered:
 
     state: State
     digest: bytes
-    shown: Shown
+    shown: ShownExperiment
 
 
 class ExperimentReads:
@@ -116,10 +116,12 @@ class ExperimentReads:
             shown = self._shown(connection, project_id, ids)
         return [Fragment(shown[each].body(actor.principal)) for each in ids], count
 
-    def _shown(self, connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, Shown]:
+    def _shown(
+        self, connection: Connection, project_id: int, ids: Collection[int]
+    ) -> dict[int, ShownExperiment]:
         """Those of some experiments that exist and are not deleted, in the snapshot of a connection."""
         state = state_in(connection, subjects(project_id))
-        found: dict[int, Shown] = {}
+        found: dict[int, ShownExperiment] = {}
         for each in ids:
             known = self._remembered.get((project_id, each))
             if known is not None and known.state == state:
@@ -156,11 +158,13 @@ class ExperimentReads:
                 self._remembered, self._bytes = {}, 0
 
 
-def _read(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, Shown]:
+def _read(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, ShownExperiment]:
     # Not the project of the request: that one may be older than the versions under which this is remembered.
     project = accounts.project_by_id(connection, project_id)
     rows = store.visible(connection, project_id, ids)
     if project is None:
         return {}
     related = load_related(connection, project, rows)
-    return {row.id: Shown.of(experiment_state(row, related, project), row.created_by_id) for row in rows}
+    return {
+        row.id: ShownExperiment.of(experiment_state(row, related, project), row.created_by_id) for row in rows
+    }

@@ -56,7 +56,7 @@ def experiments_router(
     """``/experiments``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
-    @routes.get("/", query=schemas.ListQuery, response=Paged[schemas.ExperimentOut])
+    @routes.get("/", query=schemas.ExperimentListQuery, response=Paged[schemas.ExperimentOut])
     def list_experiments(call: Call) -> dict[str, Any]:
         """List experiments, newest first. Archived ones are left out unless asked for."""
         page = call.page()

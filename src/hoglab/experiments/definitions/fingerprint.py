@@ -177,7 +177,7 @@ def _cuped(config: CupedConfig) -> dict[str, Any]:
 
 def _statistics(config: StatisticsConfig) -> dict[str, Any]:
     """As `_cuped` for a prior."""
-    test = config.test
+    test = config.inference_config
     shared = {"method": test.method.value, "difference_type": test.difference_type.value.lower()}
     if isinstance(test, BayesianConfig):
         prior = {} if test.prior is None else {"prior": _rounded(asdict(test.prior))}

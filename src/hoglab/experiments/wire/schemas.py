@@ -10,7 +10,12 @@ from pydantic.json_schema import JsonSchemaValue
 
 from hoglab.experiments.definitions import criteria, flag_config, metrics, reference
 from hoglab.experiments.definitions.metrics import ExperimentMetric, LegacyMetric, StoredMetric
-from hoglab.experiments.wire.setting_schemas import ExposureCriteria, HoldoutGroup, Parameters, StatsConfig
+from hoglab.experiments.wire.setting_schemas import (
+    ExperimentParameters,
+    ExposureCriteria,
+    HoldoutGroup,
+    StatsConfig,
+)
 from hoglab.flags.api.schemas import FlagOut
 from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields.fields import (
@@ -135,7 +140,8 @@ class ExperimentPatch(WireModel):
     feature_flag: Annotated[Any, JsonAny()] = None
     holdout_id: Annotated[int, PrimaryKey()] | None = None
     parameters: (
-        Annotated[dict[str, Any], Checked(rule=_parameters, schema=_OBJECT), Keys(Parameters)] | None
+        Annotated[dict[str, Any], Checked(rule=_parameters, schema=_OBJECT), Keys(ExperimentParameters)]
+        | None
     ) = None
     running_time_calculation: Annotated[
         dict[str, Any], Checked(rule=criteria.validate_running_time, schema=_OBJECT)
@@ -470,7 +476,7 @@ class RunningTimeOut(WireModel):
     recommended_running_time_days: int | None
 
 
-class ListQuery(WireModel):
+class ExperimentListQuery(WireModel):
     """Query of the list of experiments (spec experiments-api 5.6)."""
 
     notes = reference.LISTING

@@ -164,7 +164,7 @@ class ParameterVariant(WireModel):
     split_percent: Any = None
 
 
-class Parameters(WireModel):
+class ExperimentParameters(WireModel):
     """Free settings of an experiment, and the configuration of its flag."""
 
     notes: ClassVar[Notes] = {

@@ -6,21 +6,21 @@ from typing import Any
 
 from hoglab.filters.hog.compiled import NOT_COMPILED, CompiledFilter, FilterFailure
 from hoglab.filters.hog.dispatch import FusedDispatcher, Matches
-from hoglab.filters.hog.expression import Branch, Entry, FilterExpression, build_filter
-from hoglab.filters.hog.properties import Cohort, FilterContext
+from hoglab.filters.hog.expression import Branch, EventAlternative, FilterExpression, build_filter
+from hoglab.filters.hog.properties import FilterContext, ReferencedCohort
 from hoglab.hog.backend_bytecode import compile_bytecode
 
 __all__ = [
     "NOT_COMPILED",
     "Branch",
-    "Cohort",
     "CompiledFilter",
-    "Entry",
+    "EventAlternative",
     "FilterContext",
     "FilterExpression",
     "FilterFailure",
     "FusedDispatcher",
     "Matches",
+    "ReferencedCohort",
     "build_filter",
     "filter_bytecode",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.hog.compute_quota import ComputeQuota
+from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.hog.env import FILTER
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.program import Program, compile_expression

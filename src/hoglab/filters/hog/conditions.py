@@ -31,7 +31,7 @@ ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision:
+class Predicate:
     """One way of looking at an event.
 
     ``operand`` is what a property is compared with; ``negated``: it holds if that fails.
@@ -60,15 +60,16 @@ class Decision:
 class Leaf:
     """One condition. ``decisions`` must all hold for ``node`` to hold, and it holds if they do.
 
-    ``path`` and ``asked`` are where it is stored, and what is there: the label of explanations. ``total``: it cannot
-    fail, whatever the event looks like. ``written``: people wrote it as an expression, whose parts are explained.
+    ``path`` and ``asked`` are where it is stored, and what is there: the label of explanations. ``infallible``: it
+    cannot fail, whatever the event looks like. ``written``: people wrote it as an expression, the parts of which are
+    explained.
     """
 
     node: Expr
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[Predicate, ...] = ()
     path: str = ""
     asked: PropertyFilter | None = None
-    total: bool = True
+    infallible: bool = True
     written: bool = False
 
 
@@ -84,12 +85,12 @@ class AllOf:
         return all_of([part.node for part in self.parts])
 
     @property
-    def decisions(self) -> tuple[Decision, ...]:
+    def decisions(self) -> tuple[Predicate, ...]:
         return tuple(each for part in self.parts for each in part.decisions)
 
     @property
-    def total(self) -> bool:
-        return all(part.total for part in self.parts)
+    def infallible(self) -> bool:
+        return all(part.infallible for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,12 @@ class AnyOf:
         return any_of([part.node for part in self.parts]) if self.parts else TRUE
 
     @property
-    def decisions(self) -> tuple[Decision, ...]:
+    def decisions(self) -> tuple[Predicate, ...]:
         return either(self.parts).decisions if self.parts else ()
 
     @property
-    def total(self) -> bool:
-        return all(part.total for part in self.parts)
+    def infallible(self) -> bool:
+        return all(part.infallible for part in self.parts)
 
 
 Condition = Leaf | AllOf | AnyOf
@@ -135,7 +136,7 @@ def negated(condition: Condition) -> Leaf:
     """The opposite of a condition."""
     node = negate(condition.node)
     match condition.decisions:
-        case (Decision(kind="regex") as one,):
+        case (Predicate(kind="regex") as one,):
             opposite = replace(one, node=node, negated=not one.negated, when_null=not one.when_null)
             return Leaf(node, (opposite,))
     return plain(node)
@@ -146,7 +147,7 @@ def negated(condition: Condition) -> Leaf:
 
 def plain(node: Expr) -> Leaf:
     """A condition of no known kind."""
-    return Leaf(node, (Decision(node),))
+    return Leaf(node, (Predicate(node),))
 
 
 def is_set(place: Expr) -> Leaf:
@@ -230,7 +231,7 @@ def _known(
     """A condition of a known kind if what it looks at is a property, else a plain one."""
     if chain is None:
         return plain(node)
-    return Leaf(node, (Decision(node, chain, kind, operand, negated, when_null),))
+    return Leaf(node, (Predicate(node, chain, kind, operand, negated, when_null),))
 
 
 def _chain(place: Expr) -> Chain | None:

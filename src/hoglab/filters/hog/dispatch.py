@@ -14,17 +14,17 @@ from dataclasses import field as dataclass_field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
-from hoglab.filters.hog.compute_quota import ComputeQuota
 from hoglab.filters.hog.conditions import AllOf, either
-from hoglab.filters.hog.fuse import Case, Find, fuse
+from hoglab.filters.hog.fuse import FilterCase, Find, fuse
 from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.context import NeedsBudgetError, without_budget
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import CompiledFilter, Globals
-    from hoglab.filters.hog.conditions import Condition, Decision
-    from hoglab.filters.hog.expression import Entry, FilterExpression
+    from hoglab.filters.hog.conditions import Condition, Predicate
+    from hoglab.filters.hog.expression import EventAlternative, FilterExpression
 
 
 class Matches(NamedTuple):
@@ -55,7 +55,7 @@ class _Draft:
     risky: list[int] = dataclass_field(default_factory=list)
 
     def add(self, place: int, expression: FilterExpression) -> None:
-        if expression.total:
+        if expression.infallible:
             self.sure.append((place, expression))
         else:
             self.risky.append(place)
@@ -66,7 +66,7 @@ class _Draft:
         risky = (*self.risky,)
         if before is not None and _same(before.made_of, made_of):
             return before if before.risky == risky else replace(before, risky=risky)
-        cases = [Case(place, _decisions(expression, name)) for place, expression in made_of]
+        cases = [FilterCase(place, _decisions(expression, name)) for place, expression in made_of]
         places = tuple(place for place, _ in made_of)
         return _Bucket(places, fuse(cases) if cases else None, risky, made_of)
 
@@ -171,12 +171,12 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
 
     A filter that may fail must be asked about every event, unless its own rules turn events away by name.
     """
-    if expression.events_only or expression.total:
+    if expression.events_only or expression.infallible:
         return expression.event_names
     return None
 
 
-def _decisions(expression: FilterExpression, name: str | None) -> tuple[Decision, ...]:
+def _decisions(expression: FilterExpression, name: str | None) -> tuple[Predicate, ...]:
     """What must hold in a bucket, where the event's name is known (None: it is not)."""
     found = [*expression.required]
     ways = [way for entry in expression.entries for way in _ways(entry, name)]
@@ -185,7 +185,7 @@ def _decisions(expression: FilterExpression, name: str | None) -> tuple[Decision
     return AllOf(tuple(found)).decisions
 
 
-def _ways(entry: Entry, name: str | None) -> list[Condition]:
+def _ways(entry: EventAlternative, name: str | None) -> list[Condition]:
     """The conjunctions, one of which must hold, of one entry for events of a known name."""
     ways: list[Condition] = []
     for branch in entry.branches:

@@ -26,7 +26,7 @@ from hoglab.hog.unparse import write
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import Globals
     from hoglab.filters.hog.conditions import Condition
-    from hoglab.filters.hog.expression import Branch, Entry
+    from hoglab.filters.hog.expression import Branch, EventAlternative
     from hoglab.filters.hog.properties import FilterContext
     from hoglab.filters.model import PropertyFilter
     from hoglab.hog.nodes import Expr
@@ -132,7 +132,7 @@ def _of_filter(expression: FilterExpression, globals_: Globals) -> Term:
     return _combined("all", "filters", terms)
 
 
-def _of_entry(entry: Entry, globals_: Globals) -> Term:
+def _of_entry(entry: EventAlternative, globals_: Globals) -> Term:
     own = [_of_condition(one, globals_) for one in entry.conditions]
     if entry.of_steps:
         steps = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.hog.actions import step_conditions, steps_of
 from hoglab.filters.hog.conditions import AllOf, Condition, Leaf, equal
-from hoglab.filters.hog.properties import CohortError, FilterContext, PropertyBuilder
+from hoglab.filters.hog.properties import FilterContext, PropertyBuilder, UnsupportedCohortError
 from hoglab.filters.hog.tree import FALSE, all_of, any_of, field
 from hoglab.filters.model import FilterError
 
@@ -46,7 +46,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EventAlternative:
     """One item of ``events`` or ``actions``: any of its branches, and its own properties.
 
     ``path`` and ``title`` are where it is stored and what it names; ``of_steps``: its branches are an action's steps.
@@ -76,7 +76,7 @@ class FilterExpression:
     """
 
     required: tuple[Condition, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[EventAlternative, ...]
     events_only: bool
 
     @property
@@ -85,9 +85,9 @@ class FilterExpression:
         return all_of([*(one.node for one in self.required), *entries])
 
     @property
-    def total(self) -> bool:
+    def infallible(self) -> bool:
         """Whether no event can make it fail."""
-        return all(one.total for one in self.all_conditions())
+        return all(one.infallible for one in self.all_conditions())
 
     def all_conditions(self) -> list[Condition]:
         found = list(self.required)
@@ -140,7 +140,7 @@ def _id(item: Mapping[str, Any]) -> object:
 def _test_accounts(context: FilterContext, builder: PropertyBuilder) -> list[Condition]:
     try:
         return builder.conditions(list(context.test_account_filters), "test_account_filters")
-    except CohortError as error:
+    except UnsupportedCohortError as error:
         raise FilterError(
             "Your internal/test user filters include cohorts that can't be used in real-time filters: "
             f"{'; '.join(error.reasons)}.",
@@ -148,23 +148,25 @@ def _test_accounts(context: FilterContext, builder: PropertyBuilder) -> list[Con
         ) from None
 
 
-def _event_entry(item: Mapping[str, Any], path: str, builder: PropertyBuilder) -> Entry:
+def _event_entry(item: Mapping[str, Any], path: str, builder: PropertyBuilder) -> EventAlternative:
     name = _id(item)
     if name is not None and not isinstance(name, str):
         raise FilterError("must be a string or null", f"{path}.id")
     conditions = builder.conditions(item.get("properties"), f"{path}.properties")
     title = "all events" if name is None else json.dumps(name, ensure_ascii=False)
-    return Entry((Branch(name),), tuple(conditions), path, title)
+    return EventAlternative((Branch(name),), tuple(conditions), path, title)
 
 
-def _action_entry(item: Mapping[str, Any], path: str, builder: PropertyBuilder) -> Entry:
+def _action_entry(item: Mapping[str, Any], path: str, builder: PropertyBuilder) -> EventAlternative:
     conditions = builder.conditions(item.get("properties"), f"{path}.properties")
     if "id" not in item:
-        return Entry((Branch(None, never=True),), tuple(conditions), path)
+        return EventAlternative((Branch(None, never=True),), tuple(conditions), path)
     steps = steps_of(builder.context.actions, _id(item), path)
     branches = []
     for index, step in enumerate(steps):
         event, asked = step_conditions(step, f"action {_id(item)}: steps[{index}]", builder)
         branches.append(Branch(event, tuple(asked)))
     title = f"action {item.get('name') or _id(item)}"
-    return Entry(tuple(branches) or (Branch(None),), tuple(conditions), path, title, of_steps=bool(branches))
+    return EventAlternative(
+        tuple(branches) or (Branch(None),), tuple(conditions), path, title, of_steps=bool(branches)
+    )

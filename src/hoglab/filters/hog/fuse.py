@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 from hoglab.filters.hog.compiled import Globals, condition_function
-from hoglab.filters.hog.conditions import Chain, Decision
+from hoglab.filters.hog.conditions import Chain, Predicate
 from hoglab.filters.hog.patterns import PatternSet
 from hoglab.hog.backend_python import assemble
 from hoglab.hog.backend_python.build import (
@@ -86,14 +86,14 @@ Find = Callable[[Globals, list[int]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FilterCase:
     """A filter's place and the decisions that must all hold. None of them may fail on any event."""
 
     place: int
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Predicate, ...]
 
 
-def fuse(cases: Sequence[Case]) -> Find:
+def fuse(cases: Sequence[FilterCase]) -> Find:
     """A function that appends to a list the places of the cases that hold for some globals.
 
     It raises what conditions raise; what it has found until then is of no use.
@@ -114,23 +114,23 @@ class _Pending:
     """A case and what of it is still undecided."""
 
     place: int
-    left: frozenset[Decision]
+    left: frozenset[Predicate]
 
-    def text_on(self, chain: Chain) -> Decision | None:
+    def text_on(self, chain: Chain) -> Predicate | None:
         """A comparison of a property with a text."""
         for one in self.left:
             if one.kind == "text" and not one.negated and one.chain == chain:
                 return one
         return None
 
-    def only(self) -> Decision | None:
+    def only(self) -> Predicate | None:
         """The decision that the case waits for, if there is just one."""
         (only,) = self.left if len(self.left) == 1 else (None,)
         return only
 
 
-def _fused(cases: Sequence[Case]) -> Find:
-    known: dict[object, Decision] = {}  # decisions that are alike are one
+def _fused(cases: Sequence[FilterCase]) -> Find:
+    known: dict[object, Predicate] = {}  # decisions that are alike are one
     pending = [
         _Pending(case.place, frozenset(known.setdefault(one.key, one) for one in case.decisions))
         for case in cases
@@ -192,7 +192,7 @@ class _Block:
         # what is known of a property: its value, its members, its text in lower case
         self.known: dict[tuple[str, Chain], str] = {} if outer is None else dict(outer.known)
         # for patterns that run in a set: the local name of the set's answer, and the pattern's number in it
-        self.in_set: dict[Decision, tuple[str, int]] = {} if outer is None else dict(outer.in_set)
+        self.in_set: dict[Predicate, tuple[str, int]] = {} if outer is None else dict(outer.in_set)
 
     # --- the tree
 
@@ -260,7 +260,7 @@ class _Block:
 
     def search_sets(self, pending: Sequence[_Pending]) -> None:
         """Runs the patterns that several cases need of one property together."""
-        patterns: dict[Chain, dict[Decision, None]] = {}
+        patterns: dict[Chain, dict[Predicate, None]] = {}
         for case in pending:
             for one in case.left:
                 if one.kind == "regex" and PatternSet.fits(one.operand):
@@ -332,7 +332,7 @@ class _Block:
             )
         return [case for case in pending if case.place not in decided]
 
-    def each_asked(self, cases: Sequence[tuple[Decision, int]], value: str) -> ast.stmt:
+    def each_asked(self, cases: Sequence[tuple[Predicate, int]], value: str) -> ast.stmt:
         """For a value that is not of the common kind, each case's own expression is asked."""
         asked = self.constant(_by_asking([(one, _when_needed(one.node), place) for one, place in cases]))
         return run(call(asked, name("g"), name("r"), name(value)))
@@ -377,7 +377,7 @@ class _Block:
 
     # --- conditions
 
-    def condition(self, decision: Decision) -> ast.expr:
+    def condition(self, decision: Predicate) -> ast.expr:
         """The condition itself; what it needs first is added before."""
         if decision.kind == "plain":
             return self.asked(decision)
@@ -388,11 +388,11 @@ class _Block:
         other = choose(_is_null(value), const(decision.when_null), self.asked(decision))
         return choose(is_common, common, other)
 
-    def asked(self, decision: Decision) -> ast.expr:
+    def asked(self, decision: Predicate) -> ast.expr:
         """The answer of the condition's own expression."""
         return call(self.constant(_when_needed(decision.node)), name("g"))
 
-    def common(self, decision: Decision, value: str) -> tuple[ast.expr, ast.expr]:
+    def common(self, decision: Predicate, value: str) -> tuple[ast.expr, ast.expr]:
         """The answer for the common kind of values, and whether the value is of that kind."""
         operand = decision.operand
         among = ast.NotIn() if decision.negated else ast.In()
@@ -479,10 +479,10 @@ def _when_needed(node: Expr) -> Callable[[Globals], Any]:
 
 
 def _by_property(
-    pending: Sequence[_Pending], fits: Callable[[Decision], bool]
-) -> dict[Chain, list[tuple[Decision, int]]]:
+    pending: Sequence[_Pending], fits: Callable[[Predicate], bool]
+) -> dict[Chain, list[tuple[Predicate, int]]]:
     """The cases that wait only for one decision that fits, with their places, by its property."""
-    groups: dict[Chain, list[tuple[Decision, int]]] = {}
+    groups: dict[Chain, list[tuple[Predicate, int]]] = {}
     for case in pending:
         decision = case.only()
         if decision is not None and fits(decision):
@@ -490,7 +490,7 @@ def _by_property(
     return groups
 
 
-def _most_shared(pending: Sequence[_Pending]) -> Decision:
+def _most_shared(pending: Sequence[_Pending]) -> Predicate:
     """The decision that most cases wait for."""
     return Counter(one for case in pending for one in case.left).most_common(1)[0][0]
 
@@ -507,7 +507,7 @@ def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
 
 
 def _by_asking(
-    cases: Sequence[tuple[Decision, Callable[[Globals], Any], int]],
+    cases: Sequence[tuple[Predicate, Callable[[Globals], Any], int]],
 ) -> Callable[[Globals, list[int], Any], None]:
     """What a search does with a value that it is not made for: each case's own expression is asked."""
 

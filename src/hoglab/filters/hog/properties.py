@@ -27,7 +27,7 @@ EXCEPTION_LISTS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Cohort:
+class ReferencedCohort:
     """What a filter needs to know of a cohort. ``filters`` is the stored definition."""
 
     id: int
@@ -43,7 +43,7 @@ class FilterContext:
     test_account_filters: Sequence[Mapping[str, Any]] = ()
     actions: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The steps of every action of the project."""
-    cohorts: Mapping[int, Cohort] = field(default_factory=dict)
+    cohorts: Mapping[int, ReferencedCohort] = field(default_factory=dict)
     timezone: str = "UTC"
     path_cleaning: bool = False
 
@@ -148,7 +148,7 @@ class PropertyBuilder:
         refusals: list[str] = []
         found = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
         if refusals:
-            raise CohortError(refusals)
+            raise UnsupportedCohortError(refusals)
         member = either([one for one in found if one is not None])
         excluded = (leaf.operator in {"not_in", "is_not"}) != leaf.negation
         return negated(member) if excluded else member
@@ -173,7 +173,7 @@ class PropertyBuilder:
         return self._group(group, f"cohort {cohort.id}")
 
 
-class CohortError(FilterError):
+class UnsupportedCohortError(FilterError):
     """A cohort that cannot be spelled out as conditions on the person; ``reasons`` say why."""
 
     def __init__(self, reasons: Sequence[str]) -> None:

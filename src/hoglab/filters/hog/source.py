@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from hoglab.filters.hog.conditions import Decision, Leaf
+from hoglab.filters.hog.conditions import Leaf, Predicate
 from hoglab.filters.model import FilterError
 from hoglab.hog.compiler.lower import lower
 from hoglab.hog.compiler.symbols import resolve
@@ -14,7 +14,7 @@ from hoglab.hog.parser import parse_expression
 from hoglab.hog.stdlib import LIBRARY
 
 if TYPE_CHECKING:
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.nodes import Expr
 
 
@@ -31,10 +31,10 @@ def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Leaf:
             raise FilterError("Select queries are not allowed in filters", path) from None
         raise FilterError(error.message, path) from None
     _check_names(found, path, roots)
-    return Leaf(node, (Decision(node),), total=False, written=True)
+    return Leaf(node, (Predicate(node),), infallible=False, written=True)
 
 
-def _check_names(found: Resolution, path: str, roots: AbstractSet[str]) -> None:
+def _check_names(found: SymbolTable, path: str, roots: AbstractSet[str]) -> None:
     unknown = sorted({call.name for call in found.calls if not _callable(call.name)})
     if unknown:
         named = "; ".join(f"Hog function `{name}` is not implemented" for name in unknown)

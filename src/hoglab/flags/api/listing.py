@@ -27,7 +27,7 @@ DEFAULT_ORDER = "-created_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FlagListing:
     """A list that is asked for, by its query parameters."""
 
     query: Mapping[str, str]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.accounts import store as accounts_store
-from hoglab.flags.api.listing import Listing
+from hoglab.flags.api.listing import FlagListing
 from hoglab.flags.api.representation import flag_object
 from hoglab.flags.api.schemas import FlagIn, FlagListQuery, FlagOut, FlagPatch
 from hoglab.flags.payloads import reveal
@@ -83,7 +83,7 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
     def list_flags(call: Call) -> dict[str, Any]:
         """List feature flags, newest first."""
         loaded = registry.load(call.project)
-        rows = Listing(call.params, call.now).select(loaded.rows, loaded.linked)
+        rows = FlagListing(call.params, call.now).select(loaded.rows, loaded.linked)
         page = call.page()
         shown = rows[page.offset : page.offset + page.limit]
         return envelope(call, views.many(call, shown, loaded.linked), len(rows), page)
@@ -124,7 +124,7 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
 
     routes.forbid_delete("/{flag_id}")
 
-    @routes.get("/{flag_key}/remote_config", response=Any)
+    @routes.get("/{flag_key}/remote_config", response=Any, shows_secret=True)
     def read_remote_config(call: Call, flag_key: TextId) -> Response:
         """The payload of a remote configuration flag, by the flag's key or id."""
         project = call.project

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from hoglab.flags.matching.outcome import Outcome
+from hoglab.flags.matching.outcome import FlagOutcome
 
 
-class Form(Enum):
+class AnswerForm(Enum):
     """How an answer shows flags."""
 
     LIST = "keys of the enabled flags"
@@ -21,21 +21,21 @@ class Form(Enum):
     TYPED = "a typed record for each flag"
 
 
-def flags_form(version: int) -> Form:
+def flags_form(version: int) -> AnswerForm:
     """The form of ``/flags/?v=…``."""
     if version >= 3:
-        return Form.TYPED
-    return Form.RECORDS if version == 2 else Form.LEGACY
+        return AnswerForm.TYPED
+    return AnswerForm.RECORDS if version == 2 else AnswerForm.LEGACY
 
 
-def decide_form(version: int) -> Form:
+def decide_form(version: int) -> AnswerForm:
     """The form of ``/decide/?v=…``."""
-    return {1: Form.LIST, 2: Form.ENABLED, 3: Form.LEGACY}.get(version, Form.RECORDS)
+    return {1: AnswerForm.LIST, 2: AnswerForm.ENABLED, 3: AnswerForm.LEGACY}.get(version, AnswerForm.RECORDS)
 
 
 def encode_answer(
-    form: Form,
-    outcomes: Sequence[Outcome],
+    form: AnswerForm,
+    outcomes: Sequence[FlagOutcome],
     *,
     errors: bool,
     request_id: str,
@@ -49,13 +49,13 @@ def encode_answer(
     """
     # Written by hand: the records are encoded already, and request ids are UUIDs, so nothing needs quoting.
     parts = [b"{"]
-    if form is Form.RECORDS:
+    if form is AnswerForm.RECORDS:
         parts += (b'"flags":{', b",".join([outcome.v2_member for outcome in outcomes]), b"}")
-    elif form is Form.TYPED:
+    elif form is AnswerForm.TYPED:
         parts += (b'"flags":{', b",".join([outcome.typed_member for outcome in outcomes]), b"}")
     else:
         parts.append(_values(form, outcomes))
-    if form is not Form.LIST:
+    if form is not AnswerForm.LIST:
         parts.append(_FAILED if errors else _SOUND)
     parts.append(b',"requestId":"%b","evaluatedAt":%d' % (request_id.encode(), evaluated_at_ms))
     parts.append(b"}" if config is None else b"," + orjson.dumps(config)[1:])
@@ -66,14 +66,14 @@ _SOUND = b',"errorsWhileComputingFlags":false'
 _FAILED = b',"errorsWhileComputingFlags":true'
 
 
-def _values(form: Form, outcomes: Sequence[Outcome]) -> bytes:
+def _values(form: AnswerForm, outcomes: Sequence[FlagOutcome]) -> bytes:
     """The fields of the forms that show bare values; what failed has none."""
     known = [outcome for outcome in outcomes if not outcome.failed]
-    shown = known if form is Form.LEGACY else [outcome for outcome in known if outcome.enabled]
-    if form is Form.LIST:
+    shown = known if form is AnswerForm.LEGACY else [outcome for outcome in known if outcome.enabled]
+    if form is AnswerForm.LIST:
         return b'"featureFlags":' + orjson.dumps([outcome.key for outcome in shown])
     values = b'"featureFlags":' + orjson.dumps({outcome.key: outcome.value for outcome in shown})
     payloads = {outcome.key: outcome.payload for outcome in known if outcome.payload is not None}
-    if form is Form.LEGACY:
+    if form is AnswerForm.LEGACY:
         return values + b',"featureFlagPayloads":' + orjson.dumps(payloads)
     return values

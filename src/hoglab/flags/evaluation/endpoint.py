@@ -14,7 +14,7 @@ import structlog
 from uuid_utils import uuid7
 
 from hoglab.filters.backtracking import search_on_account
-from hoglab.flags.evaluation.answers import Form, decide_form, encode_answer, flags_form
+from hoglab.flags.evaluation.answers import AnswerForm, decide_form, encode_answer, flags_form
 from hoglab.flags.evaluation.decoding import MAX_WIRE_BYTES, decode_body
 from hoglab.flags.evaluation.remote_config import BARE_CONFIG, config_fields
 from hoglab.flags.evaluation.request import (
@@ -27,16 +27,27 @@ from hoglab.flags.evaluation.request import (
     runtime_of,
 )
 from hoglab.flags.matching import continuity
-from hoglab.flags.matching.lookups import DatabaseFacts, PointReader, hash_keys_of, merge_hash_keys
-from hoglab.flags.matching.outcome import Outcome, Reason
-from hoglab.flags.matching.rules import Stage, evaluate
-from hoglab.flags.matching.subject import FlagRequest, Subject
+from hoglab.flags.matching.lookups import (
+    DatabaseFacts,
+    FactsElsewhere,
+    PointReader,
+    SnapshotReader,
+    StoredFactsNeededError,
+    StoredHashKeys,
+    hash_keys_of,
+    merge_hash_keys,
+    within,
+)
+from hoglab.flags.matching.outcome import FlagOutcome, FlagReason
+from hoglab.flags.matching.rules import OrderedFlag, evaluate
+from hoglab.flags.matching.subject import FlagRequest, StoredFacts, Subject
 from hoglab.http.errors import ApiError
 from hoglab.http.fields.fields import parse_uuid
 from hoglab.http.requests.body import header, read_body
 from hoglab.http.requests.budget import known_owner
 from hoglab.http.requests.client_ip import client_ip
 from hoglab.http.responses import JSON, send_answer
+from hoglab.storage.database import DatabaseError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -48,6 +59,10 @@ if TYPE_CHECKING:
 
 WRITE_TIMEOUT_S = 2.0
 """How long storing a bucketing id may take; SDKs give up after three seconds."""
+READ_TIMEOUT_S = 2.0
+"""How long what is stored may take to arrive over a network; flags that need it fail then."""
+READERS = 16
+"""Requests whose stored facts are read at once over a network."""
 THREADS = 4
 """Threads for what must not hold up other requests: loading flags, storing bucketing ids, large bodies."""
 INLINE_BYTES = 64 * 1024
@@ -69,7 +84,11 @@ def invalid_token() -> ApiError:
 
 
 class FlagEvaluator:
-    """Evaluates requests from memory, completed by point reads when the request leaves something open."""
+    """Evaluates requests from memory, completed by point reads when the request leaves something open.
+
+    Where a read takes the time of a network, no request waits for one in the event loop: an evaluation that needs
+    something stored begins again in a thread, and reads all of it in one transaction.
+    """
 
     def __init__(
         self,
@@ -90,10 +109,12 @@ class FlagEvaluator:
         self._reader = PointReader(database, known_persons)
         self._facts: dict[int, DatabaseFacts] = {}
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hoglab-flag-facts")
 
     def close(self) -> None:
         """Free the threads and the connection."""
         self._reader.close()
+        self._readers.shutdown(wait=True, cancel_futures=True)
         self.threads.shutdown(wait=True, cancel_futures=True)
 
     def project(self, token: str | None) -> Project:
@@ -107,31 +128,66 @@ class FlagEvaluator:
         """The flags of a project as they are now."""
         return await self.registry.get(project, self.threads)
 
-    def evaluate(
+    async def evaluate(
         self,
         project: Project,
         loaded: LoadedProject,
-        stages: tuple[Stage, ...],
+        stages: tuple[OrderedFlag, ...],
         request: FlagRequest,
-        hash_keys: Mapping[str, str] | Reason | None = None,
+        hash_keys: Mapping[str, str] | FlagReason | None = None,
         ip: str | None = None,
-    ) -> tuple[list[Outcome], bool]:
+    ) -> tuple[list[FlagOutcome], bool]:
         """Outcomes of the selected flags, and whether any failed.
 
         ``hash_keys``: see `keep_bucketing`; ``ip``: the address whose place counts.
         """
-        search_on_account(project.id)
-        facts = self._facts.get(project.id)
-        if facts is None:
-            facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
-        if hash_keys is not None:
-            facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
         place = None if ip is None or self.places is None else partial(self.places, ip)
-        return evaluate(stages, Subject(request, loaded.flags.group_names, facts, place))
+
+        def evaluated(facts: StoredFacts) -> tuple[list[FlagOutcome], bool]:
+            search_on_account(project.id)
+            return evaluate(stages, Subject(request, loaded.flags.group_names, facts, place))
+
+        if not self._database.is_shared:
+            facts = self._facts.get(project.id)
+            if facts is None:
+                facts = self._facts[project.id] = DatabaseFacts(self._reader, project.id)
+            if hash_keys is not None:
+                facts = DatabaseFacts(self._reader, project.id, hash_keys=hash_keys)
+            return evaluated(facts)
+
+        def evaluated_in_snapshot() -> tuple[list[FlagOutcome], bool]:
+            try:
+                with self._database.read(settled=False) as connection:
+                    return evaluated(
+                        DatabaseFacts(SnapshotReader(connection), project.id, hash_keys=hash_keys)
+                    )
+            except DatabaseError as error:
+                return evaluated(FactsElsewhere(error))
+
+        try:
+            return evaluated(FactsElsewhere(StoredFactsNeededError()))
+        except StoredFactsNeededError:
+            work = asyncio.get_running_loop().run_in_executor(self._readers, evaluated_in_snapshot)
+        try:
+            return await asyncio.wait_for(work, READ_TIMEOUT_S)
+        except TimeoutError as error:
+            _log.warning("flag_facts_timed_out", project_id=project.id)
+            return evaluated(FactsElsewhere(error))
+
+    async def _stored_hash_keys(self, project_id: int, distinct_ids: tuple[str, ...]) -> list[StoredHashKeys]:
+        if not self._database.is_shared:
+            return hash_keys_of(self._reader, project_id, distinct_ids)
+
+        def read() -> list[StoredHashKeys]:
+            with self._database.read(settled=False) as connection:
+                return hash_keys_of(within(connection), project_id, distinct_ids)
+
+        work = asyncio.get_running_loop().run_in_executor(self._readers, read)
+        return await asyncio.wait_for(work, READ_TIMEOUT_S)
 
     async def keep_bucketing(
         self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
-    ) -> Mapping[str, str] | Reason:
+    ) -> Mapping[str, str] | FlagReason:
         """Store the anonymous id of a visitor who has just become known.
 
         Returns the stored bucketing ids by flag, or why they are not known.
@@ -139,7 +195,7 @@ class FlagEvaluator:
         anonymous_id = request.anon_distinct_id or ""
         distinct_ids = (request.distinct_id, anonymous_id)
         try:
-            stored = hash_keys_of(self._reader, project_id, distinct_ids)
+            stored = await self._stored_hash_keys(project_id, distinct_ids)
             if not continuity.missing(stored, flag_keys):
                 return merge_hash_keys(stored)
             work = asyncio.get_running_loop().run_in_executor(
@@ -154,10 +210,10 @@ class FlagEvaluator:
             return await asyncio.wait_for(work, WRITE_TIMEOUT_S)
         except TimeoutError:
             _log.warning("flag_bucketing_timed_out", project_id=project_id)
-            return Reason.TIMEOUT
+            return FlagReason.TIMEOUT
         except Exception as error:
             _log.warning("flag_bucketing_failed", project_id=project_id, error=str(error))
-            return Reason.DATABASE_ERROR
+            return FlagReason.DATABASE_ERROR
 
 
 class EvaluationEndpoint:
@@ -193,7 +249,7 @@ class EvaluationEndpoint:
         known_owner(scope, f"project:{project.id}")
         loaded = evaluator.registry.current(project) or await evaluator.load(project)
         flags = loaded.flags
-        outcomes: list[Outcome] = []
+        outcomes: list[FlagOutcome] = []
         errors = False
         if not call.disable_flags:
             request = read_subject(body, query)
@@ -203,7 +259,7 @@ class EvaluationEndpoint:
             if request.anon_distinct_id is not None and flags.continuity_keys:
                 hash_keys = await evaluator.keep_bucketing(project.id, request, flags.continuity_keys)
             ip = None if evaluator.places is None or disables_geoip(body) else client_ip(scope)
-            outcomes, errors = evaluator.evaluate(project, loaded, stages, request, hash_keys, ip)
+            outcomes, errors = await evaluator.evaluate(project, loaded, stages, request, hash_keys, ip)
         form, with_config = self._form(query)
         answer = encode_answer(
             form,
@@ -223,7 +279,7 @@ class EvaluationEndpoint:
             compression=query.compression,
         )
 
-    def _form(self, query: FlagQuery) -> tuple[Form, bool]:
+    def _form(self, query: FlagQuery) -> tuple[AnswerForm, bool]:
         """The form of the answer, and whether it carries the remote-config fields."""
         if self._decide:
             return decide_form(query.version or 1), True

@@ -11,7 +11,7 @@ import msgspec
 import orjson
 
 from hoglab.flags.evaluation.decoding import malformed
-from hoglab.flags.matching.snapshot import Choice
+from hoglab.flags.matching.snapshot import FlagSelection
 from hoglab.flags.matching.subject import FlagRequest
 from hoglab.http.fields.fields import parse_bool
 
@@ -149,9 +149,9 @@ def clean_id(distinct_id: str) -> str:
     return distinct_id.replace("\0", "\ufffd")[:MAX_DISTINCT_ID_LENGTH]
 
 
-def choice_of(call: EvaluationCall, query: FlagQuery, runtime: str) -> Choice:
+def choice_of(call: EvaluationCall, query: FlagQuery, runtime: str) -> FlagSelection:
     """Which flags the request wants, given where it seems to come from."""
-    return Choice(call.runtime or runtime, call.contexts, call.flag_keys, query.surveys_only)
+    return FlagSelection(call.runtime or runtime, call.contexts, call.flag_keys, query.surveys_only)
 
 
 def runtime_of(headers: list[tuple[bytes, bytes]]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hoglab.filters.evaluate import MISSING, EvaluationContext, Predicate, compile_predicate
 from hoglab.filters.model import PropertyFilter, PropertyGroup
-from hoglab.flags.matching.outcome import FlagFailure, Reason
+from hoglab.flags.matching.outcome import FlagFailure, FlagReason
 from hoglab.flags.matching.subject import Subject
 from hoglab.people.cohorts.definition import Cohort, cohort_reference, read_trees
 
@@ -163,7 +163,7 @@ def _metadata_check(key: str, predicate: Predicate) -> CompiledCheck:
 
 def _broken(detail: str) -> CompiledCheck:
     def test(_subject: Subject) -> bool:
-        raise FlagFailure(Reason.EVALUATION_ERROR, detail)
+        raise FlagFailure(FlagReason.EVALUATION_ERROR, detail)
 
     return CompiledCheck(test)
 

@@ -10,7 +10,7 @@ from hoglab.filters.evaluate import number_of
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.flags.matching.checks import Check, CheckCompiler, CompiledCheck
 from hoglab.flags.matching.hashing import highest_within, lowest_beyond
-from hoglab.flags.matching.outcome import FlagFailure, FlagMetadata, Outcome, Reason
+from hoglab.flags.matching.outcome import FlagFailure, FlagMetadata, FlagOutcome, FlagReason
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 
 ENROLLMENT_PREFIX = "$feature_enrollment/"
@@ -46,12 +46,12 @@ class Condition:
     aggregation: int | None
     by_distinct_id: bool
     """Whether the request's distinct id itself is hashed: the plain case."""
-    missed: Outcome
-    out_of_rollout: Outcome
-    no_group: Outcome
-    matched: Outcome
+    missed: FlagOutcome
+    out_of_rollout: FlagOutcome
+    no_group: FlagOutcome
+    matched: FlagOutcome
     """What a match comes to when no variant is to be drawn, or the shares do not reach far enough."""
-    split: tuple[tuple[bytes, Outcome], ...]
+    split: tuple[tuple[bytes, FlagOutcome], ...]
     """Where each variant ends, and what it comes to; empty when none is to be drawn."""
 
 
@@ -96,8 +96,8 @@ class CompiledFlag:
         self.early_exit = False
         self._payloads: Mapping[str, str] = {}
         self._metadata = FlagMetadata(source.id, source.version, source.has_experiment, source.experiment_id)
-        self._outcomes: dict[tuple[Reason, int | None, str | bool, str | None], Outcome] = {}
-        self.undecided = self.outcome(False, Reason.NO_GROUP_TYPE)
+        self._outcomes: dict[tuple[FlagReason, int | None, str | bool, str | None], FlagOutcome] = {}
+        self.undecided = self.outcome(False, FlagReason.NO_GROUP_TYPE)
         """What the flag comes to when it has no condition to speak of."""
         try:
             self._compile(source, compiler)
@@ -126,7 +126,7 @@ class CompiledFlag:
         raw: Mapping[str, Any],
         index: int,
         compiler: CheckCompiler,
-        on_match: Reason = Reason.CONDITION_MATCH,
+        on_match: FlagReason = FlagReason.CONDITION_MATCH,
     ) -> Condition:
         inherited = raw.get("aggregation_group_type_index", _INHERIT)
         aggregation = self.aggregation if inherited is _INHERIT else _group_index(inherited)
@@ -139,9 +139,9 @@ class CompiledFlag:
             None if share == 100 else highest_within(share / 100),
             aggregation,
             by_distinct_id=aggregation is None and not self.by_device and not self.continuity,
-            missed=self.outcome(False, Reason.NO_CONDITION_MATCH, index),
-            out_of_rollout=self.outcome(False, Reason.OUT_OF_ROLLOUT, index),
-            no_group=self.outcome(False, Reason.NO_GROUP_TYPE, index),
+            missed=self.outcome(False, FlagReason.NO_CONDITION_MATCH, index),
+            out_of_rollout=self.outcome(False, FlagReason.OUT_OF_ROLLOUT, index),
+            no_group=self.outcome(False, FlagReason.NO_GROUP_TYPE, index),
             matched=self.outcome(True, on_match, index, fixed),
             split=tuple((end, self.outcome(True, on_match, index, key)) for key, end in drawn),
         )
@@ -151,7 +151,7 @@ class CompiledFlag:
         if not keys:
             return None
         person_level = {**raw, "aggregation_group_type_index": None}
-        return SuperCondition(keys, self._condition(person_level, 0, compiler, Reason.SUPER_CONDITION))
+        return SuperCondition(keys, self._condition(person_level, 0, compiler, FlagReason.SUPER_CONDITION))
 
     def _checks(
         self, raw: Mapping[str, Any], path: str, aggregation: int | None, compiler: CheckCompiler
@@ -165,17 +165,17 @@ class CompiledFlag:
     def outcome(
         self,
         enabled: bool,
-        reason: Reason,
+        reason: FlagReason,
         index: int | None = None,
         variant: str | None = None,
         description: str | None = None,
-    ) -> Outcome:
-        """The one `Outcome` of these facts; its payload is that of the variant, or of ``true``."""
+    ) -> FlagOutcome:
+        """The one `FlagOutcome` of these facts; its payload is that of the variant, or of ``true``."""
         place = (reason, index, enabled if variant is None else variant, description)
         outcome = self._outcomes.get(place)
         if outcome is None:
             payload = self._payloads.get("true" if variant is None else variant) if enabled else None
-            outcome = self._outcomes[place] = Outcome(
+            outcome = self._outcomes[place] = FlagOutcome(
                 self.key,
                 self._metadata,
                 enabled=enabled,
@@ -187,9 +187,9 @@ class CompiledFlag:
             )
         return outcome
 
-    def failure(self, failure: FlagFailure) -> Outcome:
+    def failure(self, failure: FlagFailure) -> FlagOutcome:
         """The record of a flag whose value is unknown."""
-        return Outcome(
+        return FlagOutcome(
             self.key,
             self._metadata,
             enabled=False,

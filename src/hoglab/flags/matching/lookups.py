@@ -11,7 +11,7 @@ import msgspec
 import orjson
 import sqlalchemy as sa
 
-from hoglab.flags.matching.outcome import FlagFailure, Reason
+from hoglab.flags.matching.outcome import FlagFailure, FlagReason
 from hoglab.people.person_cache import PersonCache, StoredPerson
 from hoglab.storage.database import PreparedSelect
 from hoglab.storage.database.tables import (
@@ -64,11 +64,9 @@ class PointReader:
         """The person behind a distinct id; None for a stranger."""
         person = self._known.get(project_id, distinct_id)
         if person is None:
-            rows = self(_READ_PERSON, project_id=project_id, distinct_id=distinct_id)
-            if rows:
-                row_id, properties, created_at_us = rows[0]
-                person = StoredPerson(row_id, orjson.loads(properties), created_at_us)
-                self._known.keep(project_id, distinct_id, person, len(properties), self._version)
+            person, size_bytes = _read_person(self, project_id, distinct_id)
+            if person is not None:
+                self._known.keep(project_id, distinct_id, person, size_bytes, self._version)
         return person
 
     def _begin(self) -> None:
@@ -96,9 +94,33 @@ Run = Callable[..., list[tuple[Any, ...]]]
 """Runs a `PreparedSelect` with its parameters: a `PointReader`, or a transaction (see `within`)."""
 
 
+class SnapshotReader:
+    """Point reads in one transaction, in a thread that may wait for a network."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._run = within(connection)
+
+    def __call__(self, read: PreparedSelect, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows as the database keeps them."""
+        return self._run(read, **values)
+
+    def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
+        """The person behind a distinct id; None for a stranger."""
+        return _read_person(self, project_id, distinct_id)[0]
+
+
 def within(connection: Connection) -> Run:
     """Runs selects on the connection of a transaction, so that they see what it did."""
     return lambda select, **values: select.stored(connection, **values)
+
+
+def _read_person(run: Run, project_id: int, distinct_id: str) -> tuple[StoredPerson | None, int]:
+    """A person and the size of what is stored of it."""
+    rows = run(_READ_PERSON, project_id=project_id, distinct_id=distinct_id)
+    if not rows:
+        return None, 0
+    row_id, properties, created_at_us = rows[0]
+    return StoredPerson(row_id, orjson.loads(properties), created_at_us), len(properties)
 
 
 _ids = person_distinct_id.c
@@ -170,7 +192,11 @@ class DatabaseFacts:
     """
 
     def __init__(
-        self, reader: PointReader, project_id: int, *, hash_keys: Mapping[str, str] | Reason | None = None
+        self,
+        reader: PointReader | SnapshotReader,
+        project_id: int,
+        *,
+        hash_keys: Mapping[str, str] | FlagReason | None = None,
     ) -> None:
         self._reader = reader
         self._project_id = project_id
@@ -190,8 +216,34 @@ class DatabaseFacts:
         return bool(self._reader(_READ_MEMBERSHIP, cohort_id=cohort_id, person_id=person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
-        if isinstance(self._hash_keys, Reason):
+        if isinstance(self._hash_keys, FlagReason):
             raise FlagFailure(self._hash_keys)
         if self._hash_keys is None:
             return merge_hash_keys(hash_keys_of(self._reader, self._project_id, distinct_ids))
         return self._hash_keys
+
+
+class StoredFactsNeededError(BaseException):
+    """An evaluation asked for something stored where it must not wait for it.
+
+    No `Exception`, for this is no failure of the flag that asked.
+    """
+
+
+class FactsElsewhere:
+    """Facts that cannot be had here: each question raises the same error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def person(self, _distinct_id: str) -> StoredPerson | None:
+        raise self._error
+
+    def group_properties(self, _group_type_index: int, _group_key: str) -> Mapping[str, Any] | None:
+        raise self._error
+
+    def is_in_static_cohort(self, _cohort_id: int, _person_id: int) -> bool:
+        raise self._error
+
+    def hash_keys(self, _distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
+        raise self._error

@@ -13,7 +13,7 @@ CONFIG_VERSION = 1
 """The format of flag definitions that we keep (spec: sdk-wire 3.13)."""
 
 
-class Reason(Enum):
+class FlagReason(Enum):
     """Why a flag has its value. Of several misses, the one with the highest rank is reported."""
 
     SUPER_CONDITION = ("super_condition_value", "Super condition value", 6)
@@ -54,7 +54,7 @@ GROUPS_SKIPPED = (
 class FlagFailure(Exception):  # noqa: N818 - it is an answer, not a defect
     """A flag has no value: its definition is broken, or a lookup failed. Reported on that flag alone."""
 
-    def __init__(self, reason: Reason, detail: str = "") -> None:
+    def __init__(self, reason: FlagReason, detail: str = "") -> None:
         super().__init__(detail or reason.description)
         self.reason = reason
         self.detail = detail or reason.description
@@ -70,7 +70,7 @@ class FlagMetadata:
     experiment_id: int | None = None
 
 
-class Outcome:
+class FlagOutcome:
     """The value of one flag, its reason and its payload. Immutable; the wire forms are encoded once.
 
     A flag has few possible outcomes, so they are kept with the compiled flag and shared by all requests.
@@ -83,7 +83,7 @@ class Outcome:
         *,
         enabled: bool,
         variant: str | None,
-        reason: Reason,
+        reason: FlagReason,
         condition_index: int | None,
         payload: str | None = None,
         description: str | None = None,
@@ -103,7 +103,7 @@ class Outcome:
     def description(self) -> str:
         if self._description is not None:
             return self._description
-        if self.reason is Reason.CONDITION_MATCH and self.condition_index is not None:
+        if self.reason is FlagReason.CONDITION_MATCH and self.condition_index is not None:
             return f"{self.reason.description} {self.condition_index + 1}"
         return self.reason.description
 

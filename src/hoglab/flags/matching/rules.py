@@ -11,17 +11,17 @@ from hoglab.filters.evaluate import MISSING
 from hoglab.flags.matching.checks import UNEVALUABLE
 from hoglab.flags.matching.definition import CompiledFlag, Condition
 from hoglab.flags.matching.hashing import ORIGIN, holdout_hash, place_of
-from hoglab.flags.matching.outcome import GROUPS_SKIPPED, FlagFailure, Outcome, Reason
+from hoglab.flags.matching.outcome import GROUPS_SKIPPED, FlagFailure, FlagOutcome, FlagReason
 from hoglab.flags.matching.subject import StoredFactsError, Subject
 
 _log = structlog.get_logger(__name__)
 
 
-class Stage(NamedTuple):
+class OrderedFlag(NamedTuple):
     """A flag in its turn: everything it depends on comes before it."""
 
     flag: CompiledFlag
-    decided: Outcome | None
+    decided: FlagOutcome | None
     """What it comes to for everybody; None when that is to be found out."""
     shown: bool
     """Whether the caller asked for it; the others are there for those that depend on them."""
@@ -29,19 +29,19 @@ class Stage(NamedTuple):
     """Whether a later flag depends on its value."""
 
     @classmethod
-    def of(cls, flag: CompiledFlag, *, shown: bool, wanted: bool, resolvable: bool) -> Stage:
+    def of(cls, flag: CompiledFlag, *, shown: bool, wanted: bool, resolvable: bool) -> OrderedFlag:
         """``resolvable`` is False when a flag that it depends on, at any distance, is missing or depends on itself."""
         decided = None
         if not flag.active:
-            decided = flag.outcome(False, Reason.DISABLED)
+            decided = flag.outcome(False, FlagReason.DISABLED)
         elif not resolvable:
-            decided = flag.outcome(False, Reason.MISSING_DEPENDENCY)
+            decided = flag.outcome(False, FlagReason.MISSING_DEPENDENCY)
         return cls(flag, decided, shown, wanted)
 
 
-def evaluate(stages: Iterable[Stage], subject: Subject) -> tuple[list[Outcome], bool]:
+def evaluate(stages: Iterable[OrderedFlag], subject: Subject) -> tuple[list[FlagOutcome], bool]:
     """Outcomes of the shown flags, and whether any of them failed. Never raises."""
-    outcomes: list[Outcome] = []
+    outcomes: list[FlagOutcome] = []
     any_failed = False
     for flag, decided, shown, wanted in stages:
         if decided is not None:
@@ -59,28 +59,28 @@ def evaluate(stages: Iterable[Stage], subject: Subject) -> tuple[list[Outcome], 
     return outcomes, any_failed
 
 
-def _failed(flag: CompiledFlag, error: Exception) -> Outcome:
+def _failed(flag: CompiledFlag, error: Exception) -> FlagOutcome:
     if isinstance(error, FlagFailure):
         return flag.failure(error)
     if isinstance(error, StoredFactsError):
         _log.warning("flag_lookup_failed", flag_id=flag.id, error=str(error))
-        return flag.failure(FlagFailure(Reason.DATABASE_ERROR))
+        return flag.failure(FlagFailure(FlagReason.DATABASE_ERROR))
     _log.error("flag_evaluation_failed", flag_id=flag.id, exc_info=error)
-    return flag.failure(FlagFailure(Reason.EVALUATION_ERROR))
+    return flag.failure(FlagFailure(FlagReason.EVALUATION_ERROR))
 
 
-def match_flag(flag: CompiledFlag, subject: Subject) -> Outcome:
+def match_flag(flag: CompiledFlag, subject: Subject) -> FlagOutcome:
     """The value of an active flag whose dependencies have been evaluated. Raises `FlagFailure`."""
     if flag.is_special:
         decided = _before_conditions(flag, subject)
         if decided is not None:
             return decided
-    best: Outcome | None = None
+    best: FlagOutcome | None = None
     groups_skipped = False
     for condition in flag.conditions:
         outcome = None if condition.by_distinct_id else _skipped(flag, condition, subject)
         if outcome is not None:
-            groups_skipped = groups_skipped or outcome.reason is Reason.NO_GROUP_TYPE
+            groups_skipped = groups_skipped or outcome.reason is FlagReason.NO_GROUP_TYPE
         elif condition.checks and not _holds(condition, subject):
             outcome = condition.missed
         elif condition.limit is None or _place(flag, condition, subject) <= condition.limit:
@@ -94,28 +94,28 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> Outcome:
             best = outcome
     if best is None:
         return flag.undecided
-    if groups_skipped and best.reason is Reason.NO_CONDITION_MATCH:
+    if groups_skipped and best.reason is FlagReason.NO_CONDITION_MATCH:
         return flag.outcome(False, best.reason, best.condition_index, description=GROUPS_SKIPPED)
     return best
 
 
-def _before_conditions(flag: CompiledFlag, subject: Subject) -> Outcome | None:
+def _before_conditions(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
     """What decides before the conditions are looked at, in this order."""
     if flag.broken is not None:
-        raise FlagFailure(Reason.EVALUATION_ERROR, flag.broken)
+        raise FlagFailure(FlagReason.EVALUATION_ERROR, flag.broken)
     return _enrollment(flag, subject) or _super_condition(flag, subject) or _holdout(flag, subject)
 
 
-def _enrollment(flag: CompiledFlag, subject: Subject) -> Outcome | None:
+def _enrollment(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
     if flag.enrollment_key is None:
         return None
     value = subject.person_property(flag.enrollment_key)
     if value is MISSING:
         return None
-    return flag.outcome(value is True or value == "true", Reason.SUPER_CONDITION, 0)
+    return flag.outcome(value is True or value == "true", FlagReason.SUPER_CONDITION, 0)
 
 
-def _super_condition(flag: CompiledFlag, subject: Subject) -> Outcome | None:
+def _super_condition(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
     rule = flag.super_condition
     if rule is None or all(subject.person_property(key) is MISSING for key in rule.keys):
         return None
@@ -126,10 +126,10 @@ def _super_condition(flag: CompiledFlag, subject: Subject) -> Outcome | None:
         and (condition.limit is None or _place(flag, condition, subject) <= condition.limit)
     ):
         return _matched(flag, condition, subject)
-    return flag.outcome(False, Reason.SUPER_CONDITION, 0)
+    return flag.outcome(False, FlagReason.SUPER_CONDITION, 0)
 
 
-def _holdout(flag: CompiledFlag, subject: Subject) -> Outcome | None:
+def _holdout(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
     holdout = flag.holdout
     if holdout is None:
         return None
@@ -138,10 +138,10 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> Outcome | None:
         return None
     if holdout.percentage != 100 and holdout_hash(identifier) > holdout.percentage / 100:
         return None
-    return flag.outcome(True, Reason.HOLDOUT, None, holdout.variant)
+    return flag.outcome(True, FlagReason.HOLDOUT, None, holdout.variant)
 
 
-def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> Outcome | None:
+def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome | None:
     """Why a condition is passed over, for want of a group or of a device id; None when it is not."""
     if condition.aggregation is not None:
         return condition.no_group if subject.group_key(condition.aggregation) is None else None
@@ -159,7 +159,7 @@ def _holds(condition: Condition, subject: Subject) -> bool:
     return True
 
 
-def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> Outcome:
+def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome:
     """What a match comes to: the variant that is drawn, if there are any to draw from."""
     place = _place(flag, condition, subject, b"variant")
     for end, outcome in condition.split:

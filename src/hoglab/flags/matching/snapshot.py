@@ -10,7 +10,7 @@ import msgspec
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.flags.matching.checks import CheckCompiler
 from hoglab.flags.matching.definition import CompiledFlag, FlagSource
-from hoglab.flags.matching.rules import Stage, order_stages
+from hoglab.flags.matching.rules import OrderedFlag, order_stages
 from hoglab.people.cohorts.definition import Cohort
 
 MAX_SELECTIONS = 512
@@ -22,7 +22,7 @@ Runtime = str
 """``client``, ``server`` or ``unknown``: where a request comes from."""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class FlagSelection(msgspec.Struct, frozen=True):
     """Which flags a request asks for (spec: sdk-wire 3.11)."""
 
     runtime: Runtime = "unknown"
@@ -81,7 +81,7 @@ class ProjectFlags:
             flag.key for flag in self.flags.values() if flag.active and flag.continuity
         )
         self._contexts = frozenset[str]().union(*(flag.contexts for flag in self.flags.values()))
-        self._selections: dict[Choice, tuple[Stage, ...]] = {}
+        self._selections: dict[FlagSelection, tuple[OrderedFlag, ...]] = {}
         self._sources: dict[int, FlagSource] | None = None
 
     def resolve(self, key: str) -> int | None:
@@ -121,7 +121,7 @@ class ProjectFlags:
                 open_ids.extend(other for other in self.dependencies[current] if other is not None)
         return [other for other in self._order if other in chosen]
 
-    def selection(self, choice: Choice) -> tuple[Stage, ...]:
+    def selection(self, choice: FlagSelection) -> tuple[OrderedFlag, ...]:
         """The flags of a choice with those they depend on, in an order in which they can be evaluated.
 
         Remembered, because clients repeat themselves.
@@ -141,7 +141,7 @@ class ProjectFlags:
             self._selections[choice] = known
         return known
 
-    def _select(self, choice: Choice) -> tuple[Stage, ...]:
+    def _select(self, choice: FlagSelection) -> tuple[OrderedFlag, ...]:
         shown = {flag.id for flag in self.flags.values() if choice.includes(flag)}
         chosen: set[int] = set()
         wanted: set[int] = set()
@@ -155,7 +155,7 @@ class ProjectFlags:
             wanted.update(others)
             open_ids.extend(others)
         return tuple(
-            Stage.of(
+            OrderedFlag.of(
                 self.flags[flag_id],
                 shown=flag_id in shown,
                 wanted=flag_id in wanted,

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from hoglab.filters.evaluate import MISSING
-from hoglab.flags.matching.outcome import FlagFailure, Reason
+from hoglab.flags.matching.outcome import FlagFailure, FlagReason
 from hoglab.people.cohorts.matching import INITIAL_SOURCES
 from hoglab.people.person_cache import StoredPerson
 
@@ -155,7 +155,7 @@ class Subject:
         value = self.values.get(flag_id)
         if value is None:
             raise FlagFailure(
-                Reason.EVALUATION_ERROR, "A flag that this one depends on could not be evaluated"
+                FlagReason.EVALUATION_ERROR, "A flag that this one depends on could not be evaluated"
             )
         return value
 

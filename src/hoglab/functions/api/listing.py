@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FunctionListing:
     """What a list asks for."""
 
     selection: Selection
@@ -41,7 +41,7 @@ class FunctionList:
         self._presenter = presenter
 
     def page(
-        self, project: Project, listing: Listing, limit: int, offset: int
+        self, project: Project, listing: FunctionListing, limit: int, offset: int
     ) -> tuple[list[dict[str, Any]], int]:
         """A page of functions and how many there are. Raises 400 for what cannot be looked for."""
         with self._database.read() as connection:
@@ -69,7 +69,7 @@ class FunctionList:
             )
 
     def _search(
-        self, connection: Connection, project: Project, listing: Listing, limit: int, offset: int
+        self, connection: Connection, project: Project, listing: FunctionListing, limit: int, offset: int
     ) -> tuple[list[dict[str, Any]], int]:
         rows = store.searchable(connection, project.id, listing.selection)
         if listing.filter_groups:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from hoglab.functions import icons
-from hoglab.functions.api.listing import FunctionList, Listing, moment_or_none
+from hoglab.functions.api.listing import FunctionList, FunctionListing, moment_or_none
 from hoglab.functions.api.search import MAX_SEARCH_LENGTH
 from hoglab.functions.configuration.builder import Sent, unknown_inputs
 from hoglab.functions.configuration.schemas import (
@@ -19,11 +19,11 @@ from hoglab.functions.configuration.schemas import (
     DiffQuery,
     FunctionBody,
     FunctionListItem,
+    FunctionListQuery,
     FunctionOut,
     IconOut,
     IconQuery,
     IconsQuery,
-    ListQuery,
     PublishBody,
     PublishOut,
     RearrangeBody,
@@ -64,7 +64,7 @@ def router(service: FunctionService) -> ResourceRouter:
     versions = FunctionVersions(service)
     drafts = Drafts(service)
 
-    @routes.get("/", query=ListQuery, response=Paged[FunctionListItem])
+    @routes.get("/", query=FunctionListQuery, response=Paged[FunctionListItem])
     def list_functions(call: Call) -> dict[str, Any]:
         """List the functions of a project."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
@@ -207,7 +207,7 @@ def _from_form(form: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _json(value, name) if name in JSON_FIELDS else value for name, value in last.items()}
 
 
-def _listing(call: Call) -> Listing:
+def _listing(call: Call) -> FunctionListing:
     enabled = (call.query("enabled") or "").strip().lower()
     types = [part.strip() for part in (call.query("type") or "").split(",") if part.strip()]
     selection = Selection(
@@ -222,7 +222,7 @@ def _listing(call: Call) -> Listing:
     if len(search) > MAX_SEARCH_LENGTH:
         raise validation_error(f"Search query must be {MAX_SEARCH_LENGTH} characters or fewer.", "search")
     full = (call.query("full") or "").strip().lower() == "true"
-    return Listing(selection, search or None, _filter_groups(call), full)
+    return FunctionListing(selection, search or None, _filter_groups(call), full)
 
 
 def _uuid(text: str | None) -> str | None:

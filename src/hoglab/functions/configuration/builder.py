@@ -33,7 +33,7 @@ from hoglab.functions.environments import template_environment
 from hoglab.functions.errors import InvalidFunctionError, Path
 from hoglab.functions.site.functions import SITE_TYPES
 from hoglab.functions.templates import UNUSABLE, Template, find_template
-from hoglab.functions.templating.hog_templates import Dialect, TemplateError, compile_value
+from hoglab.functions.templating.hog_templates import TemplateDialect, TemplateError, compile_value
 from hoglab.hog.suggestions import closest
 from hoglab.http.fields.unknown_keys import (
     UNKNOWN_FIELD,
@@ -222,7 +222,7 @@ class Builder:
         schema: Sequence[Mapping[str, Any]] = self.current.template["inputs_schema"]
         return schema
 
-    def _inputs(self, schema: Sequence[Mapping[str, Any]], dialect: Dialect) -> Inputs:
+    def _inputs(self, schema: Sequence[Mapping[str, Any]], dialect: TemplateDialect) -> Inputs:
         stored = Inputs() if self.current is None else self.current.inputs
         if self.current is not None and not self.sent.has("inputs"):
             return build_inputs(schema, _as_sent(stored, schema), stored, dialect)
@@ -259,7 +259,7 @@ class Builder:
         return None if masking is None else compiled_masking(masking.sent())
 
     def _mappings(
-        self, kind: str | None, dialect: Dialect, *, active: bool
+        self, kind: str | None, dialect: TemplateDialect, *, active: bool
     ) -> Sequence[MappingConfiguration] | None:
         if self.current is not None and not self.sent.has("mappings"):
             return self.current.mappings
@@ -280,7 +280,7 @@ class Builder:
         index: int,
         known: MappingConfiguration,
         kind: str | None,
-        dialect: Dialect,
+        dialect: TemplateDialect,
         *,
         active: bool,
     ) -> MappingConfiguration:
@@ -414,7 +414,7 @@ def recompiled(current: Configuration, context: FilterContext, *, programs: bool
 def compiled_masking(masking: Mapping[str, Any]) -> Mapping[str, Any]:
     """Masking with the bytecode of its hash. Raises `InvalidFunctionError`."""
     try:
-        compiled = compile_value(masking["hash"], Dialect(template_environment(None)))
+        compiled = compile_value(masking["hash"], TemplateDialect(template_environment(None)))
     except TemplateError as error:
         raise InvalidFunctionError(str(error), "masking", "hash") from None
     return {**masking, "bytecode": compiled.artefact}
@@ -427,8 +427,8 @@ def _completed(sent: Sent, template: Template) -> Sent:
     return Sent({**sent.body, **{name: value for name, value in copied.items() if value}})
 
 
-def _dialect(kind: str | None, source: str) -> Dialect:
-    return Dialect(
+def _dialect(kind: str | None, source: str) -> TemplateDialect:
+    return TemplateDialect(
         template_environment(kind), record_is_event=source in TABLE_SOURCES, browser=kind in SITE_TYPES
     )
 

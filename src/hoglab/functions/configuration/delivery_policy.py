@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from hoglab.functions.environments import MASKING_HASHES, template_environment
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.templating.hog_templates import Dialect, TemplateError, compile_value
+from hoglab.functions.templating.hog_templates import TemplateDialect, TemplateError, compile_value
 from hoglab.hog.program import Program, compile_template
 from hoglab.hog.rt.printing import is_truthy, to_string
 from hoglab.hog.run import evaluate
@@ -117,7 +117,7 @@ def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str
                 "order_key",
             )
         try:
-            compile_value(stored["order_key"], Dialect(template_environment(kind)))
+            compile_value(stored["order_key"], TemplateDialect(template_environment(kind)))
         except TemplateError as error:
             raise InvalidFunctionError(str(error), "x_delivery", "order_key") from None
     return stored
@@ -134,7 +134,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchPolicy:
     """How many events a run takes at most, and how long one waits for others."""
 
     max_events: int
@@ -147,7 +147,7 @@ class DeliveryPolicy:
 
     retry: Retry | None = None
     per_s: float | None = None
-    batch: Batch | None = None
+    batch: BatchPolicy | None = None
     order: Program | None = None
 
     def order_key(self, globals_: dict[str, Any]) -> str | None:
@@ -174,6 +174,6 @@ def compile_delivery(stored: Mapping[str, Any] | None) -> DeliveryPolicy:
     return DeliveryPolicy(
         retry=Retry(**stored["retry"]) if "retry" in stored else None,
         per_s=stored["rate_limit"]["per_s"] if "rate_limit" in stored else None,
-        batch=None if batch is None else Batch(batch["max_events"], batch.get("max_wait_ms", 1000)),
+        batch=None if batch is None else BatchPolicy(batch["max_events"], batch.get("max_wait_ms", 1000)),
         order=None if order is None else compile_template(order, MASKING_HASHES),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.functions.configuration.input_types import TYPES, problem
 from hoglab.functions.errors import InvalidFunctionError, Path
 from hoglab.functions.secrets.box import MASK
-from hoglab.functions.templating.hog_templates import Dialect, TemplateError, compile_value
+from hoglab.functions.templating.hog_templates import TemplateDialect, TemplateError, compile_value
 from hoglab.hog.compiler.templates import order_inputs
 from hoglab.hog.errors import HogCompileError
 
@@ -67,7 +67,7 @@ def build_inputs(
     schema: Sequence[Mapping[str, Any]],
     sent: Mapping[str, SentItem],
     stored: Inputs,
-    dialect: Dialect,
+    dialect: TemplateDialect,
     path: Path = ("inputs",),
 ) -> Inputs:
     """Check, complete and compile inputs. ``stored`` supplies the secrets that the request leaves alone.
@@ -149,7 +149,7 @@ def _require(entry: Mapping[str, Any], item: Item | None, path: Path) -> None:
         raise InvalidFunctionError("This field is required.", *path)
 
 
-def _compile(entry: Mapping[str, Any], item: Item, dialect: Dialect, path: Path) -> set[str]:
+def _compile(entry: Mapping[str, Any], item: Item, dialect: TemplateDialect, path: Path) -> set[str]:
     """Check the value and add what is compiled from it; returns the inputs it needs."""
     value = item["value"]
     if not value:

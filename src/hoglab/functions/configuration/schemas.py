@@ -282,7 +282,7 @@ class RearrangeBody(WireModel):
     orders: Annotated[dict[str, Any], JsonObject()] | None = None
 
 
-class ListQuery(WireModel):
+class FunctionListQuery(WireModel):
     """The parameters of the list, for the documents; the handler reads them one by one."""
 
     notes = reference.LISTING

@@ -15,9 +15,9 @@ from uuid import UUID, uuid4
 import orjson
 import structlog
 
+from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
+from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
-from hoglab.filters.hog.compute_quota import SLOW_RUN_S, ComputeQuota
-from hoglab.functions.runtime.fair_share import FairShares
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.conversion import from_json, to_json
@@ -169,11 +169,11 @@ class Transformations:
         is_stopped: Callable[[str], bool] = lambda _function_id: False,
         is_slowed: Callable[[str], bool] = lambda _function_id: False,
         watch: Watch = lambda _function_id, _ms: None,
-        shares: FairShares | None = None,
+        shares: ComputeShares | None = None,
         site_url: str = "http://localhost:8000",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``is_stopped``: whether the watcher has stopped a function, so that it is passed over.
+        """``is_stopped``: whether the circuit breaker has stopped a function, so that it is passed over.
 
         ``is_slowed``: whether it was slow for long, so that it is given up earlier; ``shares``: what projects that wait
         for each other may take.
@@ -184,7 +184,7 @@ class Transformations:
         self._is_stopped = is_stopped
         self._is_slowed = is_slowed
         self._watch = watch
-        self._shares = shares or FairShares()
+        self._shares = shares or ComputeShares()
         self._site_url = site_url
         self._now = now
 

@@ -42,6 +42,8 @@ _HEADERS = frozenset(
 )
 MIN_ENCODED_BYTES = 6
 """Shortest secret that is found in base64 and hexadecimal digits."""
+SHARED_CHARACTERS = 3
+"""How many characters the encoded forms of two secrets that follow each other may share."""
 PATTERNS = 1_000
 """Sets of secrets whose patterns are remembered: most runs of a function have the same."""
 
@@ -78,7 +80,24 @@ def redactor(
     if not secrets:
         return _unchanged
     pattern = _pattern(frozenset(secrets))
-    return lambda text: pattern.sub(REPLACEMENT, text)
+    return lambda text: _replaced(pattern, text)
+
+
+def _replaced(pattern: re.Pattern[str], text: str) -> str:
+    """A text without what is found in it.
+
+    Also where one thing that is found begins within the last characters of another: a digit of base64 may be the end of
+    one secret and the beginning of the next.
+    """
+    kept: list[str] = []
+    done = begin = 0
+    while (found := pattern.search(text, begin)) is not None:
+        start, end = found.span()
+        if start >= done:
+            kept += (text[done:start], REPLACEMENT)
+        done = max(done, end)
+        begin = max(start + 1, end - SHARED_CHARACTERS)
+    return "".join((*kept, text[done:])) if kept else text
 
 
 @lru_cache(maxsize=PATTERNS)

@@ -31,6 +31,21 @@ def check_secrets(database: Database, box: SecretBox, directory: DataDirectory, 
         )
 
 
+def is_prepared(database: Database) -> bool:
+    """Whether there is anything to tell the keys by: the core of the server has started once."""
+    with database.read() as connection:
+        return connection.scalar(sa.select(installation.c.sealed_check)) is not None
+
+
+def check_shared_secrets(database: Database, box: SecretBox) -> None:
+    """Refuse to start beside others with keys that are not theirs. Raises `SecretsError`."""
+    if unreadable(database, box):
+        raise SecretsError(
+            "HOGLAB_SECRET_KEYS are not the keys that encrypted the secrets of functions and flags in this database: "
+            "give all processes those of the core"
+        )
+
+
 def unreadable(database: Database, box: SecretBox) -> bool:
     """Whether what is stored cannot be opened."""
     with database.read() as connection:

@@ -24,7 +24,7 @@ class TemplateError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class TemplateDialect:
     """What templates may say: ``record_is_event`` makes ``record.x`` mean ``event.properties.x``."""
 
     environment: Environment
@@ -43,7 +43,7 @@ class CompiledValue:
 
 
 def compile_value(
-    value: Any, dialect: Dialect, verbatim_keys: AbstractSet[str] = frozenset()
+    value: Any, dialect: TemplateDialect, verbatim_keys: AbstractSet[str] = frozenset()
 ) -> CompiledValue:
     """Compile every text inside a JSON value. Raises `TemplateError` for the first that is wrong."""
     needs: set[str] = set()

@@ -17,7 +17,7 @@ from hoglab.hog.backend_javascript.statements import StatementWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 __all__ = ["JavaScript", "generate_javascript", "in_order", "library_code"]
@@ -42,7 +42,7 @@ class JavaScript:
 
 
 def generate_javascript(
-    tree: n.Program | n.Expr, found: Resolution, functions: Mapping[str, Function]
+    tree: n.Program | n.Expr, found: SymbolTable, functions: Mapping[str, Function]
 ) -> JavaScript:
     """The JavaScript of a program, expression or template; a program's code is the body of a function.
 

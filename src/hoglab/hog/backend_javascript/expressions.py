@@ -14,7 +14,7 @@ from hoglab.hog.errors import HogCompileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.symbols import Symbol, SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 _PATTERN_CALLS = {
@@ -26,7 +26,7 @@ _PATTERN_CALLS = {
 class ExpressionWriter:
     """Writes expressions. `used` collects the library functions that they need, as JavaScript has them."""
 
-    def __init__(self, found: Resolution, names: Names, functions: Mapping[str, Function]) -> None:
+    def __init__(self, found: SymbolTable, names: Names, functions: Mapping[str, Function]) -> None:
         self.found = found
         self.names = names
         self.functions = functions

@@ -15,7 +15,7 @@ from hoglab.hog import nodes as n
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.symbols import Symbol, SymbolTable
 
 PREFIX = "__x_"
 
@@ -68,7 +68,7 @@ def binds_e(clause: n.Catch) -> bool:
 class Names:
     """The names of all variables of one tree; `taken` are names that belong to the library."""
 
-    def __init__(self, tree: n.Program | n.Expr, found: Resolution, taken: Set[str]) -> None:
+    def __init__(self, tree: n.Program | n.Expr, found: SymbolTable, taken: Set[str]) -> None:
         self._names: dict[Symbol, str] = {}
         moved = _Conflicts(found).of(tree)
         for symbol in found.symbols:
@@ -92,7 +92,7 @@ class _Conflicts:
     declaration stands.
     """
 
-    def __init__(self, found: Resolution) -> None:
+    def __init__(self, found: SymbolTable) -> None:
         self.found = found
         self.scopes: list[dict[str, Symbol]] = []
         self.moved: set[Symbol] = set()

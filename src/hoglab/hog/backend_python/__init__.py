@@ -15,16 +15,16 @@ from hoglab.hog import nodes as n
 from hoglab.hog.backend_python.build import name, place
 from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.support import NAMES
-from hoglab.hog.backend_python.unit import Constants, Lines, Unit
+from hoglab.hog.backend_python.unit import CompilationUnit, Constants, Lines
 from hoglab.hog.backend_python.verify import UnsafeCodeError, verify
-from hoglab.hog.compiler.analyse import Effects, Facts, analyse
+from hoglab.hog.compiler.analyse import Effects, ProgramFacts, analyse
 from hoglab.hog.compiler.types import Kinds
 from hoglab.hog.rt.context import UNMETERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 __all__ = [
@@ -56,7 +56,7 @@ class Generated:
 
     code: types.CodeType
     constants: Mapping[str, Any]
-    facts: Facts
+    facts: ProgramFacts
     chains: Mapping[tuple[int, int], tuple[str, ...]]
     tick_bytes: int
     bounded: bool
@@ -78,7 +78,7 @@ _USUAL_NAMES = frozenset({*NAMES, *_RUN_NAMES, "render"})  # the last one is sup
 
 def generate(
     tree: n.Program | n.Expr,
-    names: Resolution,
+    names: SymbolTable,
     functions: Mapping[str, Function],
     *,
     sure_roots: frozenset[str] = frozenset(),
@@ -96,7 +96,7 @@ def generate(
 
 def generate_source(
     tree: n.Program | n.Expr,
-    names: Resolution,
+    names: SymbolTable,
     functions: Mapping[str, Function],
     *,
     sure_roots: frozenset[str] = frozenset(),
@@ -109,11 +109,11 @@ def generate_source(
 
 def _emitted(
     tree: n.Program | n.Expr,
-    names: Resolution,
+    names: SymbolTable,
     functions: Mapping[str, Function],
     sure_roots: frozenset[str],
     call_depth: int,
-) -> tuple[Unit, Facts, list[ast.stmt], bool]:
+) -> tuple[CompilationUnit, ProgramFacts, list[ast.stmt], bool]:
     """The statements of `main` with what was found on the way, and whether the work they can do is bounded."""
     facts = analyse(tree, names, functions)
     bounded = facts.bounded and facts.suspension == "never" and not isinstance(tree, n.Program)
@@ -130,13 +130,13 @@ def _emitted(
 
 def make_unit(
     tree: n.Program | n.Expr,
-    names: Resolution,
+    names: SymbolTable,
     functions: Mapping[str, Function],
-    facts: Facts,
+    facts: ProgramFacts,
     call_depth: int,
-) -> Unit:
+) -> CompilationUnit:
     """What the functions of one tree share while they are generated."""
-    return Unit(
+    return CompilationUnit(
         names=names,
         kinds=Kinds(tree, names, functions),
         facts=facts,
@@ -152,7 +152,7 @@ def make_unit(
 def finish(
     constants: Constants,
     chains: Mapping[tuple[int, int], tuple[str, ...]],
-    facts: Facts,
+    facts: ProgramFacts,
     body: list[ast.stmt],
     trees: Sequence[n.Node],
     *,
@@ -204,7 +204,7 @@ def _main(body: list[ast.stmt], *, bounded: bool) -> ast.stmt:
     return ast.FunctionDef("main", arguments, body, [], lineno=1)
 
 
-def _global_fields(node: n.Expr, names: Resolution, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:
+def _global_fields(node: n.Expr, names: SymbolTable, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:
     """The fields of globals in an expression, and whether each is evaluated in any case."""
     if isinstance(node, n.Field):
         if node not in names.uses:

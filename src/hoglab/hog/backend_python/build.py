@@ -25,7 +25,7 @@ class Name(ast.Name):
 
 
 class Constant(ast.Constant):
-    """A constant, with a place that nobody asks for."""
+    """A constant, with a place that nobody asks for; named as its base, by which `ast.unparse` knows it."""
 
     lineno = end_lineno = 1
     col_offset = end_col_offset = 0

@@ -12,14 +12,14 @@ from hoglab.hog.compiler.types import NUMBER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hoglab.hog.backend_python.unit import Unit
+    from hoglab.hog.backend_python.unit import CompilationUnit
     from hoglab.hog.compiler.symbols import FunctionScope
 
 
 class Emitter:
     """Emits the code of one function. `before` collects statements that must run first (function bodies)."""
 
-    def __init__(self, unit: Unit, scope: FunctionScope) -> None:
+    def __init__(self, unit: CompilationUnit, scope: FunctionScope) -> None:
         self.unit = unit
         self.scope = scope
         self.before: list[ast.stmt] = []
@@ -28,7 +28,7 @@ class Emitter:
         """The value of the expression, to look at."""
         raise NotImplementedError
 
-    def looked_at(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
+    def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
         """Values for something that only looks at them, and may look whether two are the same container."""
         raise NotImplementedError
 
@@ -37,13 +37,13 @@ class Emitter:
         made = self.expr(node)
         if not self.kind(node) & ~NUMBER:
             return made
-        first, again = self.twice(made)
+        first, again = self.bind_once(made)
         return choose(any_of([is_class(first, "int"), is_class(again, "float")]), again, call("num", again))
 
     def kind(self, node: n.Expr) -> int:
         return self.unit.kinds.of(node)
 
-    def twice(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
+    def bind_once(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
         """The expression for its first and for every later use, evaluated once."""
         if isinstance(made, ast.Name):
             return made, name(made.id)

@@ -82,9 +82,9 @@ class ExpressionEmitter(Emitter):
         if isinstance(node, n.IfNull):
             return self.first_known(node, self.value)
         made = self.expr(node)
-        if not self.borrows(node):
+        if not self.may_alias_global(node):
             return made
-        first, again = self.twice(made)
+        first, again = self.bind_once(made)
         own = any_of([is_class(first, "str"), in_classes(again, "scalars")])
         return choose(own, again, call("copy", name("c"), again))
 
@@ -97,7 +97,7 @@ class ExpressionEmitter(Emitter):
         made = self.expr(node)
         if not self.kind(node) & (FLOAT | ARRAY | DICT):
             return made
-        first, again = self.twice(made)
+        first, again = self.bind_once(made)
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def boolean(self, node: n.Expr) -> ast.expr:
@@ -105,7 +105,7 @@ class ExpressionEmitter(Emitter):
         made = self.expr(node)
         if not self.kind(node) & ~BOOL:
             return made
-        first, again = self.twice(made)
+        first, again = self.bind_once(made)
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def text(self, node: n.Expr) -> ast.expr:
@@ -113,16 +113,16 @@ class ExpressionEmitter(Emitter):
         made = self.expr(node)
         if not self.kind(node) & ~STR:
             return made
-        first, again = self.twice(made)
+        first, again = self.bind_once(made)
         return choose(is_class(first, "str"), again, call("text", again))
 
     # --- tools
 
     def values(self, nodes: Sequence[n.Expr]) -> list[ast.expr]:
         """The values of several expressions, to keep."""
-        return self.held(nodes, [self.value(node) for node in nodes])
+        return self.spill(nodes, [self.value(node) for node in nodes])
 
-    def held(self, nodes: Sequence[n.Expr], made: list[ast.expr]) -> list[ast.expr]:
+    def spill(self, nodes: Sequence[n.Expr], made: list[ast.expr]) -> list[ast.expr]:
         """The expressions; those that wait while a later one runs a function are put into variables.
 
         Only variables are seen by the accounting of memory, and a recursion can make any number of values wait.
@@ -134,14 +134,14 @@ class ExpressionEmitter(Emitter):
             waits = waits or self.unit.effects.enters(nodes[at])
         return made
 
-    def borrows(self, node: n.Expr) -> bool:
+    def may_alias_global(self, node: n.Expr) -> bool:
         """Whether the value of the expression may be part of a global."""
         while isinstance(node, (n.ArrayAccess, n.TupleAccess)):
             node = node.array if isinstance(node, n.ArrayAccess) else node.tuple
         if isinstance(node, n.Field):
             return node not in self.unit.names.uses
         if isinstance(node, (n.If, n.IfNull)):
-            return any(isinstance(part, n.Expr) and self.borrows(part) for part in n.children(node))
+            return any(isinstance(part, n.Expr) and self.may_alias_global(part) for part in n.children(node))
         return False
 
     # --- names and members
@@ -195,7 +195,7 @@ class ExpressionEmitter(Emitter):
     def member(self, subject: ast.expr, key: str) -> ast.expr:
         if isinstance(subject, ast.Name) and subject.id in self.unit.dicts:
             return method(subject, "get", const(key))
-        first, again = self.twice(subject)
+        first, again = self.bind_once(subject)
         return choose(
             is_class(first, "dict"), method(again, "get", const(key)), call("get", again, const(key))
         )
@@ -253,7 +253,7 @@ class ExpressionEmitter(Emitter):
         first = parts[0]
         if isinstance(first, n.CompareOperation):
             known.update(node.chain[0] for node in n.walk(first) if isinstance(node, n.Field))
-        if all(self.unit.effects.total(part, known) for part in parts[1:]):
+        if all(self.unit.effects.infallible(part, known) for part in parts[1:]):
             made = [ask(part) for part in parts]
             return all_of(made) if conjunction else any_of(made)
         made = [self.boolean(part) for part in parts]
@@ -282,7 +282,7 @@ class ExpressionEmitter(Emitter):
         """`ifNull`: the second expression is evaluated only when the first is null."""
         if not self.kind(node.expr) & NULL:
             return ask(node.expr)
-        first, again = self.twice(ask(node.expr))
+        first, again = self.bind_once(ask(node.expr))
         return choose(operators.is_null(first, wanted=False), again, ask(node.otherwise))
 
     # --- texts
@@ -299,7 +299,7 @@ class ExpressionEmitter(Emitter):
     def joined_parts(self, parts: Sequence[n.Expr]) -> ast.expr:
         values: list[ast.expr] = []
         constant = ""
-        texts = self.held(parts, [self.text(part) for part in parts])
+        texts = self.spill(parts, [self.text(part) for part in parts])
         for part, text in zip(parts, texts, strict=True):
             known = self.unit.folder.value(part)
             if known is not UNKNOWN:
@@ -388,10 +388,10 @@ class ExpressionEmitter(Emitter):
             return short
         looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
         context = [name("c")] if function.needs_context else []
-        made = self.held(args, self.looked_at(args)) if looks_only else self.values(args)
+        made = self.spill(args, self.readonly_args(args)) if looks_only else self.values(args)
         return call(self.unit.constants.add(function.call), *context, *made)
 
-    def looked_at(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
+    def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
         """Values for something that only looks at them, and may look whether two are the same container.
 
         Every reading of a global gives a container of its own, so only one of the parts may go without a copy.
@@ -399,9 +399,9 @@ class ExpressionEmitter(Emitter):
         borrowed = False
         made = []
         for part in parts:
-            borrows = self.borrows(part)
-            made.append(self.value(part) if borrows and borrowed else self.expr(part))
-            borrowed = borrowed or borrows
+            may_alias_global = self.may_alias_global(part)
+            made.append(self.value(part) if may_alias_global and borrowed else self.expr(part))
+            borrowed = borrowed or may_alias_global
         return made
 
     def expr_call(self, node: n.ExprCall) -> ast.expr:

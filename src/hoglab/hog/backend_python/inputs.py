@@ -14,13 +14,13 @@ from hoglab.hog.backend_python import Generated, finish, make_unit
 from hoglab.hog.backend_python.build import assign, call, const, list_of, mark, name, store, store_item
 from hoglab.hog.backend_python.statements import FunctionEmitter
 from hoglab.hog.backend_python.unit import Constants, Lines
-from hoglab.hog.compiler.analyse import Facts, analyse
+from hoglab.hog.compiler.analyse import ProgramFacts, analyse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hoglab.hog import nodes as n
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 EXTEND_KEY = "$$_extend_object"
@@ -28,11 +28,11 @@ EXTEND_KEY = "$$_extend_object"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
+class InputTemplate:
     """One template: its tree, the names in it, and the number of lines of all templates before it."""
 
     tree: n.Expr
-    names: Resolution
+    names: SymbolTable
     base_line: int
 
 
@@ -48,7 +48,7 @@ class Rendered:
     """A value that the embedding program renders (Liquid): `render(key, globals)` gives it."""
 
 
-Shape = Leaf | Plain | Rendered | dict[str, "Shape"] | list["Shape"]
+Shape = InputTemplate | Plain | Rendered | dict[str, "Shape"] | list["Shape"]
 """An input value with its templates parsed."""
 
 
@@ -78,8 +78,8 @@ class _Builder:
         self.chains: dict[tuple[int, int], tuple[str, ...]] = {}
         self.counter = [0]
         self.before: list[ast.stmt] = []
-        self.leaves: list[Leaf] = []
-        self.facts = Facts()
+        self.leaves: list[InputTemplate] = []
+        self.facts = ProgramFacts()
 
     def resolve(self, key: str, shape: Shape) -> list[ast.stmt]:
         self.before = []
@@ -87,7 +87,7 @@ class _Builder:
         return [*self.before, assign(store_item(name("r"), const(key)), value)]
 
     def shape(self, shape: Shape) -> ast.expr:
-        if isinstance(shape, Leaf):
+        if isinstance(shape, InputTemplate):
             return self.leaf(shape)
         if isinstance(shape, dict):
             return self.members(shape)
@@ -105,7 +105,7 @@ class _Builder:
             return made
         return call("extended", self.shape(shape[EXTEND_KEY]), made)
 
-    def leaf(self, leaf: Leaf) -> ast.expr:
+    def leaf(self, leaf: InputTemplate) -> ast.expr:
         facts = analyse(leaf.tree, leaf.names, self.functions)
         unit = make_unit(leaf.tree, leaf.names, self.functions, facts, self.call_depth)
         unit.lines = Lines(leaf.names.source, leaf.base_line)

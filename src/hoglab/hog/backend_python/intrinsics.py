@@ -41,7 +41,7 @@ def _substring(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> 
     start, length = (emitter.unit.folder.value(arg) for arg in args[1:])
     if not (start.__class__ is length.__class__ is int and start > 0 <= length < LONG):
         return None
-    first, again = emitter.twice(emitter.expr(args[0]))
+    first, again = emitter.bind_once(emitter.expr(args[0]))
     part = item(again, ast.Slice(const(start - 1), const(start - 1 + length)))
     is_plain = all_of([is_class(first, "str"), method(again, "isascii")])
     return choose(is_plain, part, _library(emitter, function, again, const(start), const(length)))
@@ -51,12 +51,12 @@ def _starts_with(emitter: Emitter, _function: Function, args: Sequence[n.Expr]) 
     prefix = emitter.unit.folder.value(args[1])
     if prefix.__class__ is not str:
         return None
-    first, again = emitter.twice(emitter.expr(args[0]))
+    first, again = emitter.bind_once(emitter.expr(args[0]))
     return all_of([is_class(first, "str"), method(again, "startswith", const(prefix))])
 
 
 def _length(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr:
-    first, again = emitter.twice(emitter.expr(args[0]))
+    first, again = emitter.bind_once(emitter.expr(args[0]))
     return choose(is_class(first, "list"), call("size", again), _library(emitter, function, again))
 
 

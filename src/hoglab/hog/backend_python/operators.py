@@ -92,7 +92,7 @@ def _remainder(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
     """Python's remainder has the sign of the divisor, Hog's that of the dividend."""
     divisor = emitter.unit.folder.value(node.right)
     if divisor.__class__ is int and 0 < divisor < MAX_EXACT and not emitter.kind(node.left) & ~NUMBER:
-        first, again = emitter.twice(emitter.expr(node.left))
+        first, again = emitter.bind_once(emitter.expr(node.left))
         positive = binary(again, ast.Mod(), const(divisor))
         opposite = binary(ast.UnaryOp(ast.USub(), again), ast.Mod(), const(divisor))
         not_negative = compare(first, ast.GtE(), const(0))
@@ -117,7 +117,7 @@ def comparison(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
         special = _like(emitter, node)
     else:
         special = _regex(emitter, node)
-    return special or by_helper(op, *emitter.looked_at((node.left, node.right)))
+    return special or by_helper(op, *emitter.readonly_args((node.left, node.right)))
 
 
 def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
@@ -135,7 +135,7 @@ def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
         cls, wanted = _class_of(known)
         if not kind & ~wanted:
             return compare(made, python(), const(known))
-        first, again = emitter.twice(made)
+        first, again = emitter.bind_once(made)
         match = is_class(first, cls)
         if cls == "int":
             match = any_of([match, is_class(again, "float")])
@@ -143,7 +143,7 @@ def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
             match, compare(again, python(), const(known)), call(helper, again, emitter.constant_of(known))
         )
     left, right = emitter.kind(node.left), emitter.kind(node.right)
-    made_left, made_right = emitter.looked_at((node.left, node.right))
+    made_left, made_right = emitter.readonly_args((node.left, node.right))
     # Not two texts: comparing long ones is work that the helper charges for.
     for group in (NUMBER, BOOL):
         if not (left | right) & ~group:
@@ -178,11 +178,11 @@ def _order(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
     if number_right and not isinstance(made_right, (ast.Name, ast.Constant)):
         return call(helper, made_left, made_right)
     if number_right:
-        first, again = emitter.twice(made_left)
+        first, again = emitter.bind_once(made_left)
         numeric = any_of([is_class(first, "int"), is_class(again, "float")])
         return choose(numeric, compare(again, op(), made_right), call(helper, again, made_right))
     if number_left:
-        first, again = emitter.twice(made_right)
+        first, again = emitter.bind_once(made_right)
         numeric = any_of([is_class(first, "int"), is_class(again, "float")])
         return choose(numeric, compare(made_left, op(), again), call(helper, made_left, again))
     return call(helper, made_left, made_right)
@@ -195,7 +195,7 @@ def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
     wanted = [emitter.unit.folder.value(part) for part in node.right.exprs]
     if not all(part.__class__ is str for part in wanted):
         return None
-    first, again = emitter.twice(emitter.expr(node.left))
+    first, again = emitter.bind_once(emitter.expr(node.left))
     found = compare(again, ast.In(), const(frozenset(wanted)))
     made = all_of([is_class(first, "str"), found])
     return negate(made) if node.op == "not in" else made
@@ -213,7 +213,7 @@ def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
         return None
     ignore_case = "ilike" in node.op
     wanted = like_matcher(pattern, ignore_case)
-    first, again = emitter.twice(emitter.expr(node.left))
+    first, again = emitter.bind_once(emitter.expr(node.left))
     if isinstance(wanted, str):
         subject = method(again, "lower") if ignore_case else again
         found = compare(const(wanted), ast.In(), subject)
@@ -233,7 +233,7 @@ def _regex(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
         return None
     ignore_case = node.op.endswith("*")
     matcher = compile_regex(pattern, ignore_case)
-    first, again = emitter.twice(emitter.expr(node.left))
+    first, again = emitter.bind_once(emitter.expr(node.left))
     helper = call("iregex" if ignore_case else "regex", again, const(pattern))
     short = _short_text(first, again)
     literals = matcher.literals

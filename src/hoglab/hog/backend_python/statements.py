@@ -33,7 +33,7 @@ from hoglab.hog.backend_python.build import (
 from hoglab.hog.backend_python.expressions import ExpressionEmitter
 from hoglab.hog.backend_python.support import SHORT_TEXT
 from hoglab.hog.backend_python.unit import in_cell, is_direct
-from hoglab.hog.compiler.analyse import surcharge
+from hoglab.hog.compiler.analyse import loop_charge
 from hoglab.hog.compiler.optimise import UNKNOWN
 from hoglab.hog.compiler.types import STR
 
@@ -184,7 +184,7 @@ class FunctionEmitter(ExpressionEmitter):
 
     def work(self, *bodies: n.Node | None) -> list[ast.stmt]:
         """The charge for one pass through large bodies, whose ticks alone would tell too little."""
-        units = sum(surcharge(body) for body in bodies if body is not None)
+        units = sum(loop_charge(body) for body in bodies if body is not None)
         return [run(call("charge", const(units)))] if units else []
 
     def loop(self, body: list[ast.stmt]) -> ast.stmt:
@@ -219,7 +219,7 @@ class FunctionEmitter(ExpressionEmitter):
         for symbol in symbols:
             target = self.unit.fresh("t") if in_cell(symbol) else f"v{symbol.number}"
             targets.append(store(target))
-            if symbol is symbols[-1] and self.borrows(node.expr):
+            if symbol is symbols[-1] and self.may_alias_global(node.expr):
                 shared = [
                     negate(is_class(name(target), "str")),
                     negate(in_classes(name(target), "scalars")),

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hoglab.hog import nodes as n
-    from hoglab.hog.compiler.analyse import Effects, Facts
-    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.analyse import Effects, ProgramFacts
+    from hoglab.hog.compiler.symbols import Symbol, SymbolTable
     from hoglab.hog.compiler.types import Kinds
     from hoglab.hog.stdlib.registry import Function
 
@@ -54,15 +54,15 @@ class Constants:
 
 
 @dataclass(slots=True)
-class Unit:
+class CompilationUnit:
     """One text being compiled.
 
     `sure_roots`: globals known to exist. `chains`: which global was read at a place, to name it when it is missing.
     """
 
-    names: Resolution
+    names: SymbolTable
     kinds: Kinds
-    facts: Facts
+    facts: ProgramFacts
     effects: Effects
     functions: Mapping[str, Function]
     lines: Lines

@@ -12,7 +12,7 @@ from hoglab.hog.compiler.symbols import Symbol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hoglab.hog.compiler.symbols import FunctionScope, Resolution
+    from hoglab.hog.compiler.symbols import FunctionScope, SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 Suspension = Literal["never", "generator", "replay"]
@@ -24,7 +24,7 @@ _HEAVY = 100  # nodes in a body from which on its work is charged for besides it
 
 
 @dataclass(slots=True)
-class Facts:
+class ProgramFacts:
     """The findings about one tree.
 
     `recursive`: functions that call themselves, directly or from a function inside them. `reads` holds the
@@ -40,7 +40,7 @@ class Facts:
     functions: bool = False
     reads: frozenset[tuple[str, ...]] = frozenset()
 
-    def include(self, other: Facts) -> None:
+    def include(self, other: ProgramFacts) -> None:
         """Adds the findings about another text that runs beside, such as another template of the same inputs."""
         self.loops = self.loops or other.loops
         self.functions = self.functions or other.functions
@@ -54,12 +54,12 @@ class Facts:
         return not (self.loops or self.functions)
 
 
-def analyse(tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]) -> Facts:
+def analyse(tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]) -> ProgramFacts:
     """Everything the Python backend and the callers of a program want to know about it."""
     return _Analysis(tree, names, functions).facts
 
 
-def weight(node: n.Node) -> int:
+def node_count(node: n.Node) -> int:
     """Nodes evaluated in one pass through the node: nested loops' bodies and functions do not count."""
     total = 0
     stack: list[n.Node] = [node]
@@ -70,18 +70,18 @@ def weight(node: n.Node) -> int:
     return total
 
 
-def surcharge(body: n.Node) -> int:
+def loop_charge(body: n.Node) -> int:
     """Units to charge per pass through a body, besides its tick; 0 for bodies of ordinary size."""
-    nodes = weight(body)
+    nodes = node_count(body)
     return nodes // 20 if nodes > _HEAVY else 0
 
 
-def read_paths(tree: n.Node, names: Resolution) -> frozenset[tuple[str, ...]]:
+def read_paths(tree: n.Node, names: SymbolTable) -> frozenset[tuple[str, ...]]:
     """The paths of globals that the tree reads."""
     return _paths_among(n.walk(tree), names)
 
 
-def _paths_among(nodes: Iterable[n.Node], names: Resolution) -> frozenset[tuple[str, ...]]:
+def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple[str, ...]]:
     """The paths of globals that some nodes stand for; nodes come before those they are made of."""
     found: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
@@ -98,7 +98,7 @@ def _paths_among(nodes: Iterable[n.Node], names: Resolution) -> frozenset[tuple[
     return frozenset(found)
 
 
-def global_path(node: n.Node, names: Resolution) -> tuple[str, ...] | None:
+def global_path(node: n.Node, names: SymbolTable) -> tuple[str, ...] | None:
     """The path of a global that an expression stands for, None where it is no such path."""
     keys: list[str] = []
     while isinstance(node, n.ArrayAccess):
@@ -124,19 +124,19 @@ class _Function:
 
 class _Analysis:
     def __init__(
-        self, tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]
+        self, tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]
     ) -> None:
         self.names = names
         self.functions = functions
-        self.facts = Facts()
+        self.facts = ProgramFacts()
         self.found = {node: _Function(scope) for node, scope in names.scopes.items()}
         self.async_values = False
         self.facts.functions = isinstance(
             tree, n.Lambda
         )  # one that stands alone has the scope of the whole text
         nodes = self.gather(tree)
-        self.colour()
-        self.purify()
+        self.find_suspending()
+        self.find_pure()
         self.facts.reads = _paths_among(nodes, names)
 
     def gather(self, tree: n.Node) -> list[n.Node]:
@@ -190,12 +190,12 @@ class _Analysis:
         elif not function.pure or function.cost == "callback":
             owner.effects = True
 
-    def colour(self) -> None:
+    def find_suspending(self) -> None:
         """Which functions may wait for the host, and whether that can be told for sure."""
         waiting = {node for node, function in self.found.items() if function.waits}
         if not waiting and not self.async_values:
             return
-        self.spread(waiting)
+        self.propagate(waiting)
         self.facts.suspension = "generator"
         for node in waiting:
             scope = self.names.scopes[node]
@@ -207,14 +207,14 @@ class _Analysis:
         if self.async_values:
             self.facts.suspension = "replay"
 
-    def purify(self) -> None:
+    def find_pure(self) -> None:
         impure = {node for node, function in self.found.items() if function.effects}
-        self.spread(impure)
+        self.propagate(impure)
         for symbol in self.names.symbols:
             if symbol.function is not None and symbol.function not in impure and not symbol.reassigned:
                 self.facts.pure.add(symbol)
 
-    def spread(self, marked: set[n.Node]) -> None:
+    def propagate(self, marked: set[n.Node]) -> None:
         """Marks the callers of marked functions, and theirs."""
         callers: dict[Symbol, list[n.Node]] = {}
         for node, function in self.found.items():
@@ -241,7 +241,7 @@ _LOOKS: dict[type[n.Node], Callable[..., None]] = {
 }
 
 
-_TOTAL = (n.And, n.Or, n.Not, n.BetweenExpr, n.If, n.IfNull, n.Array, n.Tuple)
+_INFALLIBLE = (n.And, n.Or, n.Not, n.BetweenExpr, n.If, n.IfNull, n.Array, n.Tuple)
 """Expressions that cannot fail where none of their parts can."""
 
 
@@ -259,7 +259,7 @@ def _chain(node: n.Expr) -> tuple[str, ...]:
 class Effects:
     """Answers, for expressions of one tree, whether evaluating them can be seen, or can fail."""
 
-    def __init__(self, names: Resolution, facts: Facts, functions: Mapping[str, Function]) -> None:
+    def __init__(self, names: SymbolTable, facts: ProgramFacts, functions: Mapping[str, Function]) -> None:
         self.names = names
         self.facts = facts
         self.functions = functions
@@ -317,7 +317,7 @@ class Effects:
             return True
         return (pure_left or self.stable(right)) and (pure_right or self.stable(left))
 
-    def total(self, node: n.Node, known: frozenset[str] | set[str]) -> bool:
+    def infallible(self, node: n.Node, known: frozenset[str] | set[str]) -> bool:
         """Whether the expression is pure and cannot fail; roots of globals in `known` exist."""
         if isinstance(node, n.Field):
             return node in self.names.uses or node.chain[0] in known
@@ -326,18 +326,20 @@ class Effects:
         if isinstance(node, n.ArrayAccess):
             key = node.property
             sure = isinstance(key, n.Constant) and isinstance(key.value, str)
-            return sure and self.total(node.array, known)
+            return sure and self.infallible(node.array, known)
         if isinstance(node, n.TupleAccess):
-            return node.index != 0 and self.total(node.tuple, known)
+            return node.index != 0 and self.infallible(node.tuple, known)
         if isinstance(node, n.CompareOperation):
             return self.total_comparison(node, known)
         if isinstance(node, n.Call):
             function = self.functions.get(node.name)
             if node in self.names.uses or function is None:
                 return False
-            sure = function.pure and function.total and function.arity_error(len(node.args)) is None
-            return sure and all(self.total(arg, known) for arg in node.args)
-        return isinstance(node, _TOTAL) and all(self.total(child, known) for child in n.children(node))
+            sure = function.pure and function.infallible and function.arity_error(len(node.args)) is None
+            return sure and all(self.infallible(arg, known) for arg in node.args)
+        return isinstance(node, _INFALLIBLE) and all(
+            self.infallible(child, known) for child in n.children(node)
+        )
 
     def total_comparison(self, node: n.CompareOperation, known: frozenset[str] | set[str]) -> bool:
         right = node.right
@@ -349,4 +351,4 @@ class Effects:
                 return False
             if pattern_problem(node.op, right.value) is not None:
                 return False
-        return self.total(node.left, known) and self.total(right, known)
+        return self.infallible(node.left, known) and self.infallible(right, known)

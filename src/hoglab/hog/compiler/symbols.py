@@ -52,7 +52,7 @@ class FunctionScope:
 
 
 @dataclass(slots=True)
-class Resolution:
+class SymbolTable:
     """What is known about the names of one tree.
 
     `uses` maps fields and calls to the variable their first name means; names that are not there are globals.
@@ -77,7 +77,7 @@ class Resolution:
         )
 
 
-def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] | None = None) -> Resolution:
+def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] | None = None) -> SymbolTable:
     """Resolves every name of a tree. `known` are variables of earlier parts of the program, which it may hide.
 
     The tree is the core tree (`hoglab.hog.compiler.lower`); queries and tags that are still there are refused.
@@ -100,7 +100,7 @@ def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] |
 class _Resolver:
     def __init__(self, source: str) -> None:
         self.source = source
-        self.found = Resolution(source)
+        self.found = SymbolTable(source)
         self.function: FunctionScope = None  # type: ignore[assignment]  # set by enter_function
         self.blocks: list[dict[str, Symbol]] = []  # innermost last; one list for all functions
         self.owners: list[FunctionScope] = []

@@ -15,7 +15,7 @@ from hoglab.hog.rt.numbers import exact
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.symbols import Symbol, SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 NULL, BOOL, INT, FLOAT, STR, ARRAY, DICT, OTHER = (1 << bit for bit in range(8))
@@ -60,7 +60,7 @@ class Kinds:
     """The kinds of every expression of one tree. Ask `of(expression)`."""
 
     def __init__(
-        self, tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]
+        self, tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]
     ) -> None:
         self.names = names
         self.functions = functions

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.compiler.analyse import Effects, Facts, analyse
+from hoglab.hog.compiler.analyse import Effects, ProgramFacts, analyse
 from hoglab.hog.compiler.optimise import UNKNOWN, Folder
 from hoglab.hog.compiler.types import always_returns
 from hoglab.hog.rt.printing import is_truthy
@@ -14,18 +14,18 @@ from hoglab.hog.rt.printing import is_truthy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.stdlib.registry import Function
 
 
-def flow_findings(tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function]) -> None:
+def flow_findings(tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]) -> None:
     """Reports unreachable code, results without use and conditions that are constant."""
-    facts: Facts = analyse(tree, names, functions)
+    facts: ProgramFacts = analyse(tree, names, functions)
     _Flow(names, functions, Effects(names, facts, functions)).look(tree)
 
 
 class _Flow:
-    def __init__(self, names: Resolution, functions: Mapping[str, Function], effects: Effects) -> None:
+    def __init__(self, names: SymbolTable, functions: Mapping[str, Function], effects: Effects) -> None:
         self.names = names
         self.functions = functions
         self.effects = effects

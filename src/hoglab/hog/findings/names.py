@@ -11,7 +11,7 @@ from hoglab.hog.suggestions import closest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.symbols import Symbol, SymbolTable
     from hoglab.hog.env import Globals
     from hoglab.hog.stdlib.registry import Function
 
@@ -19,7 +19,7 @@ _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 
 
 def name_findings(
-    tree: n.Node, names: Resolution, functions: Mapping[str, Function], known: Globals | None
+    tree: n.Node, names: SymbolTable, functions: Mapping[str, Function], known: Globals | None
 ) -> None:
     """Findings about names.
 
@@ -41,7 +41,7 @@ def name_findings(
     _unknown(names, functions, known)
 
 
-def _read(tree: n.Node, names: Resolution) -> set[Symbol]:
+def _read(tree: n.Node, names: SymbolTable) -> set[Symbol]:
     """The variables whose values are ever looked at; a function that only calls itself is not."""
     targets = {
         node.left
@@ -60,7 +60,7 @@ def _read(tree: n.Node, names: Resolution) -> set[Symbol]:
     return {symbol for node, symbol in names.uses.items() if node not in targets and node not in own}
 
 
-def _declared(names: Resolution) -> Iterator[tuple[Symbol, n.Node]]:
+def _declared(names: SymbolTable) -> Iterator[tuple[Symbol, n.Node]]:
     for node, symbols in names.declares.items():
         for symbol in symbols:
             yield symbol, node
@@ -69,7 +69,7 @@ def _declared(names: Resolution) -> Iterator[tuple[Symbol, n.Node]]:
             yield symbol, scope.node
 
 
-def _counts(symbol: Symbol, node: n.Node, read: set[Symbol], names: Resolution) -> bool:
+def _counts(symbol: Symbol, node: n.Node, read: set[Symbol], names: SymbolTable) -> bool:
     """Whether not being read says something: parameters before a used one must be there, values of loops too."""
     if symbol.kind == "catch":
         return False
@@ -89,7 +89,7 @@ _UNUSED = {
 }
 
 
-def _report_unused(names: Resolution, symbol: Symbol, node: n.Node) -> None:
+def _report_unused(names: SymbolTable, symbol: Symbol, node: n.Node) -> None:
     code, text = _UNUSED[symbol.kind]
     hint = f"remove it, or call it `_{symbol.name}` if it must be there"
     if symbol.kind == "loop" and isinstance(node, n.ForInStatement):
@@ -97,7 +97,7 @@ def _report_unused(names: Resolution, symbol: Symbol, node: n.Node) -> None:
     _report(names, symbol, node, code, text.format(symbol.name), hint)
 
 
-def _report(names: Resolution, symbol: Symbol, node: n.Node, code: str, message: str, hint: str) -> None:
+def _report(names: SymbolTable, symbol: Symbol, node: n.Node, code: str, message: str, hint: str) -> None:
     names.report("warning", code, message, _name_place(names.source, symbol.name, node), hint)
 
 
@@ -108,7 +108,7 @@ def _name_place(source: str, name: str, node: n.Node) -> n.Node:
     return node if found is None else n.Node(found.start(), found.end())
 
 
-def _unknown(names: Resolution, functions: Mapping[str, Function], known: Globals | None) -> None:
+def _unknown(names: SymbolTable, functions: Mapping[str, Function], known: Globals | None) -> None:
     declared = {symbol.name for symbol in names.symbols}
     for node in names.globals:
         name = node.chain[0]
@@ -133,7 +133,7 @@ def _unknown(names: Resolution, functions: Mapping[str, Function], known: Global
             )  # fmt: skip
 
 
-def _unknown_member(names: Resolution, node: n.Field, members: frozenset[str] | None) -> None:
+def _unknown_member(names: SymbolTable, node: n.Field, members: frozenset[str] | None) -> None:
     """Reports a member of a global that has other ones only."""
     if members is None or len(node.chain) < 2 or node.chain[1] in members:
         return

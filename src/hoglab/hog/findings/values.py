@@ -23,7 +23,7 @@ from hoglab.hog.compiler.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.compiler.types import Kinds
     from hoglab.hog.stdlib.registry import Function
 
@@ -34,7 +34,7 @@ _NAMES = {
 _OPPOSITE = {"==": False, "!=": True}
 
 
-def value_findings(tree: n.Node, names: Resolution, functions: Mapping[str, Function], kinds: Kinds) -> None:
+def value_findings(tree: n.Node, names: SymbolTable, functions: Mapping[str, Function], kinds: Kinds) -> None:
     """Reports calls, operands, loops and comparisons that cannot do what they seem to."""
     checks = _Values(names, functions, kinds)
     for node in n.walk(tree):
@@ -43,7 +43,7 @@ def value_findings(tree: n.Node, names: Resolution, functions: Mapping[str, Func
             check(checks, node)
 
 
-def filter_findings(tree: n.Expr, names: Resolution, kinds: Kinds) -> None:
+def filter_findings(tree: n.Expr, names: SymbolTable, kinds: Kinds) -> None:
     """Reports a filter whose value is not the boolean true, whatever the event (spec: hog-runtime 2.3)."""
     found = kinds.of(tree)
     if not found & BOOL:
@@ -64,7 +64,7 @@ def _shown(kinds: int) -> str:
 
 
 class _Values:
-    def __init__(self, names: Resolution, functions: Mapping[str, Function], kinds: Kinds) -> None:
+    def __init__(self, names: SymbolTable, functions: Mapping[str, Function], kinds: Kinds) -> None:
         self.names = names
         self.functions = functions
         self.kinds = kinds

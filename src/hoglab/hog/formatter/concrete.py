@@ -25,7 +25,7 @@ OPENING = {"(": ")", "[": "]", "{": "}", "{{": "}}"}
 
 
 @dataclass(slots=True, eq=False)
-class Span:
+class TokenSpan:
     """The tokens `start`..`end` (exclusive) of one construct; `children` are the constructs inside, in order.
 
     `kind` is `source`, `statement`, `expression` (with its operators), `operand`, `postfix`, `infix` (an
@@ -37,12 +37,12 @@ class Span:
     start: int
     end: int = 0
     level: int = 0
-    children: list[Span] = field(default_factory=list)
+    children: list[TokenSpan] = field(default_factory=list)
     node: Any = None
 
-    def parts(self) -> list[int | Span]:
+    def parts(self) -> list[int | TokenSpan]:
         """The children and the tokens between them, in order."""
-        found: list[int | Span] = []
+        found: list[int | TokenSpan] = []
         at = self.start
         for child in self.children:
             found.extend(range(at, child.start))
@@ -63,7 +63,7 @@ class Concrete:
     source: str
     tokens: list[Token]
     tree: n.Program | n.Expr
-    root: Span
+    root: TokenSpan
     lists: dict[int, str]
     closing: dict[int, int]
 
@@ -96,12 +96,12 @@ def _closing(tokens: list[Token]) -> dict[int, int]:
 class _Watcher(StatementParser):
     def __init__(self, source: str, tokens: list[Token]) -> None:
         super().__init__(source, tokens)
-        self.open = [Span("source", 0)]
+        self.open = [TokenSpan("source", 0)]
         self.lists: dict[int, str] = {}
         self.heads: list[int] = []  # brackets of conditions, which the parser reads as arguments
 
     def watch(self, kind: str, parse: Callable[..., Any], *args: Any, level: int = 0) -> Any:
-        span = Span(kind, self.at, level=level)
+        span = TokenSpan(kind, self.at, level=level)
         self.open[-1].children.append(span)
         self.open.append(span)
         span.node = parse(*args)

@@ -18,7 +18,7 @@ INDENT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineBreak:
     """A place to break: `flat` stands there otherwise. A hard one is always broken; `blank` leaves a line empty."""
 
     flat: str = " "
@@ -34,7 +34,7 @@ class Indent:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LayoutGroup:
     """All of its own lines are broken, or none is. With `broken`, they are."""
 
     doc: Doc
@@ -72,7 +72,7 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LayoutChoice:
     """Three forms of one thing, the first that fits is taken. `flat` is None where it cannot stand on one line."""
 
     flat: Doc | None
@@ -80,34 +80,45 @@ class Choice:
     broken: Doc
 
 
-Doc = Union[str, tuple["Doc", ...], Line, Indent, Group, WhenBroken, Trailing, OwnLine, Inline, Choice]  # noqa: UP007
+Doc = Union[  # noqa: UP007, for a text in it names itself
+    str,
+    tuple["Doc", ...],
+    LineBreak,
+    Indent,
+    LayoutGroup,
+    WhenBroken,
+    Trailing,
+    OwnLine,
+    Inline,
+    LayoutChoice,
+]
 
-SOFT = Line("")
-SPACE = Line()
-HARD = Line(hard=True)
+SOFT = LineBreak("")
+SPACE = LineBreak()
+HARD = LineBreak(hard=True)
 
 
-def group(*parts: Doc, broken: bool = False) -> Group:
+def group(*parts: Doc, broken: bool = False) -> LayoutGroup:
     """A group, broken if anything inside must be."""
-    return Group(parts, broken or must_break(parts))
+    return LayoutGroup(parts, broken or must_break(parts))
 
 
 def must_break(doc: Doc) -> bool:
     """Whether the document cannot stand on one line (comments aside: the formatter knows where they are)."""
     if isinstance(doc, tuple):
         return any(map(must_break, doc))
-    if isinstance(doc, Line):
+    if isinstance(doc, LineBreak):
         return doc.hard
     if isinstance(doc, Indent):
         return must_break(doc.doc)
-    if isinstance(doc, Group):
+    if isinstance(doc, LayoutGroup):
         return doc.broken
-    return isinstance(doc, Choice) and doc.flat is None
+    return isinstance(doc, LayoutChoice) and doc.flat is None
 
 
 def forced(doc: Doc) -> Doc:
     """The document with its last group broken."""
-    if isinstance(doc, Group):
+    if isinstance(doc, LayoutGroup):
         return replace(doc, broken=True)
     if isinstance(doc, tuple):
         for at in range(len(doc) - 1, -1, -1):
@@ -155,17 +166,17 @@ class _Renderer:
                 self.text(current)
             elif isinstance(current, tuple):
                 stack.extend((indent, flat, part) for part in reversed(current))
-            elif isinstance(current, Line):
+            elif isinstance(current, LineBreak):
                 if flat and not current.hard:
                     self.text(current.flat)
                 else:
                     self.break_line(indent, blank=current.blank)
             elif isinstance(current, Indent):
                 stack.append((indent + INDENT, flat, current.doc))
-            elif isinstance(current, Group):
+            elif isinstance(current, LayoutGroup):
                 level = not current.broken and (flat or self.fits((indent, True, current.doc), stack))
                 stack.append((indent, level, current.doc))
-            elif isinstance(current, Choice):
+            elif isinstance(current, LayoutChoice):
                 stack.append(self.choose(indent, flat, current, stack))
             elif isinstance(current, WhenBroken):
                 self.text("" if flat else current.text)
@@ -174,7 +185,7 @@ class _Renderer:
         self.flush()
         return "".join(self.out)
 
-    def choose(self, indent: int, flat: bool, choice: Choice, rest: Sequence[_Command]) -> _Command:
+    def choose(self, indent: int, flat: bool, choice: LayoutChoice, rest: Sequence[_Command]) -> _Command:
         if choice.flat is not None and (flat or self.fits((indent, True, choice.flat), rest)):
             return indent, True, choice.flat
         if self.fits((indent, False, choice.hugged), rest):
@@ -268,16 +279,16 @@ class _Renderer:
                 waiting = 0
             elif isinstance(doc, tuple):
                 stack.extend((indent, flat, part) for part in reversed(doc))
-            elif isinstance(doc, Line):
+            elif isinstance(doc, LineBreak):
                 if doc.hard or not flat:
                     return True
                 left -= len(doc.flat) + waiting
                 waiting = 0
             elif isinstance(doc, Indent):
                 stack.append((indent, flat, doc.doc))
-            elif isinstance(doc, Group):
+            elif isinstance(doc, LayoutGroup):
                 stack.append((indent, not doc.broken, doc.doc))
-            elif isinstance(doc, Choice):
+            elif isinstance(doc, LayoutChoice):
                 stack.append(
                     (indent, True, doc.flat) if doc.flat is not None else (indent, False, doc.hugged)
                 )

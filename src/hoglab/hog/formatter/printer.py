@@ -11,17 +11,17 @@ from itertools import pairwise
 
 from hoglab.hog import nodes as n
 from hoglab.hog.formatter.comments import gaps
-from hoglab.hog.formatter.concrete import OPENING, Concrete, Span
+from hoglab.hog.formatter.concrete import OPENING, Concrete, TokenSpan
 from hoglab.hog.formatter.layout import (
     HARD,
     SOFT,
     SPACE,
     WIDTH,
-    Choice,
     Doc,
     Indent,
     Inline,
-    Line,
+    LayoutChoice,
+    LineBreak,
     OwnLine,
     Trailing,
     WhenBroken,
@@ -34,7 +34,7 @@ from hoglab.hog.formatter.layout import (
 from hoglab.hog.formatter.semicolons import superfluous_commas, superfluous_semicolons
 from hoglab.hog.parser.precedence import AND, OR, TERNARY
 
-Part = int | Span
+Part = int | TokenSpan
 
 _KEYWORD_STATEMENTS = (
     n.IfStatement,
@@ -93,7 +93,7 @@ class Printer:
         body = self.statements(root.parts())
         rest = self.before(eof)
         if rest and body:
-            body = (*body, Line(hard=True, blank=self.blank_before(eof)))
+            body = (*body, LineBreak(hard=True, blank=self.blank_before(eof)))
         return (*body, *rest, HARD) if body or rest else ""
 
     def template(self) -> Iterator[str]:
@@ -117,7 +117,7 @@ class Printer:
         kept = [at for at in range(len(self.tokens)) if at not in self.dropped]
         return dict(pairwise(kept))
 
-    def keywords(self, root: Span) -> set[int]:
+    def keywords(self, root: TokenSpan) -> set[int]:
         """The tokens that are keywords where they stand, and so are written in lower case."""
         found: set[int] = set()
         stack = [root]
@@ -237,7 +237,7 @@ class Printer:
                 before, at = part, at + 1
         return tuple(found)
 
-    def query(self, span: Span) -> Doc:
+    def query(self, span: TokenSpan) -> Doc:
         """A `select`: each clause on its own line if they do not all fit on one."""
         clauses: list[list[Part]] = [[]]
         parts = span.parts()
@@ -266,7 +266,7 @@ class Printer:
         """What stands between two neighbours, and may be a line break."""
         if isinstance(before, int) and self.tokens[before].kind == ",":
             return after_comma
-        queries = [isinstance(part, Span) and part.kind == "query" for part in (before, after)]
+        queries = [isinstance(part, TokenSpan) and part.kind == "query" for part in (before, after)]
         if (queries[0] and isinstance(after, int)) or (queries[1] and self.word(before) in _SET_WORDS):
             return SPACE
         return self.space(before, after)
@@ -280,7 +280,7 @@ class Printer:
             return " "
         if isinstance(after, int) and right.kind in _TIGHT_BEFORE:
             return ""
-        if isinstance(after, Span) and after.kind == "postfix":
+        if isinstance(after, TokenSpan) and after.kind == "postfix":
             return ""
         if isinstance(after, int) and right.kind == "(" and isinstance(before, int):
             kind = self.concrete.lists.get(self.concrete.closing[after])
@@ -300,18 +300,18 @@ class Printer:
             before = self.chain(parts[:end], indent=indent) if end else ""
             return (before, *(self.doc(part) for part in parts[end:]))
         last = parts[-1]
-        if not (isinstance(last, Span) and last.kind == "infix"):
+        if not (isinstance(last, TokenSpan) and last.kind == "infix"):
             return self.flow(parts, indent=indent)
         start = len(parts) - 1
         while start and _is_infix(parts[start - 1], last.level):
             start -= 1
         head = self.chain(parts[:start])
-        links = tuple(self.link(part) for part in parts[start:] if isinstance(part, Span))
+        links = tuple(self.link(part) for part in parts[start:] if isinstance(part, TokenSpan))
         broken = self.commented(self.first(parts[0]), last.end)
         rest: Doc = Indent(links) if indent else links
         return group(head, rest, broken=broken)
 
-    def link(self, span: Span) -> Doc:
+    def link(self, span: TokenSpan) -> Doc:
         """An operator with its right side, to stand on a line of its own if need be."""
         if span.level == TERNARY:
             return self.ternary(span)
@@ -322,18 +322,18 @@ class Printer:
             found.append(self.doc(part))
         return tuple(found)
 
-    def ternary(self, span: Span) -> Doc:
+    def ternary(self, span: TokenSpan) -> Doc:
         """`? then : else`; a choice in the last place goes on at the same depth."""
         question, then, colon, other = span.parts()
         found: list[Doc] = [SPACE, self.doc(question), " ", self.doc(then), SPACE, self.doc(colon), " "]
-        if isinstance(other, Span):
+        if isinstance(other, TokenSpan):
             inner = other.parts()
             last = inner[-1]
-            if isinstance(last, Span) and _is_infix(last, TERNARY):
+            if isinstance(last, TokenSpan) and _is_infix(last, TERNARY):
                 return (*found, self.chain(inner[:-1]), self.ternary(last))
         return (*found, self.doc(other))
 
-    def operand(self, span: Span) -> Doc:
+    def operand(self, span: TokenSpan) -> Doc:
         start = self.tokens[span.start]
         if start.kind in ("f'", "tag"):
             return self.verbatim(span)
@@ -341,13 +341,13 @@ class Printer:
             return self.case(span)
         return self.flow(span.parts())
 
-    def verbatim(self, span: Span) -> Doc:
+    def verbatim(self, span: TokenSpan) -> Doc:
         """Text whose blanks mean something: f-strings and tags."""
         last = self.last(span)
         text = self.source[self.tokens[span.start].start : self.tokens[last].end]
         return (*self.before(span.start), text, *self.bare(last)[1:])
 
-    def case(self, span: Span) -> Doc:
+    def case(self, span: TokenSpan) -> Doc:
         parts = span.parts()
         branches: list[Doc] = []
         for part in parts[1:-1]:
@@ -385,7 +385,7 @@ class Printer:
         content: list[Doc] = []
         for (item, comma), doc in zip(items, docs, strict=True):
             blank = bool(content) and self.blank_before(self.first(item[0]))
-            content += [Line("", blank=blank) if not content else Line(blank=blank), doc]
+            content += [LineBreak("", blank=blank) if not content else LineBreak(blank=blank), doc]
             content.append(WhenBroken(",") if comma is None else self.token(comma))
         if len(items) == 1 and kind == "tuple":
             content[-1] = self.token(self.last(items[0][0][-1]) + 1)
@@ -438,7 +438,7 @@ class Printer:
                 continue
             hugged = [forced(doc) if index == place else doc for index, doc in enumerate(docs)]
             flat = None if must_break(docs[place]) else (*self.ends(opening, joined(", ", docs), close),)
-            return Choice(flat, self.ends(opening, joined(", ", hugged), close), forced(whole))
+            return LayoutChoice(flat, self.ends(opening, joined(", ", hugged), close), forced(whole))
         return whole
 
     def ends(self, opening: int, content: tuple[Doc, ...], close: int) -> tuple[Doc, ...]:
@@ -452,7 +452,7 @@ class Printer:
     def is_open(self, item: Sequence[Part]) -> bool:
         """Whether an item ends in brackets that can stand open beside those of the call."""
         last = self.tokens[self.last(item[-1])].kind
-        if len(item) != 1 or not isinstance(item[0], Span) or last not in ("}", "]"):
+        if len(item) != 1 or not isinstance(item[0], TokenSpan) or last not in ("}", "]"):
             return False
         inner = item[0].children
         if len(inner) != 1 or inner[0].kind != "operand":
@@ -462,7 +462,7 @@ class Printer:
     def is_function(self, item: Sequence[Part]) -> bool:
         """Whether an item is a lambda whose body is a block."""
         span = item[0]
-        node = span.node if isinstance(span, Span) else None
+        node = span.node if isinstance(span, TokenSpan) else None
         return isinstance(node, n.Lambda) and isinstance(node.body, n.Block)
 
     # --- statements
@@ -474,7 +474,7 @@ class Printer:
             return (self.token(opening), *self.bare(close))
         content: list[Doc] = [HARD, *body] if body else []
         if comments and body and self.blank_before(close):
-            comments = (Line(hard=True, blank=True), *comments[1:])
+            comments = (LineBreak(hard=True, blank=True), *comments[1:])
         content += [*inline, *comments]
         return group(self.token(opening), Indent(tuple(content)), HARD, *self.bare(close), broken=True)
 
@@ -483,7 +483,7 @@ class Printer:
         found: list[Doc] = []
         for parts_of_one in self.split(parts):
             if found:
-                found.append(Line(hard=True, blank=self.blank_before(self.first(parts_of_one[0]))))
+                found.append(LineBreak(hard=True, blank=self.blank_before(self.first(parts_of_one[0]))))
             found.append(self.whole_statement(parts_of_one))
         return tuple(found)
 
@@ -494,7 +494,7 @@ class Printer:
         for part in parts:
             if isinstance(part, int) and part in self.dropped:
                 loose = False
-            elif isinstance(part, Span) and part.kind == "statement":
+            elif isinstance(part, TokenSpan) and part.kind == "statement":
                 found.append([part])
                 loose = False
             elif isinstance(part, int) and self.tokens[part].kind == ";" and found:
@@ -509,11 +509,11 @@ class Printer:
 
     def whole_statement(self, parts: Sequence[Part]) -> Doc:
         """A statement, or the parts of one that begins a block (the parser sees it before it knows)."""
-        if isinstance(parts[0], Span) and parts[0].kind == "statement":
+        if isinstance(parts[0], TokenSpan) and parts[0].kind == "statement":
             return self.flow(parts)
         return self.assignment(parts)
 
-    def statement(self, span: Span) -> Doc:
+    def statement(self, span: TokenSpan) -> Doc:
         parts = span.parts()
         if isinstance(span.node, (n.IfStatement, n.WhileStatement, n.ForStatement, n.ForInStatement)):
             return self.governing(parts)
@@ -533,9 +533,9 @@ class Printer:
         """`if`, `while` and `for` with what they govern, which is a block or a statement without braces."""
         found: list[Doc] = []
         head: list[Part] = []
-        previous: Span | None = None
+        previous: TokenSpan | None = None
         for part in parts:
-            if not (isinstance(part, Span) and part.kind == "statement"):
+            if not (isinstance(part, TokenSpan) and part.kind == "statement"):
                 head.append(part)
                 continue
             if previous is not None:
@@ -546,7 +546,7 @@ class Printer:
         rest = [part for part in head if part not in self.dropped]
         return (*found, *(self.doc(part) for part in rest))
 
-    def governed(self, span: Span, *, after_else: bool) -> Doc:
+    def governed(self, span: TokenSpan, *, after_else: bool) -> Doc:
         doc = self.doc(span)
         if isinstance(span.node, n.Block) or (after_else and isinstance(span.node, n.IfStatement)):
             return (" ", doc)
@@ -557,4 +557,4 @@ class Printer:
 
 
 def _is_infix(part: Part, level: int) -> bool:
-    return isinstance(part, Span) and part.kind == "infix" and part.level == level
+    return isinstance(part, TokenSpan) and part.kind == "infix" and part.level == level

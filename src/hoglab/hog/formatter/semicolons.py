@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.formatter.concrete import Concrete, Span
+from hoglab.hog.formatter.concrete import Concrete, TokenSpan
 from hoglab.hog.parser.forms import SPECIAL_FORMS
 from hoglab.hog.parser.precedence import WORDS
 
@@ -56,7 +56,7 @@ def superfluous_semicolons(concrete: Concrete) -> set[int]:
     return found
 
 
-def spans(root: Span) -> Iterator[Span]:
+def spans(root: TokenSpan) -> Iterator[TokenSpan]:
     """The span and all inside it."""
     stack = [root]
     while stack:

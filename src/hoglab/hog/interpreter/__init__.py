@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hoglab.hog.backend_python.inputs import EXTEND_KEY, Leaf, Rendered, Shape
+from hoglab.hog.backend_python.inputs import EXTEND_KEY, InputTemplate, Rendered, Shape
 from hoglab.hog.backend_python.support import extended
 from hoglab.hog.backend_python.unit import Lines
-from hoglab.hog.compiler.analyse import Facts, analyse
+from hoglab.hog.compiler.analyse import ProgramFacts, analyse
 from hoglab.hog.errors import note_place
 from hoglab.hog.interpreter.expressions import EXPRESSIONS
 from hoglab.hog.interpreter.machine import Machine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hoglab.hog import nodes as n
-    from hoglab.hog.compiler.symbols import Resolution
+    from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.rt.context import Context
     from hoglab.hog.stdlib.registry import Function
 
@@ -46,7 +46,7 @@ class Interpreted:
     """
 
     run: Callable[[Variables, Context, Callable[..., Value]], Value]
-    facts: Facts
+    facts: ProgramFacts
     chains: Mapping[tuple[int, int], tuple[str, ...]]
     tick_bytes: int = 0
     bounded: bool = False
@@ -62,7 +62,11 @@ class Interpreted:
 
 
 def interpret(
-    tree: n.Program | n.Expr, names: Resolution, functions: Mapping[str, Function], *, call_depth: int = 1_000
+    tree: n.Program | n.Expr,
+    names: SymbolTable,
+    functions: Mapping[str, Function],
+    *,
+    call_depth: int = 1_000,
 ) -> Interpreted:
     """A program, an expression or a template; see `backend_python.generate`."""
 
@@ -82,7 +86,7 @@ def interpret_inputs(
         seen = {**variables, "inputs": resolved}
 
         def value(key: str, shape: Shape) -> Value:
-            if isinstance(shape, Leaf):
+            if isinstance(shape, InputTemplate):
                 machine = Machine(shape.names, functions, seen, context, call_depth, VISITORS)
                 return run_on(machine, shape.tree, shape.names, shape.base_line)
             if isinstance(shape, Rendered):
@@ -103,7 +107,7 @@ def interpret_inputs(
     return Interpreted(run, _facts(inputs, functions), {})
 
 
-def run_on(machine: Machine, tree: n.Program | n.Expr, names: Resolution, base_line: int = 0) -> Value:
+def run_on(machine: Machine, tree: n.Program | n.Expr, names: SymbolTable, base_line: int = 0) -> Value:
     """Interprets one text; whatever it raises carries the place where that happened."""
     try:
         return machine.run(tree)
@@ -113,13 +117,13 @@ def run_on(machine: Machine, tree: n.Program | n.Expr, names: Resolution, base_l
         raise
 
 
-def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function]) -> Facts:
+def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function]) -> ProgramFacts:
     """What is known about all templates together."""
-    facts = Facts()
+    facts = ProgramFacts()
     pending = [shape for _, shape in inputs]
     while pending:
         shape = pending.pop()
-        if isinstance(shape, Leaf):
+        if isinstance(shape, InputTemplate):
             facts.include(analyse(shape.tree, shape.names, functions))
         elif isinstance(shape, (dict, list)):
             pending += shape.values() if isinstance(shape, dict) else shape

@@ -10,7 +10,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog import nodes as n
-from hoglab.hog.compiler.analyse import surcharge
+from hoglab.hog.compiler.analyse import loop_charge
 from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.values import HogFunction, Value
@@ -18,7 +18,7 @@ from hoglab.hog.rt.values import HogFunction, Value
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from hoglab.hog.compiler.symbols import Resolution, Symbol
+    from hoglab.hog.compiler.symbols import Symbol, SymbolTable
     from hoglab.hog.rt.context import Context
     from hoglab.hog.stdlib.registry import Function
 
@@ -63,7 +63,7 @@ class Machine:
 
     def __init__(
         self,
-        names: Resolution,
+        names: SymbolTable,
         functions: Mapping[str, Function],
         variables: Mapping[str, Value],
         context: Context,
@@ -80,7 +80,7 @@ class Machine:
         self.visits: list[GeneratorType[Any, Any, Any]] = []
         self.at: n.Node | None = None
         self.room = LOOK_EVERY
-        self.surcharges: dict[n.Node, int] = {}
+        self.loop_charges: dict[n.Node, int] = {}
         context.budget.live_roots = self.live
 
     def run(self, tree: n.Program | n.Expr) -> Value:
@@ -137,9 +137,9 @@ class Machine:
 
     def tick(self, work: n.Node) -> None:
         """Draws from the budget, as every turn of a loop and every call does; more if its work is much."""
-        units = self.surcharges.get(work)
+        units = self.loop_charges.get(work)
         if units is None:
-            units = self.surcharges[work] = surcharge(work)
+            units = self.loop_charges[work] = loop_charge(work)
         for _ in self.context.ticks:
             if units:
                 self.context.charge(units)

@@ -18,7 +18,7 @@ from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, charge, grow
 from hoglab.hog.rt.conversion import from_json, index_keys_first, key_text, marker_of
 from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, number_from_text, tidy
-from hoglab.hog.rt.printing import MAX_TEXT, Extent
+from hoglab.hog.rt.printing import MAX_TEXT, PrintingState
 from hoglab.hog.rt.regex import build_matcher
 from hoglab.hog.rt.text import clean
 from hoglab.hog.rt.values import (
@@ -206,7 +206,7 @@ class _Writer:
     __slots__ = ("extent", "indent", "out")
 
     def __init__(self, indent: int) -> None:
-        self.extent = Extent()
+        self.extent = PrintingState()
         self.indent = indent
         self.out: list[str] = []
 

@@ -39,7 +39,7 @@ MAX_KEY_TEXT: Final = 10_000
 """Longest key that a container may give."""
 
 
-class Extent:
+class PrintingState:
     """How far one printing has gone: the containers on the way down, the values seen, the text made."""
 
     __slots__ = ("above", "charged", "charged_text", "max_parts", "max_text", "parts", "text")
@@ -111,7 +111,7 @@ def repr_value(value: Value) -> str:
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
     """
-    return _print(value, Extent())
+    return _print(value, PrintingState())
 
 
 def repr_key(value: Value) -> str:
@@ -120,10 +120,10 @@ def repr_key(value: Value) -> str:
     Raises:
         HogRuntimeError: more than `MAX_KEY_PARTS` parts or `MAX_KEY_TEXT` characters.
     """
-    return _print(value, Extent(MAX_KEY_PARTS, MAX_KEY_TEXT))
+    return _print(value, PrintingState(MAX_KEY_PARTS, MAX_KEY_TEXT))
 
 
-def _print(value: Value, extent: Extent) -> str:
+def _print(value: Value, extent: PrintingState) -> str:
     cls = value.__class__
     if cls is not list and cls is not HogTuple and cls is not dict and cls is not HogError:
         return quote(value) if cls is str else _scalar_text(value, cls)
@@ -139,7 +139,7 @@ class _Printer:
 
     __slots__ = ("extent", "out")
 
-    def __init__(self, extent: Extent) -> None:
+    def __init__(self, extent: PrintingState) -> None:
         self.extent = extent
         self.out: list[str] = []
 
@@ -262,14 +262,14 @@ def js_join(items: list[Value], separator: str) -> str:
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
     """
-    extent = Extent()
+    extent = PrintingState()
     text = _join(items, separator, extent, 0)
     if len(text) > LONG:
         grow(len(text))
     return text
 
 
-def _join(items: list[Value], separator: str, extent: Extent, depth: int) -> str:
+def _join(items: list[Value], separator: str, extent: PrintingState, depth: int) -> str:
     if not extent.enter(items, len(items), depth):
         return ""
     extent.add_text(len(separator) * len(items))

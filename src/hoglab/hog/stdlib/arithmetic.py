@@ -119,7 +119,7 @@ def _range(ctx: Context, start_or_end: Value, end: Value = None) -> list[int | f
     returns="number",
     context=True,
     pure=False,
-    total=True,
+    infallible=True,
     doc="A random number from 0 up to, not including, 1.",
     examples=(("randomFloat() < 1", "true"), ("typeof(randomFloat() + 0.5)", "'float'")),
 )
@@ -132,7 +132,7 @@ def _random_float(ctx: Context) -> float:
     returns="string",
     context=True,
     pure=False,
-    total=True,
+    infallible=True,
     doc="A random UUID of version 4 in lower case.",
     examples=(
         ("length(generateUUIDv4())", "36"),

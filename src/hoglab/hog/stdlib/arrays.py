@@ -29,7 +29,7 @@ def account(ctx: Context, count: int) -> None:
     returns="tuple",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="The arguments as a tuple.",
     examples=(("tuple(1, 'a')", "(1, 'a')"), ("tuple(1)", "tuple(1)"), ("tuple()", "tuple()")),
 )
@@ -44,7 +44,7 @@ def _tuple(ctx: Context, *items: Value) -> HogTuple:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="The keys of an object, the positions of an array or tuple counted from 0; empty for everything "
     "else.",
     examples=(("keys({'a': 1, 'b': 2})", "['a', 'b']"), ("keys(['x', 'y'])", "[0, 1]"), ("keys(null)", "[]")),
@@ -61,7 +61,7 @@ def _keys(ctx: Context, container: Value) -> list[Value]:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="The values of an object, or the elements of an array or tuple as a new array; empty for "
     "everything else.",
     examples=(("values({'a': 1, 'b': 2})", "[1, 2]"), ("values((1, 2))", "[1, 2]"), ("values(null)", "[]")),
@@ -78,7 +78,7 @@ def _values(ctx: Context, container: Value) -> list[Value]:
     "value: any",
     returns="boolean",
     cost="linear",
-    total=True,
+    infallible=True,
     doc="Whether an array or tuple has the value as an element; nothing is converted.",
     examples=(("has([1, 2], 2)", "true"), ("has([1], '1')", "false"), ("has('abc', 'a')", "false")),
 )
@@ -93,7 +93,7 @@ def _has(items: Value, value: Value) -> bool:
     returns="integer",
     cost="linear",
     weight=2,
-    total=True,
+    infallible=True,
     doc="The position of the first element that is the value, counting from 1; 0 when there is none.",
     examples=(("indexOf(['a', 'b'], 'b')", "2"), ("indexOf([1], '1')", "0"), ("indexOf('abc', 'a')", "0")),
 )
@@ -115,7 +115,7 @@ def _index_of(items: Value, value: Value) -> int:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="A new array with the value added at the end; anything that is no array counts as empty.",
     examples=(("arrayPushBack([1, 2], 3)", "[1, 2, 3]"), ("arrayPushBack(null, 1)", "[1]")),
 )
@@ -133,7 +133,7 @@ def _push_back(ctx: Context, items: Value, value: Value) -> list[Value]:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="A new array with the value added at the start; anything that is no array counts as empty.",
     examples=(("arrayPushFront([1, 2], 3)", "[3, 1, 2]"), ("arrayPushFront(null, 1)", "[1]")),
 )
@@ -150,7 +150,7 @@ def _push_front(ctx: Context, items: Value, value: Value) -> list[Value]:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="A new array without the last element; empty for anything that is no array.",
     examples=(("arrayPopBack([1, 2, 3])", "[1, 2]"), ("arrayPopBack([])", "[]")),
 )
@@ -167,7 +167,7 @@ def _pop_back(ctx: Context, items: Value) -> list[Value]:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="A new array without the first element; empty for anything that is no array.",
     examples=(("arrayPopFront([1, 2, 3])", "[2, 3]"), ("arrayPopFront(null)", "[]")),
 )
@@ -187,7 +187,7 @@ def _pop_front(ctx: Context, items: Value) -> list[Value]:
     returns="array",
     cost="linear",
     context=True,
-    total=True,
+    infallible=True,
     doc="A new array with the elements in opposite order; empty for anything that is no array.",
     examples=(
         ("arrayReverse([1, 2, 3])", "[3, 2, 1]"),

@@ -16,7 +16,7 @@ declare = partial(function, category="conversion")
     "typeof",
     "value: any",
     returns="string",
-    total=True,
+    infallible=True,
     doc="The name of the value's type: null, boolean, integer, float, string, array, tuple, object, "
     "datetime, date, error, function or sql.",
     examples=(

@@ -73,7 +73,7 @@ def _base64_decode(ctx: Context, text: Value) -> str:
     cost="linear",
     weight=8,
     context=True,
-    total=True,
+    infallible=True,
     doc="Like base64Decode, but empty for anything that is not a string.",
     examples=(("tryBase64Decode('aGVsbG8=')", "'hello'"), ("tryBase64Decode(null)", "''")),
 )

@@ -22,7 +22,7 @@ declare = partial(function, category="logic")
     "value: any",
     "otherwise: any",
     returns="any",
-    total=True,
+    infallible=True,
     doc="The value, or `otherwise` when it is null.",
     examples=(("ifNull(null, 5)", "5"), ("ifNull(0, 5)", "0")),
 )
@@ -34,7 +34,7 @@ def _if_null(value: Value, otherwise: Value) -> Value:
     "isNull",
     "value: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether the value is null.",
     examples=(("isNull(null)", "true"), ("isNull('')", "false")),
 )
@@ -46,7 +46,7 @@ def _is_null(value: Value) -> bool:
     "isNotNull",
     "value: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether the value is anything but null.",
     examples=(("isNotNull(null)", "false"), ("isNotNull(0)", "true")),
 )
@@ -59,7 +59,7 @@ def _is_not_null(value: Value) -> bool:
     "value: any",
     "others...: any",
     returns="any",
-    total=True,
+    infallible=True,
     doc="The first argument that is not null, null when all are.",
     examples=(("coalesce(null, 'a', 'b')", "'a'"), ("coalesce(null)", "null")),
 )
@@ -95,7 +95,7 @@ def is_empty(value: Value) -> bool:
     "empty",
     "value: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether the value is null, an empty string or an empty container. Numbers and booleans are never "
     "empty.",
     examples=(("empty('')", "true"), ("empty([])", "true"), ("empty(null)", "true"), ("empty(0)", "false")),
@@ -108,7 +108,7 @@ def _empty(value: Value) -> bool:
     "notEmpty",
     "value: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="The opposite of empty.",
     examples=(("notEmpty('a')", "true"), ("notEmpty({})", "false"), ("notEmpty(false)", "true")),
 )
@@ -124,7 +124,7 @@ def _not_empty(value: Value) -> bool:
     "left: any",
     "right: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether both are the same value of the same type. Unlike the operator, nothing is converted.",
     examples=(("equals(1, 1.0)", "true"), ("equals('1', 1)", "false"), ("equals([], [])", "false")),
 )
@@ -137,7 +137,7 @@ def _equals(left: Value, right: Value) -> bool:
     "left: any",
     "right: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="The opposite of equals.",
     examples=(("notEquals('1', 1)", "true"), ("notEquals(null, null)", "false")),
 )
@@ -208,7 +208,7 @@ def _less_or_equals(left: Value, right: Value) -> bool:
     "items: any",
     returns="boolean",
     cost="linear",
-    total=True,
+    infallible=True,
     doc="Whether an array or tuple has the value as an element; false for everything else, strings too.",
     examples=(("in('a', ['a', 'b'])", "true"), ("in('1', [1])", "false"), ("in('a', 'abc')", "false")),
 )
@@ -250,7 +250,7 @@ def _max2(left: Value, right: Value) -> Value:
     "value: any",
     "others...: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether all arguments are true.",
     examples=(("and(true, 1, 'a')", "true"), ("and(true, 0)", "false")),
 )
@@ -263,7 +263,7 @@ def _and(*values: Value) -> bool:
     "value: any",
     "others...: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether any argument is true.",
     examples=(("or(false, 'a')", "true"), ("or(null, 0)", "false")),
 )
@@ -275,7 +275,7 @@ def _or(*values: Value) -> bool:
     "not",
     "value: any",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether the value is false, null, 0, NaN or an empty string.",
     examples=(("not(0)", "true"), ("not([])", "false")),
 )
@@ -289,7 +289,7 @@ def _not(value: Value) -> bool:
     "then: any",
     "otherwise: any",
     returns="any",
-    total=True,
+    infallible=True,
     doc="The second argument when the condition is true, else the third.",
     examples=(("if(1 > 0, 'yes', 'no')", "'yes'"), ("if('', 1, 2)", "2")),
 )
@@ -304,7 +304,7 @@ def _if(condition: Value, then: Value, otherwise: Value = None) -> Value:
     "more: any",
     "others...: any",
     returns="any",
-    total=True,
+    infallible=True,
     doc="Pairs of a condition and a value, then a default: the value of the first true condition.",
     examples=(("multiIf(false, 'a', true, 'b', 'c')", "'b'"), ("multiIf(false, 'a', 'c')", "'c'")),
 )

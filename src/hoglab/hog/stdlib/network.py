@@ -27,7 +27,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     "range: any",
     category="network",
     returns="boolean",
-    total=True,
+    infallible=True,
     doc="Whether an IPv4 or IPv6 address lies in a range given as address/prefix length; false for "
     "anything malformed.",
     examples=(

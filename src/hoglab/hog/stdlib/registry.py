@@ -87,7 +87,7 @@ class Function:
     params: tuple[Parameter, ...]
     returns: tuple[str, ...]
     pure: bool
-    total: bool
+    infallible: bool
     is_async: bool
     needs_context: bool
     cost: Cost
@@ -212,7 +212,7 @@ def function(
     cost: Cost = "constant",
     context: bool = False,
     pure: bool = True,
-    total: bool = False,
+    infallible: bool = False,
     is_async: bool = False,
     exact: bool = False,
     aliases: tuple[str, ...] = (),
@@ -235,7 +235,7 @@ def function(
             params=parsed,
             returns=kinds,
             pure=pure,
-            total=total,
+            infallible=infallible,
             is_async=is_async,
             needs_context=context,
             cost=cost,

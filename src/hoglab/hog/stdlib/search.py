@@ -20,7 +20,7 @@ declare = partial(function, category="strings")
     "prefix: any",
     returns="boolean",
     cost="linear",
-    total=True,
+    infallible=True,
     doc="Whether the text starts with the prefix; false when either is not a string.",
     examples=(("startsWith('hello', 'he')", "true"), ("startsWith(null, 'a')", "false")),
 )

@@ -49,7 +49,7 @@ def _concat(ctx: Context, *values: Value) -> str:
     "value: any",
     returns="integer|null",
     cost="linear",
-    total=True,
+    infallible=True,
     doc="The number of UTF-16 units of a string or of elements of an array or tuple; null for everything "
     "else.",
     examples=(

@@ -9,6 +9,7 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from hoglab.http import content_policy
 from hoglab.http.documents import explorer
 from hoglab.http.documents.openapi import page
 from hoglab.http.management.routing import METHODS
@@ -42,7 +43,8 @@ def docs_app(document: Document) -> ASGIApp:
     def content() -> bytes:
         return "".join(render(document.value)).encode()
 
-    return page(content, "text/html")
+    headers = {content_policy.HEADER: content_policy.page_policy(_STYLE), "Referrer-Policy": "no-referrer"}
+    return page(content, "text/html", headers)
 
 
 def render(document: dict[str, Any]) -> Iterator[str]:

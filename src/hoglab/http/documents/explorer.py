@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from hoglab.http import content_policy
 from hoglab.http.documents.openapi import page
 
 if TYPE_CHECKING:
@@ -17,19 +18,10 @@ if TYPE_CHECKING:
 
 PATH = "/api/docs/try"
 
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+_POLICY = content_policy.page_policy(
+    script_src="'self'", style_src="'self' 'unsafe-inline'", img_src="'self' data:", connect_src="'self'"
 )
-_HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
+_HEADERS = {content_policy.HEADER: _POLICY, "Referrer-Policy": "no-referrer"}
 """Whoever types a key here can rely on it going to this server and nowhere else."""
 _KEPT = {"Cache-Control": "max-age=3600"}
 

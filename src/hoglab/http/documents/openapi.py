@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from hoglab import __version__
 from hoglab.http import errors
+from hoglab.http.compression import compress
 from hoglab.http.documents.described_errors import (
     ERROR,
     ERROR_SCHEMA,
@@ -261,15 +262,18 @@ def _operation(operation: Operation, schemas: _Schemas, names: dict[str, int]) -
             *_header_parameters(operation),
         ],
         "responses": _responses(operation, schemas),
-        "security": [{name: _scopes(operation)} for name in _SECURITY],
+        "security": [] if operation.is_open else [{name: _scopes(operation)} for name in _SECURITY],
     }
+    if operation.for_strangers:
+        described["security"].append({})
     if operation.description:
         described["description"] = operation.description
     if operation.body is not None:
         schema = schemas.of(operation.body, "validation")
         json = {"schema": schema, "example": schemas.examples.of(schema, required_only=True)}
         # Generators of clients make a mess of one body in several media types, so that the others stand apart.
-        described["requestBody"] = {"content": {JSON: json}, FORMS: [URLENCODED, MULTIPART]}
+        forms = {} if operation.is_open else {FORMS: [URLENCODED, MULTIPART]}
+        described["requestBody"] = {"content": {JSON: json}, **forms}
     return described
 
 
@@ -322,17 +326,19 @@ def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterator[dict[
 
 
 def _header_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
-    if operation.method == "POST":
+    if operation.method == "POST" and not operation.is_open:
         yield _IDEMPOTENCY_PARAMETER
-    if operation.versioned:
-        yield _IF_NONE_MATCH if operation.method == "GET" else _IF_MATCH
+    if operation.is_tagged:
+        yield _IF_NONE_MATCH
+    elif operation.versioned:
+        yield _IF_MATCH
 
 
 def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     good: dict[str, Any] = {"description": HTTPStatus(operation.status).phrase}
     if operation.response is not None:
         good["content"] = _content(operation.response, operation.media_type, schemas)
-    if operation.versioned:
+    if operation.versioned or operation.is_tagged:
         good["headers"] = {"ETag": {"description": "Identifies this state.", "schema": _TEXT_SCHEMA}}
     if operation.reads_events:
         good.setdefault("headers", {})[LAG_HEADER] = {
@@ -340,7 +346,7 @@ def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
             "schema": {"type": "number"},
         }
     answers: dict[str, Any] = {str(operation.status): good}
-    if operation.versioned and operation.method == "GET":
+    if operation.is_tagged:
         answers["304"] = {"description": "It is still in the state of If-None-Match."}
     for status in sorted(_failures(operation) - {operation.status}):
         answers[str(status)] = {"$ref": f"#/components/responses/{response_name(status)}"}
@@ -368,7 +374,7 @@ def _failures(operation: Operation) -> set[int]:
         found.add(404)
     if operation.method in ("POST", "PUT", "PATCH"):
         found |= {400, 408, 413, 415}
-    if operation.method == "POST":
+    if operation.method == "POST" and not operation.is_open:
         found |= {409, 422}
     if operation.versioned and operation.method != "GET":
         found.add(412)
@@ -388,7 +394,13 @@ def page(content: Callable[[], bytes], media_type: str, headers: Mapping[str, st
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             raise errors.method_not_allowed(scope["method"], "GET, HEAD")
-        response = Response(await asyncio.to_thread(content), headers=headers, media_type=media_type)
+
+        def answer() -> Response:
+            response = Response(content(), headers=headers, media_type=media_type)
+            compress(response, scope)
+            return response
+
+        response = await asyncio.to_thread(answer)
         await response(scope, receive, send)
 
     return app

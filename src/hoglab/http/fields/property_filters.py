@@ -23,7 +23,7 @@ _NOTES: Notes = {
 }
 
 
-class PropertyFilter(WireModel):
+class WirePropertyFilter(WireModel):
     """One condition on a property."""
 
     notes = _NOTES
@@ -45,21 +45,21 @@ class PropertyFilter(WireModel):
     negation: Any = None
 
 
-class PropertyGroup(WireModel):
+class WirePropertyGroup(WireModel):
     """Conditions of which all (`AND`) or any (`OR`) must hold."""
 
     notes = _NOTES
     closed = True
 
     type: Literal["AND", "OR"]
-    values: list["PropertyGroup | PropertyFilter"] = Field(default_factory=list)
+    values: list["WirePropertyGroup | WirePropertyFilter"] = Field(default_factory=list)
 
 
-Properties = list[PropertyGroup | PropertyFilter] | PropertyGroup
+Properties = list[WirePropertyGroup | WirePropertyFilter] | WirePropertyGroup
 """What a field of property filters holds."""
 
 
-class OpenPropertyFilter(PropertyFilter):
+class OpenPropertyFilter(WirePropertyFilter):
     """One condition on a property, where clients send keys of their own."""
 
     closed = False

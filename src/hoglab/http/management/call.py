@@ -33,7 +33,7 @@ class Call:
     """A request that passed every check up to its body. Handlers get one as their first argument."""
 
     request: Request
-    principal: Principal
+    caller: Principal | None
     now: datetime
     decoded: Body
     path_project: Project | None = None
@@ -41,6 +41,13 @@ class Call:
     """What links start with, when it is not what the request says."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What a handler wants to be seen in the access log."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls. Operations that are open to everybody do not know: `LookupError`."""
+        if self.caller is None:
+            raise LookupError("this operation does not ask who calls")
+        return self.caller
 
     @property
     def project(self) -> Project:

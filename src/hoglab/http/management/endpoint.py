@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hoglab.fairness.fair_semaphore import TooManyWaitingError
+from hoglab.fairness.fair_threads import FairThreads
 from hoglab.http import errors
+from hoglab.http.compression import compress
 from hoglab.http.fields.dates import utc_now
 from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
 from hoglab.http.identity import Principal, Project, Unknown
 from hoglab.http.management import access
 from hoglab.http.management.call import Call
-from hoglab.http.management.fair_threads import FairThreads
 from hoglab.http.management.idempotency import HEADER as IDEMPOTENCY_KEY
-from hoglab.http.management.preconditions import EntityTags, entity_tag
+from hoglab.http.management.preconditions import EntityTags, entity_tag, tag_of
 from hoglab.http.management.routing import LAG_HEADER
+from hoglab.http.management.session_cookie import is_foreign, is_same_origin, session_token
 from hoglab.http.management.table import Entry, RoutingTable
 from hoglab.http.management.throttling import Throttle
 from hoglab.http.requests import budget
@@ -45,14 +48,16 @@ from hoglab.http.requests.body import (
     header,
     read_body,
 )
+from hoglab.http.requests.client_ip import nearest_address
 from hoglab.http.responses import EncodedObject, empty_response, encode_json, json_response
+from hoglab.http.streams import EventStream
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from starlette.types import Receive, Scope, Send
 
-    from hoglab.http.identity import Authenticator
+    from hoglab.http.identity import Authenticator, Credentials
     from hoglab.http.management.idempotency import Idempotency
     from hoglab.http.management.routing import Operation, ResourceRouter
 
@@ -61,6 +66,8 @@ HANDLER_THREADS = 16
 HEAVY_THREADS = 4
 """How many slow handlers (queries over events, say) run at the same time, beside the others. Of one project, one less:
 see `FairThreads`."""
+CROWDED_RETRY_S = 5.0
+"""When those may try again of whom too much waits for a thread."""
 
 DECODING_THREADS = 2
 """How many large bodies are decoded at the same time."""
@@ -73,6 +80,7 @@ RECORD_KEY = "hoglab.record"
 _NOT_KEPT = "no-store"
 _REVALIDATED = "private, no-cache"
 """What caches may do with an answer that does not say so itself: it is for the holder of a key, and may be secret."""
+_READING = frozenset({"GET", "HEAD"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _WITH_KEY = frozenset({JSON, URLENCODED, MULTIPART})
 """Media types of bodies that may hold a key."""
@@ -80,13 +88,15 @@ _KEY_ELSEWHERE = (
     f" A key in the body is looked for in bodies of up to {STRANGER_BODY_BYTES} bytes; "
     "send it as `Authorization: Bearer <key>`."
 )
+_JSON_ALONE = f" Without a key, the body must be {JSON}."
 
 
 @dataclass(slots=True)
-class Record:
+class RequestRecord:
     """What is found out about a request while it is served."""
 
     key_id: str | None = None
+    session_id: str | None = None
     project_id: int | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -114,6 +124,7 @@ class ManagementApi:
         routers: Iterable[ResourceRouter],
         authenticator: Authenticator,
         *,
+        sessions: Credentials | None = None,
         throttle: Throttle | None = None,
         idempotency: Idempotency | None = None,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -126,6 +137,7 @@ class ManagementApi:
     ) -> None:
         self.table = RoutingTable(operation for router in routers for operation in router.operations)
         self._authenticator = authenticator
+        self._sessions = sessions
         self._throttle = throttle
         self._idempotency = idempotency
         self._max_body_bytes = max_body_bytes
@@ -153,19 +165,28 @@ class ManagementApi:
         finally:
             if arrived.untouched:
                 await discard_body(scope, receive)
-        response.headers.setdefault(
-            "Cache-Control", _REVALIDATED if "ETag" in response.headers else _NOT_KEPT
-        )
+        record: RequestRecord = scope[RECORD_KEY]
+        operation = entry.operation(scope["method"])
+        kept = operation is not None and operation.versioned and record.session_id is None
+        response.headers.setdefault("Cache-Control", _REVALIDATED if kept else _NOT_KEPT)
         await response(scope, receive, send)
 
     async def _answer(self, entry: Entry, segments: dict[str, str], arrived: _Arrived) -> Response:
         scope = arrived.scope
         method: str = scope["method"]
-        record: Record = scope.setdefault(RECORD_KEY, Record())
+        record: RequestRecord = scope.setdefault(RECORD_KEY, RequestRecord())
         operation = entry.operation(method)
+        if operation is not None and operation.is_open:
+            return await self._answer_anybody(operation, arrived, record)
 
-        principal, counted = await self._authenticated(arrived)
-        record.key_id = principal.key_id
+        found = await self._recognised(arrived)
+        if found is None:
+            if operation is not None and operation.for_strangers and self._reads_at_home(scope):
+                return await self._answer_anybody(operation, arrived, record)
+            ended = self._sessions is not None and session_token(scope, self._public_url) is not None
+            raise errors.session_ended() if ended else errors.not_authenticated()
+        principal, counted = found
+        record.key_id, record.session_id = principal.key_id, principal.session_id
         if operation is not None:
             access.check_scopes(principal, operation.needs)
         project = None
@@ -177,9 +198,9 @@ class ManagementApi:
             access.check_outside_projects(principal, operation)
         owner = f"user:{principal.user.id}" if project is None else f"project:{project.id}"
         budget.known_owner(scope, owner)
-        self._authenticator.used(principal)
+        self._credentials(principal).used(principal)
         if self._throttle is not None and counted:
-            wait_s = self._throttle.admit(principal.key_id)
+            wait_s = self._throttle.admit(principal.credential)
             if wait_s is not None:
                 raise errors.throttled(wait_s)
 
@@ -195,35 +216,87 @@ class ManagementApi:
         response = await self._handled(
             operation, operation.handler, call, segments, arrived.raw or b"", owner
         )
+        if isinstance(response, EventStream) and project is not None:
+            response.is_allowed = partial(self._is_allowed, arrived, operation, project)
         if operation.reads_events:
             response.headers[LAG_HEADER] = f"{await asyncio.to_thread(self._lag_s):.1f}"
         return response
 
-    async def _authenticated(self, arrived: _Arrived) -> tuple[Principal, bool]:
-        """Who calls, and whether the place of the key makes the request count for throttles."""
+    async def _is_allowed(self, arrived: _Arrived, operation: Operation, project: Project) -> bool:
+        """Whether who has sent a request might send it now, too."""
+        try:
+            found = await self._recognised(arrived)
+            if found is None:
+                return False
+            principal, _ = found
+            access.check_scopes(principal, operation.needs)
+            self._project(str(project.id), principal)
+        except errors.ApiError:
+            return False
+        return True
+
+    async def _answer_anybody(
+        self, operation: Operation, arrived: _Arrived, record: RequestRecord
+    ) -> Response:
+        """Answer an operation that is open to everybody, or to somebody who is not known."""
+        scope = arrived.scope
+        if is_foreign(scope, self._public_url):
+            raise errors.foreign_page()
+        _check_json(scope)
+        body = await self._body(arrived, min(self._max_body_bytes, STRANGER_BODY_BYTES))
+        assert operation.handler is not None  # noqa: S101 - those that refuse ask for a scope
+        request = Request(scope, arrived.receive)
+        call = Call(request, None, self._now(), body, None, self._public_url, record.notes)
+        owner = f"address:{nearest_address(scope)}"
+        return await self._handled(operation, operation.handler, call, {}, b"", owner)
+
+    def _reads_at_home(self, scope: Scope) -> bool:
+        """Whether a request only reads, and comes from no page of another origin."""
+        return scope["method"] in _READING and is_same_origin(scope, self._public_url)
+
+    async def _recognised(self, arrived: _Arrived) -> tuple[Principal, bool] | None:
+        """Who calls, and whether the place of the key makes the request count for throttles.
+
+        None where no key came, nor the cookie of a session. A key that is wrong raises 401.
+        """
         scope = arrived.scope
         key = access.key_from_header(header(scope, b"authorization"))
         if key is not None:
             return await self._principal(access.HEADER, key), True
         key = access.key_from_query(scope["query_string"])
         principal = None if key is None else await self._principal(access.QUERY, key)
-        in_body = await self._key_in_body(arrived, known=principal is not None)
+        session = None
+        if key is None and self._sessions is not None:
+            token = session_token(scope, self._public_url)
+            session = None if token is None else await self._known(self._sessions, token)
+        in_body = await self._key_in_body(arrived, known=principal is not None or session is not None)
         if in_body is not None:
             return await self._principal(access.BODY, in_body), False
-        if principal is None:
-            raise errors.not_authenticated()
-        return principal, True
+        if principal is not None:
+            return principal, True
+        if session is not None:
+            _check_json(scope)
+            return session, True
+        return None
 
     async def _principal(self, place: str, key: str) -> Principal:
-        remembered = self._authenticator.recall(key)
-        if isinstance(remembered, Unknown):
-            # Not in the handlers' threads: when all of these are busy, keys can be checked all the same.
-            principal = await asyncio.to_thread(self._authenticator.authenticate, key)
-        else:
-            principal = remembered
+        principal = await self._known(self._authenticator, key)
         if principal is None:
             raise errors.authentication_failed(place, access.no_key(key))
         return principal
+
+    async def _known(self, credentials: Credentials, secret: str) -> Principal | None:
+        remembered = credentials.recall(secret)
+        if isinstance(remembered, Unknown):
+            # Not in the handlers' threads: when all of these are busy, keys can be checked all the same.
+            return await asyncio.to_thread(credentials.authenticate, secret)
+        return remembered
+
+    def _credentials(self, principal: Principal) -> Credentials:
+        """Those that a principal was known by."""
+        if principal.session_id is not None and self._sessions is not None:
+            return self._sessions
+        return self._authenticator
 
     async def _key_in_body(self, arrived: _Arrived, *, known: bool) -> str | None:
         """The key inside a body, which is read for it. Of a stranger's, no more than `STRANGER_BODY_BYTES`."""
@@ -284,22 +357,41 @@ class ManagementApi:
         if operation.recall is not None:
             recalled = operation.recall(call, **values)
             if recalled is not None:
-                return _encoded(recalled, operation, call)
+                return await self._finished(_encoded(recalled, operation, call), operation, call)
         if operation.is_async:
-            return _encoded(await handler(call, **values), operation, call)
+            return await self._finished(
+                _encoded(await handler(call, **values), operation, call), operation, call
+            )
 
         def run() -> Response:
             return _encoded(handler(call, **values), operation, call)
 
         idempotency = self._idempotency
-        if idempotency is not None and operation.method == "POST" and IDEMPOTENCY_KEY in call.request.headers:
+        repeatable = operation.method == "POST" and not operation.is_open
+        if idempotency is not None and repeatable and IDEMPOTENCY_KEY in call.request.headers:
             run = partial(idempotency.answer, call, raw_body, run)
         pool = self._heavy_threads if operation.heavy else self._threads
-        return await pool.run(owner, partial(contextvars.copy_context().run, run))
+        answered = partial(_finished, run, operation, call)
+        try:
+            return await pool.run(owner, partial(contextvars.copy_context().run, answered))
+        except TooManyWaitingError:
+            raise errors.throttled(CROWDED_RETRY_S) from None
+
+    async def _finished(self, response: Response, operation: Operation, call: Call) -> Response:
+        """The same as `_finished` for an answer that was made on the event loop."""
+        finish = partial(_finished, lambda: response, operation, call)
+        return finish() if len(response.body) <= _INLINE_BYTES else await asyncio.to_thread(finish)
 
 
 _INLINE_BYTES = 64 * 1024
 """Bodies up to this size are decoded on the event loop: a thread would cost more."""
+
+
+def _check_json(scope: Scope) -> None:
+    """Raises 415 for a body that is no JSON: a form of any page brings one that looks like a form's."""
+    media_type = ContentType.of(header(scope, b"content-type")).media_type
+    if scope["method"] in _WITH_BODY and media_type != JSON and (media_type or announces_body(scope)):
+        raise errors.unsupported_media_type(media_type, _JSON_ALONE)
 
 
 def _encoded(result: Any, operation: Operation, call: Call) -> Response:
@@ -314,6 +406,20 @@ def _encoded(result: Any, operation: Operation, call: Call) -> Response:
     if operation.versioned:
         return _versioned(EncodedObject(encode_json(answer), entity_tag(result)), operation, call)
     return json_response(answer, operation.status)
+
+
+def _finished(answer: Callable[[], Response], operation: Operation, call: Call) -> Response:
+    """An answer as it is sent: with a tag where it is read, nothing at all where the client has it, else compressed."""
+    response = answer()
+    if operation.is_tagged and response.status_code == 200 and "etag" not in response.headers:
+        tag = tag_of(bytes(response.body))
+        response.headers["ETag"] = tag
+        known = EntityTags.of(call.request.headers.get("if-none-match"))
+        if known is not None and known.name(tag):
+            return empty_response(304, {"ETag": tag})
+    if not operation.shows_secret:
+        compress(response, call.request.scope)
+    return response
 
 
 def _versioned(shown: EncodedObject, operation: Operation, call: Call) -> Response:

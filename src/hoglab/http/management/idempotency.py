@@ -5,10 +5,11 @@ ones get the same answer (with ``Idempotency-Replayed: true``) for `KEPT_FOR`. R
 "The Idempotency-Key HTTP Header Field": 422 for another request under the same key, 409 while the first one runs.
 
 Answers of success are kept, encrypted, because they may hold new secrets. A request that was refused changed nothing,
-so its key is free again. The row of a key is marked in the transaction of the request's first change. One process
-owns the database and knows which requests it is carrying out; a row without an answer that is of none of these was
-cut off, by the end of its process or because the database could not be written, and its mark says whether the request
-may run again.
+so its key is free again. The row of a key is marked in the transaction of the request's first change. A process knows
+which requests it is carrying out; a row of its own without an answer that is of none of these was cut off because the
+database could not be written, and its mark says whether the request may run again. A row of another process was cut off
+when that has ended: where no two share the database it has, else it is believed to when the lease of the row, `LEASE`,
+is over. Whoever lost a lease all the same changes nothing any more.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import orjson
 import structlog
 from sqlalchemy import and_, delete, select, update
-from sqlalchemy.dialects.sqlite import insert
 from starlette.responses import Response
 
 from hoglab.http import errors
 from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables.requests import idempotency_key
+from hoglab.storage.database.upsert import upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -42,6 +44,8 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEPT_FOR = timedelta(hours=24)
 """How long a key is remembered."""
+LEASE = timedelta(minutes=5)
+"""How long a request may be carried out before other servers on the same database believe that its server died."""
 PRUNE_EVERY = timedelta(minutes=10)
 MAX_KEY_CHARACTERS = 255
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -80,6 +84,7 @@ class Idempotency:
     def __init__(self, database: Database, cipher: Cipher) -> None:
         self._database = database
         self._cipher = cipher
+        self._owner = str(uuid4())
         self._pruned_at: datetime | None = None
         self._running: dict[tuple[int, str], str] = {}  # fingerprints of the requests being carried out
         self._lock = threading.Lock()  # of the two above
@@ -119,17 +124,24 @@ class Idempotency:
         with self._database.read() as connection:
             found = connection.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
         if found is None or found["status"] is None or _is_forgotten(found, claim.now):
-            raise errors.conflict(
-                f"The first request with this {HEADER} is still being carried out.",
-                "idempotency_key_in_use",
-                {"Retry-After": str(RETRY_AFTER_S)},
-            )
+            raise _in_use()
         return self._replay(claim, found)
+
+    def _is_running_elsewhere(self, found: Any, now: datetime) -> bool:
+        """Whether another server is carrying the request of a row out."""
+        is_of_another = self._database.is_shared and found["owner"] != self._owner
+        return is_of_another and found["status"] is None and (found["leased_until"] or now) > now
+
+    def _mark_applied(self, transaction: Transaction, claim: _Claim) -> None:
+        """Raises 409 when the lease of the key was lost, so that nothing is changed."""
+        mine = update(idempotency_key).where(claim.row, _row.owner == self._owner)
+        if not transaction.execute(mine.values(applied=True)).rowcount:
+            raise _in_use()
 
     def _first(self, claim: _Claim, handle: Callable[[], Response]) -> Response:
         """Carry a request out, and keep its answer when it is a success."""
         try:
-            with self._database.accompanied(lambda transaction: _mark_applied(transaction, claim)):
+            with self._database.accompanied(lambda transaction: self._mark_applied(transaction, claim)):
                 response = handle()
         except BaseException:
             self._release(claim)
@@ -147,15 +159,20 @@ class Idempotency:
             "applied": False,
             "status": None,
             "body": None,
+            "owner": self._owner,
+            "leased_until": claim.now + LEASE,
             "created_at": claim.now,
         }
         with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
             found = transaction.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
-            if found is None or _is_forgotten(found, claim.now) or _was_cut_off(found):
-                statement = insert(idempotency_key).values(user_id=claim.user_id, key=claim.key, **values)
-                transaction.execute(
-                    statement.on_conflict_do_update(index_elements=["user_id", "key"], set_=values)
-                )
+            if found is not None and _is_forgotten(found, claim.now):
+                found = None
+            if found is not None and self._is_running_elsewhere(found, claim.now):
+                _check_same(claim, found["fingerprint"])
+                raise _in_use()
+            if found is None or _was_cut_off(found):
+                row = {"user_id": claim.user_id, "key": claim.key, **values}
+                upsert(transaction.connection, idempotency_key, row, update=values)
                 return None
         return self._replay(claim, found)
 
@@ -178,7 +195,7 @@ class Idempotency:
             kept = self._cipher.encrypt_text(
                 orjson.dumps({"headers": headers, "body": body.decode()}).decode()
             )
-        statement = update(idempotency_key).where(claim.row)
+        statement = update(idempotency_key).where(claim.row, _row.owner == self._owner)
         try:
             with self._database.write() as transaction:
                 transaction.execute(statement.values(applied=True, status=response.status_code, body=kept))
@@ -189,7 +206,9 @@ class Idempotency:
         """Forget a key whose request changed nothing."""
         try:
             with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
-                transaction.execute(delete(idempotency_key).where(claim.row, ~_row.applied))
+                transaction.execute(
+                    delete(idempotency_key).where(claim.row, _row.owner == self._owner, ~_row.applied)
+                )
         except DatabaseError as error:
             # Its row counts as cut off from now on; the failure of the request itself matters more.
             _log.warning("idempotency_key_not_released", error=str(error))
@@ -220,8 +239,12 @@ def _check_same(claim: _Claim, fingerprint: str) -> None:
         )
 
 
-def _mark_applied(transaction: Transaction, claim: _Claim) -> None:
-    transaction.execute(update(idempotency_key).where(claim.row).values(applied=True))
+def _in_use() -> errors.ApiError:
+    return errors.conflict(
+        f"The first request with this {HEADER} is still being carried out.",
+        "idempotency_key_in_use",
+        {"Retry-After": str(RETRY_AFTER_S)},
+    )
 
 
 def _checked_key(call: Call) -> str:

@@ -85,11 +85,15 @@ def either(*scopes: str) -> Either:
 class _Special(Enum):
     INHERIT = "the router's scope for the method"
     ANY_KEY = "any valid key"
+    OPEN = "everybody"
 
 
 INHERIT = _Special.INHERIT
 ANY_KEY = _Special.ANY_KEY
 """Scope of operations that any valid key may use."""
+OPEN = _Special.OPEN
+"""Scope of operations for those who have no key yet: nobody looks for one. They take JSON alone, and nothing from pages
+of another origin."""
 
 ScopeNeed = str | Either
 Scope = ScopeNeed | Sequence[ScopeNeed] | _Special | None
@@ -106,6 +110,8 @@ class Operation:
     handler: Callable[..., Any] | None
     """None: the method is refused with an empty 405."""
     needs: tuple[ScopeNeed, ...] | None
+    is_open: bool
+    """Whether nobody is asked who calls."""
     tag: str
     project_scoped: bool
     params: Mapping[str, Kind] = field(default_factory=dict)
@@ -131,6 +137,15 @@ class Operation:
     """Whether the answer follows from stored events, and so tells by how much these are late."""
     recall: Callable[..., Any] | None = None
     """Asked before the handler: the answer from memory, or None."""
+    for_strangers: bool = False
+    """Whether pages of this server are answered also without key and session, by a call without a caller."""
+    shows_secret: bool = False
+    """Whether the answer may have a key or a secret in it, and so is not compressed: its length would tell of it."""
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether answers have entity tags: those of their object's state, or of what they are."""
+        return self.method == "GET" and self.media_type == "application/json" and not self.shows_secret
 
     @property
     def is_alias(self) -> bool:
@@ -141,6 +156,8 @@ class Operation:
 class Options(TypedDict, total=False):
     """What an operation may say about itself."""
 
+    for_strangers: bool
+    """Whether pages of this server are answered also without key and session: `Call.caller` is None then."""
     scope: Scope
     """Default: the router's read scope for GET, its write scope for the others."""
     body: Any
@@ -168,6 +185,8 @@ class Options(TypedDict, total=False):
     it pass `Call.if_match` to whoever holds the transaction."""
     reads_events: bool
     """Whether the answer follows from stored events: it then tells in `LAG_HEADER` by how much these are late."""
+    shows_secret: bool
+    """Whether the answer may have a key or a secret in it: it is not compressed, and has no tag of its bytes."""
     recall: Callable[..., Any] | None
     """Asked before the handler, with its arguments, on the event loop: the answer from memory, or None. A read that
     is answered so costs no thread."""
@@ -222,6 +241,7 @@ class ResourceRouter:
                     path=prefix + relative,
                     handler=handler,
                     needs=needs,
+                    is_open=options.get("scope") is OPEN,
                     tag=self.tag,
                     project_scoped=self._project_scoped,
                     params=params,
@@ -240,6 +260,8 @@ class ResourceRouter:
                     versioned=options.get("versioned", False),
                     reads_events=options.get("reads_events", False),
                     recall=options.get("recall"),
+                    for_strangers=options.get("for_strangers", False),
+                    shows_secret=options.get("shows_secret", False),
                 )
             )
 
@@ -248,7 +270,7 @@ class ResourceRouter:
             if self._scopes is None:
                 raise ValueError(f"the {self.tag} router has no scopes, so each operation must name its own")
             return (self._scopes[0 if method == "GET" else 1],)
-        if scope is ANY_KEY:
+        if scope is ANY_KEY or scope is OPEN:
             return ()
         if scope is None:
             return None

@@ -1,4 +1,4 @@
-"""Sliding-window throttles per personal API key (spec: experiments-api 1.8)."""
+"""Sliding-window throttles: per personal API key (spec: experiments-api 1.8), or whatever else is counted by."""
 
 from __future__ import annotations
 
@@ -51,6 +51,12 @@ class Throttle:
         for window in windows:
             window.append(now)
         return None
+
+    def take_back(self, key: str) -> None:
+        """Not count the latest request of a key after all."""
+        for window in self._windows.get(key, ()):
+            if window:
+                window.pop()
 
     def _sweep(self, now: float) -> None:
         """Forget keys that have been silent for the longest period, once per such period."""

@@ -38,6 +38,11 @@ def nearest_address(scope: Scope) -> str:
     return _nearest(peer, forwarded[-MAX_FORWARDED_BYTES:])
 
 
+def peer_address(scope: Scope) -> str:
+    """The address of whoever is connected, a proxy perhaps. What headers say has no part in it; IPv6 as above."""
+    return _nearest(scope["client"][0] if scope.get("client") else "", b"")
+
+
 def is_local(scope: Scope) -> bool:
     """Whether a request comes from this machine, and not from somebody else through a proxy on it."""
     if any(name in _FORWARDING for name, _ in scope["headers"]):

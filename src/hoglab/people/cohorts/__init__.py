@@ -4,7 +4,7 @@ For other rooms: `CohortService.create_static` makes one of a list of persons, `
 what a project has, `members` streams the persons of one, and ``members_query`` selects them in SQL.
 """
 
-from hoglab.people.cohorts.calculation import CohortCalculator, Progress
+from hoglab.people.cohorts.calculation import CalculationProgress, CohortCalculator
 from hoglab.people.cohorts.definition import Cohort, cohort_reference
 from hoglab.people.cohorts.matching import CohortError
 from hoglab.people.cohorts.service import CohortService
@@ -18,13 +18,13 @@ from hoglab.people.cohorts.store import (
 from hoglab.people.cohorts.upload import Members
 
 __all__ = [
+    "CalculationProgress",
     "Cohort",
     "CohortCalculator",
     "CohortError",
     "CohortRow",
     "CohortService",
     "Members",
-    "Progress",
     "cohort_reference",
     "definitions",
     "existing",

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -55,7 +56,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CalculationProgress:
     """How far finding the members of a cohort has come."""
 
     cohort_id: int
@@ -81,10 +82,10 @@ class CohortCalculator(BackgroundService):
         super().__init__()
         self._database = database
         self._behaviour = behaviour
-        self._awaiting: Awaiting[tuple[int, int, int]] = Awaiting(catch_up)
+        self._awaiting: Awaiting[tuple[int, int, int]] = Awaiting(catch_up, itemgetter(0))
         self._now = now
         self._retry_at: dict[int, float] = {}
-        self._progress: Progress | None = None
+        self._progress: CalculationProgress | None = None
         self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self.wake())
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
@@ -92,7 +93,7 @@ class CohortCalculator(BackgroundService):
         self._unsubscribe()
         super().stop(timeout_s)
 
-    def progress(self, cohort_id: int) -> Progress | None:
+    def progress(self, cohort_id: int) -> CalculationProgress | None:
         """How far the calculation of a cohort has come; None when it is not being calculated at the moment."""
         progress = self._progress
         return progress if progress is not None and progress.cohort_id == cohort_id else None
@@ -165,7 +166,7 @@ class CohortCalculator(BackgroundService):
         with self._database.read() as connection:
             total = store.count_persons(connection, row.project_id)
         while not self.is_stopping:
-            self._progress = Progress(row.id, checked, max(total, checked))
+            self._progress = CalculationProgress(row.id, checked, max(total, checked))
             with self._database.read() as connection:
                 persons = store.candidates(connection, row.project_id, after)
             if not persons:

@@ -27,7 +27,7 @@ from hoglab.people.routes import PersonList, person_objects
 
 if TYPE_CHECKING:
     from hoglab.http.management.call import Call
-    from hoglab.people.cohorts.calculation import Progress
+    from hoglab.people.cohorts.calculation import CalculationProgress
     from hoglab.people.cohorts.service import CohortService
     from hoglab.people.cohorts.store import CohortRow
     from hoglab.storage.database import Database
@@ -36,7 +36,7 @@ READ, WRITE = "cohort:read", "cohort:write"
 
 
 def cohorts_router(
-    database: Database, service: CohortService, progress: Callable[[int], Progress | None]
+    database: Database, service: CohortService, progress: Callable[[int], CalculationProgress | None]
 ) -> ResourceRouter:
     """The endpoints of cohorts. ``progress`` tells how far a calculation has come: `CohortCalculator.progress`."""
     routes = ResourceRouter("/cohorts", tag="cohorts", scopes=(READ, WRITE))

@@ -7,16 +7,16 @@ from pydantic import Field, field_validator
 
 from hoglab.http.fields.fields import Bool, JsonAny, JsonList, Text, Uuid, WireModel
 from hoglab.http.fields.notes import Note, Notes
-from hoglab.http.fields.property_filters import Properties, PropertyFilter
+from hoglab.http.fields.property_filters import Properties, WirePropertyFilter
 from hoglab.http.fields.unknown_keys import Keys
 from hoglab.http.fields.wire import FieldWarning, UserOut
 from hoglab.people.cohorts.upload import MAX_PERSONS
 
 
-class CohortRule(PropertyFilter):
+class CohortRule(WirePropertyFilter):
     """One condition on a person: a property, another cohort, or what the person did."""
 
-    unused = PropertyFilter.unused | {"bytecode", "conditionHash"}
+    unused = WirePropertyFilter.unused | {"bytecode", "conditionHash"}
 
     event_type: Any = None
     event_filters: Properties | None = None

@@ -91,7 +91,7 @@ class CohortService:
         """Make a cohort. ``data`` holds wire fields by name; ``members`` are those of a static one."""
         refuse(within(CohortPatch, data))
         if members is not None:
-            self._require_persons()
+            self._require_persons(project)
         with self._database.write() as tx:
             return self.create_in(tx, project, user, data, members)
 
@@ -273,7 +273,7 @@ class CohortService:
 
     def add(self, project: Project, cohort_id: int, members: Members) -> CohortRow:
         """Add persons to a static cohort; those who are unknown, or in it already, change nothing."""
-        self._require_persons()
+        self._require_persons(project)
         with self._database.write() as tx:
             return self._add(tx, self._static(tx.connection, project, cohort_id), members)
 
@@ -286,10 +286,10 @@ class CohortService:
             store.remove_members(tx.connection, row.id, gone)
             return self._recounted(tx, row, changed=bool(gone))
 
-    def _require_persons(self) -> None:
+    def _require_persons(self, project: Project) -> None:
         """Wait until persons of events that were acknowledged are known. Raises `NotCaughtUpError`."""
         if self._catch_up is not None:
-            self._catch_up.require()
+            self._catch_up.require(project.id)
 
     def _static(self, connection: Connection, project: Project, cohort_id: int) -> CohortRow:
         row = self.get(connection, project.id, cohort_id)

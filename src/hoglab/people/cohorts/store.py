@@ -17,6 +17,7 @@ from hoglab.people.cohorts.matching import Candidate, RowIds
 from hoglab.people.reading import next_persons
 from hoglab.people.store import chunks
 from hoglab.storage.database.tables import cohort, cohort_person, experiment, person, person_distinct_id
+from hoglab.storage.database.types import json_text
 
 PERSONS_PER_READ = 2_000
 """Persons that are in memory together while a cohort is calculated."""
@@ -230,7 +231,7 @@ def rows_of_emails(connection: Connection, project_id: int, emails: Iterable[str
     wanted = {email.lower() for email in emails}
     if not wanted:
         return
-    theirs = sa.type_coerce(person.c.properties, sa.JSON)["email"].as_string()
+    theirs = json_text(person.c.properties, "email")
     everybody = sa.select(person.c.id, theirs).where(person.c.project_id == project_id, theirs.is_not(None))
     for row_id, email in connection.execute(everybody.execution_options(yield_per=PERSONS_PER_READ)):
         if str(email).lower() in wanted:

@@ -19,7 +19,7 @@ from hoglab.statistics.distributions import (
     student_t_pdf,
 )
 from hoglab.statistics.inference.effects import Effect, interval_around
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def bayesian_test(config: BayesianConfig, effect: Effect) -> BayesianTest:
     chance_to_win = Φ(e/√V); interval = e ± Φ⁻¹(1 - (1 - ci_level)/2)·√V; losses by the partial expectation.
     Source: spec experiment-results 4.5.
     """
-    freedom = effect.precision
+    freedom = effect.variance_df
     mean, sd = _posterior(config.prior, effect.estimate, effect.standard_error)
     z = mean / sd
     half = _critical_value((1 - config.ci_level) / 2, freedom) * sd
@@ -88,7 +88,7 @@ def is_significant(
 
 
 def rejection_bounds(
-    config: BayesianConfig, standard_error: float, precision: float | None = None
+    config: BayesianConfig, standard_error: float, variance_df: float | None = None
 ) -> tuple[float, float]:
     """An estimate with this standard error is significant below the first and above the second.
 
@@ -99,7 +99,7 @@ def rejection_bounds(
     tail = (1 - config.ci_level) / (2 if two_sided else 1)
     at_zero, sd = _posterior(config.prior, 0.0, standard_error)
     weight = sd * sd / (standard_error * standard_error)
-    reach = _critical_value(tail, precision) * sd
+    reach = _critical_value(tail, variance_df) * sd
     return (-reach - at_zero) / weight, (reach - at_zero) / weight
 
 
@@ -125,5 +125,5 @@ def _posterior(prior: Prior | None, estimate: float, standard_error: float) -> t
     variance = standard_error * standard_error
     weight = prior.variance / (prior.variance + variance)
     if not weight * variance > 0:
-        raise RefusalError(Refusal.OUT_OF_RANGE)
+        raise RefusalError(StatisticsRefusal.OUT_OF_RANGE)
     return prior.mean + weight * (estimate - prior.mean), sqrt(weight * variance)

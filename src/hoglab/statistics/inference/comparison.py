@@ -17,7 +17,7 @@ from hoglab.statistics.inference.effects import Effect, effect_of
 from hoglab.statistics.inference.frequentist import FrequentistTest, welch_test
 from hoglab.statistics.inference.sequential import SequentialTest, sequential_test
 from hoglab.statistics.inference.validation import ValidationFailure, baseline_failures, variant_failures
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import QuantileSample
 from hoglab.statistics.samples.sums import Proportion, WithCovariate
@@ -45,36 +45,40 @@ class VariantComparison:
     method: Method
     statistics: SufficientStatistics
     validation_failures: tuple[ValidationFailure, ...] = ()
-    refusal: Refusal | None = None
-    test: Inference | None = None
+    refusal: StatisticsRefusal | None = None
+    inference: Inference | None = None
     cuped: CupedAdjustment | None = None
 
     @property
     def chance_to_win(self) -> float | None:
         """P(test > baseline); None for frequentist or refused rows."""
-        return self.test.chance_to_win if isinstance(self.test, BayesianTest) else None
+        return self.inference.chance_to_win if isinstance(self.inference, BayesianTest) else None
 
     @property
     def credible_interval(self) -> tuple[float, float] | None:
         """None for frequentist or refused rows."""
-        return self.test.credible_interval if isinstance(self.test, BayesianTest) else None
+        return self.inference.credible_interval if isinstance(self.inference, BayesianTest) else None
 
     @property
     def p_value(self) -> float | None:
         """Two-sided; None for Bayesian or refused rows."""
-        return self.test.p_value if isinstance(self.test, FrequentistTest | SequentialTest) else None
+        return (
+            self.inference.p_value if isinstance(self.inference, FrequentistTest | SequentialTest) else None
+        )
 
     @property
     def confidence_interval(self) -> tuple[float, float] | None:
         """None for Bayesian or refused rows."""
         return (
-            self.test.confidence_interval if isinstance(self.test, FrequentistTest | SequentialTest) else None
+            self.inference.confidence_interval
+            if isinstance(self.inference, FrequentistTest | SequentialTest)
+            else None
         )
 
     @property
     def significant(self) -> bool | None:
         """None for refused rows."""
-        return None if self.test is None else self.test.significant
+        return None if self.inference is None else self.inference.significant
 
 
 def compare(
@@ -89,15 +93,15 @@ def compare(
     """
     failures = variant_failures(variant)
     if failures:
-        return VariantComparison(config.method, variant, failures, Refusal.INVALID_VARIANT)
+        return VariantComparison(config.method, variant, failures, StatisticsRefusal.INVALID_VARIANT)
     if baseline_failures(baseline):
-        return VariantComparison(config.method, variant, refusal=Refusal.INVALID_BASELINE)
+        return VariantComparison(config.method, variant, refusal=StatisticsRefusal.INVALID_BASELINE)
     try:
         effect, adjustment = estimate_effect(config, baseline, variant)
-        test = infer(config.test, effect)
+        test = infer(config.inference_config, effect)
     except RefusalError as refused:
         return VariantComparison(config.method, variant, refusal=refused.reason)
-    return VariantComparison(config.method, variant, test=test, cuped=adjustment)
+    return VariantComparison(config.method, variant, inference=test, cuped=adjustment)
 
 
 def estimate_effect(
@@ -114,9 +118,9 @@ def estimate_effect(
         raise ValueError(f"cannot compare {_kind(variant)} with a baseline of {_kind(baseline)}")
     for group in (baseline, variant):
         if not all(abs(number) <= MAX_MAGNITUDE for number in (group.number_of_samples, *group.sums)):
-            raise RefusalError(Refusal.OUT_OF_RANGE)
-    _refuse_for_method(config.test, baseline, variant)
-    difference_type = config.test.difference_type
+            raise RefusalError(StatisticsRefusal.OUT_OF_RANGE)
+    _refuse_for_method(config.inference_config, baseline, variant)
+    difference_type = config.inference_config.difference_type
     if isinstance(baseline, WithCovariate) and isinstance(variant, WithCovariate):
         return cuped_effect(difference_type, config.cuped.relative_variance, baseline, variant)
     return effect_of(difference_type, baseline.moments(), variant.moments()), None
@@ -148,13 +152,13 @@ def _refuse_for_method(
     relative = config.difference_type is DifferenceType.RELATIVE
     if isinstance(config, FrequentistConfig):
         if relative and abs(baseline.mean) < MIN_FREQUENTIST_BASELINE_MEAN:
-            raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
+            raise RefusalError(StatisticsRefusal.BASELINE_MEAN_IS_ZERO)
         return
     for group in (baseline, variant):
         if abs(group.sum) > MAX_BAYESIAN_SUM or group.sum_squares > MAX_BAYESIAN_SUM_SQUARES:
-            raise RefusalError(Refusal.OUT_OF_RANGE)
+            raise RefusalError(StatisticsRefusal.OUT_OF_RANGE)
         # An adjusted funnel is treated as a sample mean, without this rule.
         if isinstance(group, Proportion) and min(group.sum, group.non_conversions) < MIN_BAYESIAN_CONVERSIONS:
-            raise RefusalError(Refusal.TOO_FEW_CONVERSIONS)
+            raise RefusalError(StatisticsRefusal.TOO_FEW_CONVERSIONS)
     if relative and baseline.mean <= 0:
-        raise RefusalError(Refusal.BASELINE_MEAN_NOT_POSITIVE)
+        raise RefusalError(StatisticsRefusal.BASELINE_MEAN_NOT_POSITIVE)

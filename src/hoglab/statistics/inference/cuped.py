@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from hoglab.statistics.config import DifferenceType, RelativeVariance
 from hoglab.statistics.inference.effects import Effect, effect_of, relative_effect
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.sums import Moments, Proportion, WithCovariate
 
 MIN_COVARIATE_VARIANCE = 1e-10
@@ -35,15 +35,15 @@ class CupedAdjustment:
 
     theta: float
     control: Moments
-    test: Moments
+    treatment: Moments
     unadjusted_control_mean: float
     variance_reduction_control: float
     variance_reduction_test: float
 
 
-def pooled_theta(control: WithCovariate, test: WithCovariate) -> float:
+def pooled_theta(control: WithCovariate, treatment: WithCovariate) -> float:
     """θ = Cov(y, x)/Var(x) over both groups pooled; 0 for a covariate without variance."""
-    pooled = control + test
+    pooled = control + treatment
     variance = pooled.covariate_variance
     return pooled.covariance / variance if variance >= MIN_COVARIATE_VARIANCE else 0.0
 
@@ -52,7 +52,7 @@ def cuped_effect(
     difference_type: DifferenceType,
     relative_variance: RelativeVariance,
     control: WithCovariate,
-    test: WithCovariate,
+    treatment: WithCovariate,
 ) -> tuple[Effect, CupedAdjustment]:
     """The effect between two groups after adjustment, and the adjustment itself.
 
@@ -60,14 +60,14 @@ def cuped_effect(
     belongs beside a covariance with divisor n - 1. Raises RefusalError as the plain effects do.
     """
     delta = difference_type is DifferenceType.RELATIVE and relative_variance is RelativeVariance.DELTA
-    theta = pooled_theta(control, test)
-    raw_control, raw_test = _raw_moments(control, delta), _raw_moments(test, delta)
+    theta = pooled_theta(control, treatment)
+    raw_control, raw_test = _raw_moments(control, delta), _raw_moments(treatment, delta)
     adjusted_control = _adjusted(control, raw_control, theta)
-    adjusted_test = _adjusted(test, raw_test, theta)
+    adjusted_test = _adjusted(treatment, raw_test, theta)
     adjustment = CupedAdjustment(
         theta=theta,
         control=adjusted_control,
-        test=adjusted_test,
+        treatment=adjusted_test,
         unadjusted_control_mean=raw_control.mean,
         variance_reduction_control=_reduction(raw_control, adjusted_control),
         variance_reduction_test=_reduction(raw_test, adjusted_test),
@@ -110,7 +110,7 @@ def _delta_variance(
     """
     b = raw_control.mean
     if b == 0:
-        raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
+        raise RefusalError(StatisticsRefusal.BASELINE_MEAN_IS_ZERO)
     by_outcome = -raw_test.mean / b
     share = (
         by_outcome * by_outcome * raw_control.variance

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 
 from hoglab.statistics.config import DifferenceType
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.sums import Moments
 
 
@@ -17,34 +17,34 @@ class Effect:
     estimate: float
     variance: float
     control: Moments
-    test: Moments
+    treatment: Moments
 
     @property
     def standard_error(self) -> float:
         """√variance. Raises RefusalError when the effect has no usable variance."""
         if not (isfinite(self.estimate) and isfinite(self.variance)):
-            raise RefusalError(Refusal.OUT_OF_RANGE)
+            raise RefusalError(StatisticsRefusal.OUT_OF_RANGE)
         if self.variance <= 0:
-            raise RefusalError(Refusal.NO_VARIANCE)
+            raise RefusalError(StatisticsRefusal.NO_VARIANCE)
         return sqrt(self.variance)
 
     @property
     def number_of_samples(self) -> int:
         """Size of both groups together."""
-        return self.control.number_of_samples + self.test.number_of_samples
+        return self.control.number_of_samples + self.treatment.number_of_samples
 
     @property
-    def precision(self) -> float | None:
+    def variance_df(self) -> float | None:
         """Degrees of freedom of the variance where those of the groups are not those of samples; else None.
 
         Raises RefusalError when the groups have no variance.
         """
-        if self.control.precision is None and self.test.precision is None:
+        if self.control.variance_df is None and self.treatment.variance_df is None:
             return None
-        return welch_degrees_of_freedom(self.control, self.test)
+        return welch_degrees_of_freedom(self.control, self.treatment)
 
 
-def effect_of(difference_type: DifferenceType, control: Moments, test: Moments) -> Effect:
+def effect_of(difference_type: DifferenceType, control: Moments, treatment: Moments) -> Effect:
     """The absolute or relative effect between two independent groups.
 
     absolute: e = μt - μc,         V = vt/nt + vc/nc
@@ -54,27 +54,27 @@ def effect_of(difference_type: DifferenceType, control: Moments, test: Moments) 
     a control mean of zero. Source: spec experiment-results 4.3; delta method for the ratio of two means.
     """
     if difference_type is DifferenceType.ABSOLUTE:
-        variance = test.variance_of_mean + control.variance_of_mean
-        return Effect(test.mean - control.mean, variance, control, test)
-    return relative_effect(control, test, control.mean)
+        variance = treatment.variance_of_mean + control.variance_of_mean
+        return Effect(treatment.mean - control.mean, variance, control, treatment)
+    return relative_effect(control, treatment, control.mean)
 
 
-def relative_effect(control: Moments, test: Moments, denominator: float) -> Effect:
+def relative_effect(control: Moments, treatment: Moments, denominator: float) -> Effect:
     """(μt - μc)/b with V = vt/(nt·b²) + μt²·vc/(nc·b⁴), for a denominator b that may differ from μc.
 
     Raises RefusalError when b is zero. Source: spec experiment-results 4.3, 4.7.
     """
     if denominator == 0:
-        raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
-    growth = test.mean / denominator
+        raise RefusalError(StatisticsRefusal.BASELINE_MEAN_IS_ZERO)
+    growth = treatment.mean / denominator
     # Dividing twice instead of by a power: a power of a tiny mean underflows to zero.
     variance = (
-        (test.variance_of_mean + growth * growth * control.variance_of_mean) / denominator / denominator
+        (treatment.variance_of_mean + growth * growth * control.variance_of_mean) / denominator / denominator
     )
-    return Effect((test.mean - control.mean) / denominator, variance, control, test)
+    return Effect((treatment.mean - control.mean) / denominator, variance, control, treatment)
 
 
-def welch_degrees_of_freedom(control: Moments, test: Moments) -> float:
+def welch_degrees_of_freedom(control: Moments, treatment: Moments) -> float:
     """Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
 
     df = (a + b)²/(a²/(nt - 1) + b²/(nc - 1)) with a = vt/nt, b = vc/nc, computed from the shares a/(a + b)
@@ -82,17 +82,17 @@ def welch_degrees_of_freedom(control: Moments, test: Moments) -> float:
     of a sample its own degrees of freedom take the place of n - 1. Source: spec experiment-results 4.6; Welch
     1947.
     """
-    total = test.variance_of_mean + control.variance_of_mean
+    total = treatment.variance_of_mean + control.variance_of_mean
     if total <= 0:
-        raise RefusalError(Refusal.NO_VARIANCE)
-    share = test.variance_of_mean / total
+        raise RefusalError(StatisticsRefusal.NO_VARIANCE)
+    share = treatment.variance_of_mean / total
     rest = 1 - share
-    return 1 / (share * share / test.degrees_of_freedom + rest * rest / control.degrees_of_freedom)
+    return 1 / (share * share / treatment.degrees_of_freedom + rest * rest / control.degrees_of_freedom)
 
 
 def interval_around(estimate: float, half_width: float) -> tuple[float, float]:
     """estimate ± half_width. Raises RefusalError when a bound is not finite."""
     interval = (estimate - half_width, estimate + half_width)
     if not all(map(isfinite, interval)):
-        raise RefusalError(Refusal.OUT_OF_RANGE)
+        raise RefusalError(StatisticsRefusal.OUT_OF_RANGE)
     return interval

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hoglab.statistics.config import FrequentistConfig
 from hoglab.statistics.distributions import student_t_critical_value, student_t_two_sided_p
 from hoglab.statistics.inference.effects import Effect, interval_around, welch_degrees_of_freedom
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 
 MIN_SAMPLES_PER_GROUP = 5
 
@@ -32,7 +32,7 @@ def welch_test(config: FrequentistConfig, effect: Effect) -> FrequentistTest:
     """
     require_samples(effect)
     error = effect.standard_error
-    freedom = welch_degrees_of_freedom(effect.control, effect.test)
+    freedom = welch_degrees_of_freedom(effect.control, effect.treatment)
     t = effect.estimate / error
     half = student_t_critical_value(config.alpha / 2, freedom) * error
     p_value = student_t_two_sided_p(t, freedom)
@@ -49,5 +49,5 @@ def welch_test(config: FrequentistConfig, effect: Effect) -> FrequentistTest:
 
 def require_samples(effect: Effect) -> None:
     """Raise RefusalError when a group is smaller than the frequentist tests accept."""
-    if min(effect.control.number_of_samples, effect.test.number_of_samples) < MIN_SAMPLES_PER_GROUP:
-        raise RefusalError(Refusal.TOO_FEW_SAMPLES)
+    if min(effect.control.number_of_samples, effect.treatment.number_of_samples) < MIN_SAMPLES_PER_GROUP:
+        raise RefusalError(StatisticsRefusal.TOO_FEW_SAMPLES)

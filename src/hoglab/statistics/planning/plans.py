@@ -27,7 +27,7 @@ from hoglab.statistics.inference.cuped import pooled_theta
 from hoglab.statistics.inference.effects import Effect, effect_of
 from hoglab.statistics.inference.sequential import sequential_critical_value
 from hoglab.statistics.planning.power import DEFAULT_POWER
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import QuantileSample, quantile_precision
 from hoglab.statistics.samples.sums import Moments, Proportion, Retention, SampleMean, WithCovariate
@@ -57,7 +57,7 @@ def power_at(
         raise ValueError("test_share must lie strictly between 0 and 1")
     effect, spread = _expected_effect(config, baseline, difference, sample_size, test_share)
     error = effect.standard_error
-    low, high = _rejection_bounds(config, error, effect.precision, sample_size)
+    low, high = _rejection_bounds(config, error, effect.variance_df, sample_size)
     below, above = (low - difference) / (error * spread), (difference - high) / (error * spread)
     return min(normal_cdf(below) + normal_cdf(above), 1.0)
 
@@ -94,18 +94,18 @@ def sample_size_for(
 
 
 def _rejection_bounds(
-    config: StatisticsConfig, error: float, precision: float | None, sample_size: int
+    config: StatisticsConfig, error: float, variance_df: float | None, sample_size: int
 ) -> tuple[float, float]:
     """An estimate below the first or above the second is significant."""
-    test = config.test
+    test = config.inference_config
     if isinstance(test, BayesianConfig):
-        return rejection_bounds(test, error, precision)
+        return rejection_bounds(test, error, variance_df)
     if test.sequential_testing_enabled:
         critical = sequential_critical_value(test, sample_size)
-    elif precision is None:
+    elif variance_df is None:
         critical = normal_critical_value(test.alpha / 2)
     else:
-        critical = student_t_critical_value(test.alpha / 2, precision)
+        critical = student_t_critical_value(test.alpha / 2, variance_df)
     return -critical * error, critical * error
 
 
@@ -117,11 +117,11 @@ def _expected_effect(
     test_share: float,
 ) -> tuple[Effect, float]:
     """The effect between history as control and grown history as test at the planned sizes, and the spread of e/√V."""
-    relative = config.test.difference_type is DifferenceType.RELATIVE
+    relative = config.inference_config.difference_type is DifferenceType.RELATIVE
     if difference == 0:
         raise ValueError("difference must not be zero")
     if baseline.mean == 0:
-        raise RefusalError(Refusal.BASELINE_MEAN_IS_ZERO)
+        raise RefusalError(StatisticsRefusal.BASELINE_MEAN_IS_ZERO)
     growth = 1 + (difference if relative else difference / baseline.mean)
     size_test = max(round(sample_size * test_share), 2)
     size_control = max(sample_size - size_test, 2)
@@ -137,7 +137,7 @@ def _expected_effect(
     history = baseline.moments()
     before, after = (_resized(baseline, history, size) for size in (size_control, size_test))
     after = replace(after, mean=growth * history.mean, variance=_grown_variance(baseline, history, growth))
-    effect = effect_of(config.test.difference_type, before, after)
+    effect = effect_of(config.inference_config.difference_type, before, after)
     noises = _Noise(before.variance_of_mean), _Noise(after.variance_of_mean)
     return effect, _spread(growth, *noises) if relative else 1
 
@@ -169,7 +169,7 @@ def _spread(growth: float, control: _Noise, test: _Noise) -> float:
     """
     total = test.of_weighted(1) + control.of_weighted(growth)
     if total <= 0:
-        raise RefusalError(Refusal.NO_VARIANCE)
+        raise RefusalError(StatisticsRefusal.NO_VARIANCE)
     slope = 2 * (growth * control.outcome - control.covariance)
     k = (growth - 1) * slope / (2 * total)
     return sqrt((test.of_weighted(1 - k) + control.of_weighted(1 - k * growth)) / total)
@@ -178,8 +178,8 @@ def _spread(growth: float, control: _Noise, test: _Noise) -> float:
 def _resized(baseline: SufficientStatistics, history: Moments, size: int) -> Moments:
     """The moments of a group of another size; fewer values also tell less of the variance of a quantile."""
     if isinstance(baseline, QuantileSample):
-        precision = quantile_precision(baseline.level, size)
-        return replace(history, number_of_samples=size, precision=precision)
+        variance_df = quantile_precision(baseline.level, size)
+        return replace(history, number_of_samples=size, variance_df=variance_df)
     return replace(history, number_of_samples=size)
 
 

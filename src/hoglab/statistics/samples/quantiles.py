@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 
 from hoglab.statistics.config import DEFAULT_ALPHA
 from hoglab.statistics.distributions import normal_critical_value
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.sums import Moments, Ratio
 from hoglab.statistics.samples.winsorization import quantile_rank
 
@@ -62,7 +62,7 @@ class QuantileSample:
         """Statistics of independent values, one per entity. Raises RefusalError without values."""
         ordered = sorted(values)
         if not ordered:
-            raise RefusalError(Refusal.NO_SAMPLES)
+            raise RefusalError(StatisticsRefusal.NO_SAMPLES)
         return cls.of_ordered(ordered, level)
 
     @classmethod
@@ -122,9 +122,9 @@ class QuantileSample:
         n, z = self.number_of_samples, normal_critical_value(DEFAULT_ALPHA / 2)
         odds = self.level / (1 - self.level)
         if n <= z * z * max(odds, 1 / odds):
-            raise RefusalError(Refusal.TOO_FEW_SAMPLES)
+            raise RefusalError(StatisticsRefusal.TOO_FEW_SAMPLES)
         if not self.quantile_lower <= self.quantile <= self.quantile_upper:
-            raise RefusalError(Refusal.INCONSISTENT)
+            raise RefusalError(StatisticsRefusal.INCONSISTENT)
         spread = (self.quantile_upper - self.quantile_lower) / (2 * z)
         return (n - 1) * spread * spread * self.cluster_factor
 
@@ -178,7 +178,7 @@ def cluster_factor(level: float, below: Ratio) -> float:
     """
     _require_level(level)
     if below.number_of_samples < 2:
-        raise RefusalError(Refusal.TOO_FEW_SAMPLES)
+        raise RefusalError(StatisticsRefusal.TOO_FEW_SAMPLES)
     independent = level * (1 - level) / below.denominator_sum
     return below.moments().variance_of_mean / independent
 

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from math import fsum
 from typing import ClassVar
 
-from hoglab.statistics.refusal import Refusal, RefusalError
+from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 
 SHORTFALL_TOLERANCE = 1e-9
 """Relative amount by which a sum of squares may fall short of its smallest possible value."""
@@ -27,18 +27,18 @@ MIN_DENOMINATOR_MEAN = 1e-10
 class Moments:
     """What a test needs of one group: mean and per-sample variance of the metric, and the group's size.
 
-    `precision` says how well the variance is known, as degrees of freedom; None for that of a sample, n - 1.
+    `variance_df` says how well the variance is known, as degrees of freedom; None for that of a sample, n - 1.
     """
 
     mean: float
     variance: float
     number_of_samples: int
-    precision: float | None = None
+    variance_df: float | None = None
 
     @property
     def degrees_of_freedom(self) -> float:
         """Those of the estimate of the variance."""
-        return self.number_of_samples - 1 if self.precision is None else self.precision
+        return self.number_of_samples - 1 if self.variance_df is None else self.variance_df
 
     @property
     def variance_of_mean(self) -> float:
@@ -200,7 +200,7 @@ class Ratio:
     def mean(self) -> float:
         """R = Σm / Σd. Raises RefusalError without samples or with a denominator of zero."""
         if abs(self.denominator_sum / _require_samples(self.number_of_samples)) < MIN_DENOMINATOR_MEAN:
-            raise RefusalError(Refusal.DENOMINATOR_IS_ZERO)
+            raise RefusalError(StatisticsRefusal.DENOMINATOR_IS_ZERO)
         return self.sum / self.denominator_sum
 
     @property
@@ -401,21 +401,21 @@ def _total(values: list[float]) -> float:
 
 def _require_samples(number_of_samples: int) -> int:
     if number_of_samples < 1:
-        raise RefusalError(Refusal.NO_SAMPLES)
+        raise RefusalError(StatisticsRefusal.NO_SAMPLES)
     return number_of_samples
 
 
 def _rate(successes: int, number_of_samples: int) -> float:
     rate = successes / _require_samples(number_of_samples)
     if not 0 <= rate <= 1:
-        raise RefusalError(Refusal.INCONSISTENT)
+        raise RefusalError(StatisticsRefusal.INCONSISTENT)
     return rate
 
 
 def _without_noise(value: float, scale: float) -> float:
     """`value`, which cannot be negative, with rounding noise relative to `scale` removed."""
     if value < -SHORTFALL_TOLERANCE * scale:
-        raise RefusalError(Refusal.INCONSISTENT)
+        raise RefusalError(StatisticsRefusal.INCONSISTENT)
     return value if value > ROUNDING_NOISE * scale else 0.0
 
 
@@ -427,7 +427,7 @@ def _sample_variance(n: int, total: float, total_of_squares: float) -> float:
     if not isinstance(centred, int):
         centred = _without_noise(centred, total * total)
     elif centred < 0:
-        raise RefusalError(Refusal.INCONSISTENT)
+        raise RefusalError(StatisticsRefusal.INCONSISTENT)
     return centred / (n * (n - 1))
 
 

@@ -158,7 +158,7 @@ class Case:
 
     @property
     def is_relative(self) -> bool:
-        return self.config.test.difference_type is DifferenceType.RELATIVE
+        return self.config.inference_config.difference_type is DifferenceType.RELATIVE
 
     @property
     def level(self) -> float:

@@ -114,9 +114,9 @@ class Progress:
         waits = [1]  # days are counted whole
         if self.least_days is not None:
             waits.append(self.least_days - self.days)
-        if self.people_needed is not None:
+        if self.people_remaining:
             rate = self.people / self.days if self.days else None
-            days = remaining_days(self.people_needed, self.people, self.days, rate)
+            days = remaining_days(self.people + self.people_remaining, self.people, self.days, rate)
             if days is None:
                 return None
             waits.append(days)
@@ -222,7 +222,7 @@ def _planned(
         return None
     try:
         pooled = _pooled(measured.groups)
-        relative = config.test.difference_type is DifferenceType.RELATIVE
+        relative = config.inference_config.difference_type is DifferenceType.RELATIVE
         effect = plan.effect if relative else plan.effect * pooled.mean
         pair = _Pair(config, pooled, -effect if measured.wants_decrease else effect, size, smallest / size)
     except (RefusalError, ValueError):

@@ -203,7 +203,7 @@ def _about_several(case: Case, variants: Sequence[VariantVerdict]) -> Iterator[R
             "compared with each other.",
         )
     count = sum(len(metric.variants) for metric in case.metrics if metric.is_primary)
-    test = case.config.test
+    test = case.config.inference_config
     if count > 1 and (case.config.correction is Correction.NONE or isinstance(test, BayesianConfig)):
         each = 1 - test.ci_level if isinstance(test, BayesianConfig) else test.alpha / 2
         yield Reason(
@@ -254,10 +254,13 @@ def _so_far(progress: Progress) -> str:
     """``for 6 of 15 days, with 3,210 of 8,000 people``."""
     days = _counted(progress.days, "day") if progress.days else "less than a day"
     people = _counted(progress.people, "person", "people")
-    if progress.days and progress.days_needed is not None and progress.days_needed > progress.days:
-        days = f"{progress.days:,} of {_about(progress)}{_counted(progress.days_needed, 'day')}"
-    if progress.people_needed is not None:
-        people = f"{progress.people:,} of {_counted(progress.people_needed, 'person', 'people')}"
+    if progress.days_needed is not None and progress.days_needed > progress.days:
+        done = f"{progress.days:,}" if progress.days else "less than one"
+        days = f"{done} of {_about(progress)}{_counted(progress.days_needed, 'day')}"
+    if progress.people_remaining:
+        people = f"{progress.people:,} of {_counted(progress.people + progress.people_remaining, 'person', 'people')}"
+    elif progress.people_needed is not None and not progress.is_reached:
+        people = f"all of the {_counted(progress.people_needed, 'person', 'people')} that it takes"
     unknown = progress.source is PlanSource.UNKNOWN and not progress.is_reached
     more = "; how many it takes cannot be said yet" if unknown else ""
     return f"for {days}, with {people}{more}"

@@ -8,12 +8,15 @@ from hoglab.storage.database.errors import (
     DatabaseError,
     DatabaseFullError,
     DatabaseNotDurableError,
+    DatabaseUnreachableError,
     DatabaseUnreadableError,
     NestedWriteError,
     SchemaTooNewError,
+    SchemaTooOldError,
     UnsupportedDatabaseError,
 )
 from hoglab.storage.database.prepared import PreparedSelect, among, listed
+from hoglab.storage.database.sqlite.log_damage import lost_commits
 from hoglab.storage.database.types import from_micros, to_micros
 
 __all__ = [
@@ -23,11 +26,13 @@ __all__ = [
     "DatabaseError",
     "DatabaseFullError",
     "DatabaseNotDurableError",
+    "DatabaseUnreachableError",
     "DatabaseUnreadableError",
     "NestedWriteError",
     "PreparedSelect",
     "Rebuildable",
     "SchemaTooNewError",
+    "SchemaTooOldError",
     "State",
     "Subject",
     "Topic",
@@ -36,6 +41,7 @@ __all__ = [
     "among",
     "from_micros",
     "listed",
+    "lost_commits",
     "state_in",
     "to_micros",
 ]

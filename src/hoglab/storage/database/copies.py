@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COPY_MODE = 0o600
+LAST_LOG_OFFSET = "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_record'"
+"""The query for the last offset that the event log gave out, whether its record is still there or not."""
 
 
 class Snapshot:

@@ -29,7 +29,7 @@ class Rebuildable(enum.Enum):
     The value says what makes it again, or what its loss costs.
     """
 
-    KEY_USAGE = "when a key was last used: its next use says so again"
+    KEY_USAGE = "when a key or a session was last used: its next use says so again"
     FLAG_CALLS = "when a flag was last called: its next call says so again"
     COHORT_CALCULATION = "members of dynamic cohorts: whatever was being calculated is calculated again"
     RESULTS = "computed results: whatever is missing is computed again from events"

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.database import person_search, row_digests, tables
+import sqlalchemy as sa
+
+from hoglab.storage.database import tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
-from hoglab.storage.database.errors import UnsupportedDatabaseError, explained
-from hoglab.storage.database.migrations import migrate
-from hoglab.storage.database.sqlite import SqliteConnections
+from hoglab.storage.database.connections import DatabaseConnections, open_connections
+from hoglab.storage.database.durability import Rebuildable
+from hoglab.storage.database.errors import DatabaseMovedError, explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from sqlalchemy import Connection, CursorResult, Executable, MetaData
 
-    from hoglab.storage.database.durability import Rebuildable
 
-
-SPARE_PAGES = 2_048
-"""Free pages that a file may have: they are used again."""
-GIVEN_BACK_PAGES = 4_096
-"""Pages that are given back at once: a writer has to wait so long."""
+_MOVES = {
+    "leaving": "is being moved to {0}: run `hoglab migrate-to` again to finish it, or with --cancel to stay",
+    "left": "was moved to {0}, which has everything since: start the server with that",
+    "arriving": "is not whole: it is being moved here from {0}; run `hoglab migrate-to` again to finish it",
+}
+"""What an installation's row says of a move, by its step."""
 
 
 class Transaction:
@@ -73,7 +75,7 @@ class Database:
     first statement. Writers take turns.
     """
 
-    def __init__(self, connections: SqliteConnections, metadata: MetaData) -> None:
+    def __init__(self, connections: DatabaseConnections, metadata: MetaData) -> None:
         self._connections = connections
         self._feed = tables.change_version.name in metadata.tables
         self.changes = ChangeFeed()
@@ -82,25 +84,68 @@ class Database:
             self.refresh_changes()
 
     @classmethod
-    def open(cls, url_or_path: str | Path, metadata: MetaData = tables.metadata) -> Database:
-        """Open (creating it when it is missing) and bring the schema up to date.
+    def open(
+        cls, url_or_path: str | Path, metadata: MetaData = tables.metadata, *, moving: bool = False
+    ) -> Database:
+        """Open (creating a file that is missing) when the schema is up to date, which a file is brought to.
 
-        ``url_or_path`` is a file, or an address such as ``sqlite:///hoglab.db``. ``metadata`` says which
-        of our schemas it holds. Raises `SchemaTooNewError`, `DatabaseUnreadableError`,
+        ``url_or_path`` is a file, or an address such as ``sqlite:///hoglab.db`` or ``postgresql://host/name``; a
+        database of a server is waited for, until ``hoglab migrate`` has prepared it. ``metadata`` says which of our
+        schemas it holds. ``moving``: also when what it holds is not at home there. Raises `SchemaTooNewError`,
+        `SchemaTooOldError`, `DatabaseMovedError`, `DatabaseUnreadableError`, `DatabaseUnreachableError`,
         `DatabaseBusyError` and, for an address of another engine, `UnsupportedDatabaseError`.
         """
-        connections = SqliteConnections(_sqlite_path(url_or_path), metadata)
+        connections = open_connections(url_or_path, metadata)
         try:
             with explained(connections.name):
-                migrate(connections, metadata)
-                with connections.write() as connection:
-                    person_search.make(connection)
-                    row_digests.make(connection)
-                connections.keep_digests()
-                return cls(connections, metadata)
+                connections.prepare()
+                database = cls(connections, metadata)
+                if not moving and metadata is tables.metadata:
+                    database.check_at_home()
+                return database
         except BaseException:
             connections.dispose()
             raise
+
+    @classmethod
+    def upgrade(cls, url_or_path: str | Path, metadata: MetaData = tables.metadata) -> bool:
+        """Bring the schema of a database up to date, making what is missing; whether there was anything to do.
+
+        Raises the errors of `open`.
+        """
+        connections = open_connections(url_or_path, metadata)
+        try:
+            with explained(connections.name):
+                return connections.upgrade()
+        finally:
+            connections.dispose()
+
+    @classmethod
+    def other_sessions(cls, url_or_path: str | Path) -> int:
+        """How many connections others have to a database server; 0 for a file, which is locked by its directory."""
+        connections = open_connections(url_or_path, tables.metadata)
+        try:
+            with explained(connections.name):
+                return connections.other_sessions()
+        finally:
+            connections.dispose()
+
+    def check_at_home(self) -> None:
+        """Raises `DatabaseMovedError` where another database has, or will have, what is in this one."""
+        with self.read(settled=False) as connection:
+            move = connection.scalar(sa.select(tables.installation.c.move))
+        if move is not None:
+            raise DatabaseMovedError(f"{self.name} {_MOVES[move['step']].format(move['other'])}")
+
+    @property
+    def name(self) -> str:
+        """How the database is called in messages; without a password."""
+        return self._connections.name
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers may write to it, and a read takes the time of a network."""
+        return self._connections.is_shared
 
     @contextmanager
     def read(self, *, settled: bool = True) -> Iterator[Connection]:
@@ -109,10 +154,8 @@ class Database:
         The block ends only when all that it may have seen is on disk, so that no answer tells what a power cut can
         still undo. ``settled=False``: it does not wait, for what is asked at every request and promises nothing.
         """
-        with explained(self._connections.name), self._connections.read() as connection:
+        with explained(self._connections.name), self._connections.read(settled=settled) as connection:
             yield connection
-        if settled:
-            self._connections.sync.settle()
 
     @contextmanager
     def write(self, *, rebuildable: Rebuildable | None = None) -> Iterator[Transaction]:
@@ -131,6 +174,8 @@ class Database:
                 if companion is not None:
                     companion(transaction)
                 bumped = transaction.bump_versions()
+                if bumped:
+                    self._connections.announce(connection)
             self._companion.write = None
             for topic, project_id, version in bumped:
                 self.changes.remember(
@@ -153,25 +198,37 @@ class Database:
 
     def check(self) -> None:
         """For health checks: raises the errors of reading, and `DatabaseNotDurableError`."""
-        self._connections.sync.check()
+        self._connections.check()
         with self.read(settled=False) as connection:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()
 
     def quick_check(self) -> str | None:
         """Look the structure of the file through; what is wrong with it, None for nothing. Raises `DatabaseError`."""
-        with self.read(settled=False) as connection:
-            problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-        return None if problem == "ok" else str(problem).replace("\n", " ")
+        with explained(self._connections.name):
+            return self._connections.structure_problem()
 
     def damaged_tables(self) -> list[str]:
         """The tables with rows that are not what was written. Raises `DatabaseError`."""
-        with self.read(settled=False) as connection:
-            return row_digests.damaged(connection)
+        with explained(self._connections.name):
+            return self._connections.damaged_tables()
+
+    def search_is_damaged(self) -> bool:
+        """Whether the index for searching persons lacks somebody. May read all of it. Raises `DatabaseError`."""
+        with explained(self._connections.name):
+            return self._connections.search_is_damaged()
+
+    def repair_search(self) -> bool:
+        """Begin the index for searching persons anew when it is damaged; whether it was. Raises `DatabaseError`."""
+        if not self.search_is_damaged():
+            return False
+        with self.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
+            self._connections.reset_search(tx.connection)
+        return True
 
     def accept_rows(self) -> None:
         """Take what is in the tables for what was written."""
-        with self.write() as tx:
-            row_digests.make(tx.connection, anew=True)
+        with explained(self._connections.name):
+            self._connections.accept_rows()
 
     def refresh_changes(self) -> int:
         """Learn of changes that other processes made, and notify of them; returns how many there were.
@@ -180,6 +237,14 @@ class Database:
         """
         with self.read() as connection:
             return self.changes.refresh(connection)
+
+    def await_change(self, timeout_s: float) -> bool:
+        """Wait until another process tells of a change, or the time is over; to be followed by `refresh_changes`.
+
+        False at once where nobody tells. Raises `DatabaseError`.
+        """
+        with explained(self._connections.name):
+            return self._connections.await_change(timeout_s)
 
     def purge(self, *, rewrite: bool = False) -> None:
         """Have the bytes of what was deleted leave the files.
@@ -191,30 +256,10 @@ class Database:
             self._connections.purge(rewrite=rewrite)
 
     def give_back(self) -> None:
-        """Give space that became free back to the disk, a part at a time.
-
-        All of the file is written anew once when it cannot do that and is mostly free.
-        """
+        """Give space that became free back to the disk, a part at a time. Raises `DatabaseError`."""
         with explained(self._connections.name):
-            free, pages = self._connections.free_pages()
-            if free < SPARE_PAGES:
-                return
-            self._connections.give_back(min(free - SPARE_PAGES // 2, GIVEN_BACK_PAGES))
-            if self._connections.free_pages()[0] >= free and free > pages // 2:
-                self._connections.purge(rewrite=True)
+            self._connections.give_back()
 
     def dispose(self) -> None:
         """Close every connection. A database is not used afterwards."""
         self._connections.dispose()
-
-
-def _sqlite_path(url_or_path: str | Path) -> Path:
-    text = str(url_or_path)
-    scheme, separator, rest = text.partition(":///")
-    if separator and scheme == "sqlite":
-        return Path(rest)
-    if "://" in text:
-        raise UnsupportedDatabaseError(
-            f"{text.split(':', maxsplit=1)[0]} databases are not supported by this version"
-        )
-    return Path(text)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,23 @@ class SchemaTooNewError(DatabaseError):
         self.revision = revision
 
 
+class SchemaTooOldError(DatabaseError):
+    """The database of a server was not prepared for this program."""
+
+    def __init__(self, name: str, revision: str | None) -> None:
+        state = "has no tables" if revision is None else f"has schema revision {revision}"
+        super().__init__(f"{name} {state}, which is older than this program needs: run `hoglab migrate`")
+        self.revision = revision
+
+
+class DatabaseMovedError(DatabaseError):
+    """What is in the database is being moved to another one, or was: see `hoglab.storage.moving`."""
+
+
+class DatabaseUnreachableError(DatabaseError):
+    """The server of the database does not answer, or is not ready; trying again is sensible."""
+
+
 class UnsupportedDatabaseError(DatabaseError):
     """No engine is built in for this kind of database address."""
 
@@ -50,6 +68,30 @@ class UnsupportedDatabaseError(DatabaseError):
 class NestedWriteError(RuntimeError):
     """A thread opened a second write transaction inside its first one: pass the transaction along instead."""
 
+
+_BUSY = "is kept busy by others"
+_UNREACHABLE = "cannot be reached"
+_BY_STATE: dict[str, tuple[type[DatabaseError], str]] = {
+    "08": (DatabaseUnreachableError, _UNREACHABLE),
+    "28": (DatabaseUnreadableError, "refuses the user or the password"),
+    "3D": (DatabaseUnreadableError, "does not exist"),
+    "53": (DatabaseBusyError, "has no room for more connections or memory"),
+    "53100": (DatabaseFullError, "cannot grow: the disk is full"),
+    "57P": (DatabaseUnreachableError, "is being shut down or restarted"),
+    "57014": (DatabaseBusyError, "took too long to answer"),
+    "25006": (DatabaseUnreadableError, "may not be written: by a reader, or by nobody where it is a standby"),
+    "25P03": (DatabaseBusyError, "ended a transaction that did nothing for long"),
+    "40": (DatabaseBusyError, _BUSY),
+    "42501": (DatabaseUnreadableError, "may not be accessed"),
+    "55P03": (DatabaseBusyError, _BUSY),
+    "58": (DatabaseUnreadableError, "cannot be read or written"),
+    "XX001": (DatabaseUnreadableError, "is damaged"),
+    "XX002": (DatabaseUnreadableError, "is damaged"),
+}
+"""By the beginning of the state (SQLSTATE) that PostgreSQL tells; the longest that fits counts."""
+
+_MALFORMED = b"malformed database schema"
+"""How a message of SQLite begins that quotes the schema; its driver stumbles over it where that is no text any more."""
 
 _CLASSES: dict[int, tuple[type[DatabaseError], str]] = {
     sqlite3.SQLITE_BUSY: (DatabaseBusyError, "is locked by another writer"),
@@ -69,7 +111,13 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
 
     ``name`` is how the database is called in the message.
     """
+    if isinstance(error, PoolTimeoutError):
+        return DatabaseBusyError(f"{name} {_BUSY}: no connection became free")
+    if isinstance(error, UnicodeDecodeError) and error.object.startswith(_MALFORMED):
+        return DatabaseUnreadableError(f"{name} is damaged: its schema cannot be read")
     origin = error.orig if isinstance(error, DBAPIError) else error
+    if origin is not None and hasattr(origin, "sqlstate"):
+        return _of_state(origin, name)
     code = getattr(origin, "sqlite_errorcode", None)
     if isinstance(origin, sqlite3.OperationalError) and str(origin).startswith("Could not decode to UTF-8"):
         return DatabaseUnreadableError(f"{name} is damaged: a text in it cannot be read")
@@ -82,12 +130,24 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
     return kind(f"{name} {text}")
 
 
+def _of_state(error: BaseException, name: str) -> DatabaseError | None:
+    """The same for an error of PostgreSQL's driver."""
+    state = error.sqlstate  # type: ignore[attr-defined]
+    if state is None:  # the server said nothing
+        if not {"OperationalError", "InterfaceError"} & {each.__name__ for each in type(error).__mro__}:
+            return None
+        reason = str(error).strip().splitlines()
+        return DatabaseUnreachableError(f"{name} {_UNREACHABLE}: {reason[-1] if reason else 'no answer'}")
+    known = next((_BY_STATE[state[:length]] for length in (5, 3, 2) if state[:length] in _BY_STATE), None)
+    return None if known is None else known[0](f"{name} {known[1]}")
+
+
 @contextmanager
 def explained(name: str) -> Iterator[None]:
     """Turn the engine errors of a block that concern the database as a whole into our own."""
     try:
         yield
-    except (DBAPIError, sqlite3.Error) as error:
+    except Exception as error:
         known = explain(error, name)
         if known is None:
             raise

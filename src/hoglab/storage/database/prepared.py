@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 if TYPE_CHECKING:
     from sqlalchemy import BindParameter, ColumnElement, Connection, Select
+    from sqlalchemy.sql.compiler import SQLCompiler
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     text: str
-    names: tuple[str, ...]
-    """Parameters in the order of their places."""
+    names: tuple[str, ...] | None
+    """Parameters in the order of their places; None where the text has their names."""
+    constants: Mapping[str, Any]
+    """Values that the statement has itself, by the names of their parameters."""
     readers: tuple[tuple[int, Callable[[Any], Any]], ...]
     """What makes Python values of stored ones, by place in the row; columns that need none are left out."""
 
@@ -32,7 +37,7 @@ class PreparedSelect:
 
     def __init__(self, statement: Select[Any]) -> None:
         self._statement = statement
-        self._compiled: _Compiled | None = None
+        self._compiled: dict[str, _Compiled] = {}  # by engine
 
     def rows(self, connection: Connection, **parameters: Any) -> list[list[Any]]:
         """The rows, with the values that the columns' types give. Parameters are numbers, texts, or `listed`."""
@@ -54,15 +59,20 @@ class PreparedSelect:
         finally:
             cursor.close()
 
-    def bound(self, connection: Connection, parameters: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    def bound(
+        self, connection: Connection, parameters: Mapping[str, Any]
+    ) -> tuple[str, list[Any] | Mapping[str, Any]]:
         """Text and values as the driver of a connection takes them."""
         compiled = self._prepared(connection)
+        if compiled.names is None:
+            return compiled.text, {**compiled.constants, **parameters}
         return compiled.text, [parameters[name] for name in compiled.names]
 
     def _prepared(self, connection: Connection) -> _Compiled:
-        if self._compiled is None:
-            self._compiled = _compile(self._statement, connection)
-        return self._compiled
+        compiled = self._compiled.get(connection.dialect.name)
+        if compiled is None:
+            compiled = self._compiled[connection.dialect.name] = _compile(self._statement, connection)
+        return compiled
 
 
 def among(column: ColumnElement[Any], values: BindParameter[str] | str) -> ColumnElement[bool]:
@@ -70,8 +80,27 @@ def among(column: ColumnElement[Any], values: BindParameter[str] | str) -> Colum
 
     ``IN`` with a parameter for each number is compiled anew for each count of them, and ends at 32,766.
     """
-    each = sa.func.json_each(values).table_valued("value")
-    return column.in_(sa.select(each.c.value))
+    return _Among(column, sa.literal(values) if isinstance(values, str) else values)
+
+
+class _Among(FunctionElement[bool]):
+    """A column and a JSON list."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+@compiles(_Among)
+def _with_rows(element: _Among, compiler: SQLCompiler, **keywords: Any) -> str:
+    column, values = (compiler.process(each, **keywords) for each in element.clauses)
+    return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608
+
+
+@compiles(_Among, "postgresql")
+def _with_array(element: _Among, compiler: SQLCompiler, **keywords: Any) -> str:
+    column, values = (compiler.process(each, **keywords) for each in element.clauses)
+    kind = "bigint" if isinstance(next(iter(element.clauses)).type, sa.Integer) else "text"
+    return f"{column} = ANY (ARRAY(SELECT json_array_elements_text(CAST({values} AS json)))::{kind}[])"
 
 
 def listed(values: Iterable[int] | Iterable[str]) -> str:
@@ -87,4 +116,5 @@ def _compile(statement: Select[Any], connection: Connection) -> _Compiled:
         read = column.type.dialect_impl(dialect).result_processor(dialect, None)
         if read is not None:
             readers.append((place, read))
-    return _Compiled(str(compiled), tuple(compiled.positiontup or ()), tuple(readers))
+    names = tuple(compiled.positiontup or ()) if compiled.positional else None
+    return _Compiled(str(compiled), names, compiled.params, tuple(readers))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlalchemy import BigInteger, Dialect, Text
+from sqlalchemy import BigInteger, ColumnElement, Dialect, Text, literal_column
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
 from hoglab.storage.database.errors import DatabaseUnreadableError
+
+if TYPE_CHECKING:
+    from sqlalchemy.sql.compiler import SQLCompiler
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,8 +26,14 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC moment that many microseconds after the Unix epoch."""
-    return _EPOCH + _MICROSECOND * micros  # in half the time of timedelta(microseconds=…)
+    """The UTC moment that many microseconds after the Unix epoch.
+
+    Raises `DatabaseUnreadableError` where a stored number is no moment: only damage makes such a one.
+    """
+    try:
+        return _EPOCH + _MICROSECOND * micros  # in half the time of timedelta(microseconds=…)
+    except (OverflowError, TypeError) as error:
+        raise DatabaseUnreadableError(f"a stored value is damaged: it is no moment ({error})") from error
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -52,3 +63,26 @@ class Json(TypeDecorator[Any]):
             return None if value is None else orjson.loads(value)
         except orjson.JSONDecodeError as error:
             raise DatabaseUnreadableError(f"a stored value is damaged: it is no JSON ({error})") from error
+
+
+def json_text(column: ColumnElement[Any], name: str) -> ColumnElement[str | None]:
+    """The value of a name, which is a word of ours, in a column of `Json` objects as text; NULL where it has none."""
+    return _JsonText(column, literal_column(f"'{name}'"))  # an index knows it by this text
+
+
+class _JsonText(FunctionElement[Any]):
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(_JsonText)
+def _from_text(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> str:
+    column, name = (compiler.process(each, **keywords) for each in element.clauses)
+    return f"json_extract({column}, '$.' || {name})"
+
+
+@compiles(_JsonText, "postgresql")
+def _by_function(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> str:
+    """Calls the function that `postgres.person_search` makes: an index of it is found by the call."""
+    column, name = (compiler.process(each, **keywords) for each in element.clauses)
+    return f"json_text({column}, {name})"

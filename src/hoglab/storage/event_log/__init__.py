@@ -1,7 +1,8 @@
 """The durable event log: what stands between an accepted request and everything that happens later.
 
 One record is one accepted request (a batch of events), opaque to the log. ``append`` returns only when
-the record is on disk; a reader sees records in offset order, from a position of its own.
+the record is on disk; a reader sees records in offset order, from a position of its own. Where one owner sends
+very much, its records get their offsets later: see `hoglab.storage.event_log.deferral`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,19 @@ class LogStats:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What was accepted of an owner by a moment.
+
+    Everything up to ``offset``; with ``deferred_until`` (microseconds since the epoch) that, and what has waited for an
+    offset since before.
+    """
+
+    owner: int
+    offset: int
+    deferred_until: int | None = None
+
+
 class EventLog(Protocol):
     """An append-only log with consumers' positions.
 
@@ -47,11 +61,13 @@ class EventLog(Protocol):
     (group commit). All other methods are called from worker threads and block.
     """
 
-    async def append(self, payload: bytes, *, insist: bool = False, owner: int | None = None) -> int:
-        """Store one record durably and return its offset. Raises `EventLogFullError`.
+    async def append(
+        self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
+    ) -> int:
+        """Store one record durably and return its offset, 0 while it is deferred. Raises `EventLogFullError`.
 
-        ``insist``: take it however much waits for a consumer. ``owner``: who may not fill the log alone, so that there
-        is room for others; None for nobody.
+        ``insist``: take it however much waits for a consumer. ``owner``: who neither fills the log alone nor delays
+        others by what was sent before, None for nobody; ``alone``: there are no others.
         """
         ...
 
@@ -90,8 +106,28 @@ class EventLog(Protocol):
         """The newest offset that was given out, 0 at first; cheap."""
         ...
 
+    def accepted(self) -> int:
+        """How many records were accepted, give or take a constant: for differences; cheap."""
+        ...
+
+    def acknowledged(self, owner: int) -> Acknowledged:
+        """What was accepted of an owner by now; cheap."""
+        ...
+
+    def offset_of(self, acknowledged: Acknowledged) -> int | None:
+        """The offset up to which all of it is in the log; None while a part is deferred."""
+        ...
+
+    def oldest_after(self, position: int) -> datetime | None:
+        """When the oldest record was accepted that a consumer at ``position`` has not finished; None for none."""
+        ...
+
     def pending_bytes(self) -> int:
         """Bytes of records that some consumer has not finished; cheap."""
+        ...
+
+    def deferred_bytes(self) -> int:
+        """Bytes of those among them that wait for an offset; cheap."""
         ...
 
     def stats(self) -> LogStats: ...

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from contextlib import AbstractContextManager
 
+    from hoglab.storage.event_store.dialects import Dialect
+
 
 class EventStoreUnavailableError(Exception):
     """The store can take or answer nothing now (disk full, file in use or damaged, closed).
@@ -97,6 +99,7 @@ class EventBatch:
 class Reader(Protocol):
     """A cursor of its own for one thread: runs SQL with named parameters (``$name``).
 
+    Values that a statement does not name are left out.
     Moments in rows are naive datetimes in UTC. Parameters may be aware or naive in UTC.
     """
 
@@ -142,6 +145,11 @@ class EventStore(Protocol):
     ``person_id``, and ``log_offset``, the `position` from which on this is so; 0 where that is not known.
     View ``resolved_events``: ``stored_events`` with ``person_id`` after overrides.
     """
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the engine wants statements."""
+        ...
 
     def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
         """Write rows, overrides and the log position in one transaction.

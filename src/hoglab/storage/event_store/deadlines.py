@@ -23,7 +23,7 @@ class Deadline:
         self.open = True
 
 
-class Deadlines:
+class QueryDeadlines:
     """Starts its thread at the first deadline; the thread ends with the process or with `close`."""
 
     def __init__(self) -> None:

@@ -11,19 +11,17 @@ import contextlib
 import os
 import threading
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 import structlog
 
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
-    QueryCancelledError,
-    QueryTimeoutError,
 )
-from hoglab.storage.event_store.deadlines import Deadlines
-from hoglab.storage.event_store.duckdb_file import DuckDbFile, first_line
+from hoglab.storage.event_store.deadlines import QueryDeadlines
+from hoglab.storage.event_store.dialects.duckdb import DuckDb
+from hoglab.storage.event_store.duckdb_file import DuckDbFile, DuckDbReader, first_line
 from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
@@ -31,11 +29,12 @@ from hoglab.storage.event_store.sealed.erasing import distinct_ids_since, erase,
 from hoglab.storage.event_store.sealed.sealing import SealingLimits, is_sparse, seal, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from uuid import UUID
 
     from hoglab.storage.event_store import EventBatch, EventRow
+    from hoglab.storage.event_store.dialects import Dialect
     from hoglab.storage.event_store.known_keys import Keys
     from hoglab.storage.event_store.sealed.erasing import Doomed
     from hoglab.storage.table_files import TableDirectory
@@ -104,68 +103,10 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class DuckDbReader:
-    """A cursor for one thread: see `Reader`. Moments come and go as naive UTC; aware parameters are converted."""
-
-    def __init__(self, file: DuckDbFile, cursor: Any, deadlines: Deadlines, timeout_s: float) -> None:
-        self._file = file
-        self._cursor = cursor
-        self._deadlines = deadlines
-        self._timeout_s = timeout_s
-        self._interrupted = False
-
-    def execute(
-        self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
-    ) -> list[tuple[Any, ...]]:
-        """See `Reader.execute`."""
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
-        given = _given(parameters)
-        with self._deadlines.within(limit_s, self._cursor.interrupt) as deadline:
-            try:
-                rows: list[tuple[Any, ...]] = self._cursor.execute(sql, given).fetchall()
-            except duckdb.Error as error:
-                if isinstance(error, duckdb.InterruptException) and deadline.expired:
-                    raise QueryTimeoutError(f"the query took longer than {limit_s:g} s") from error
-                raise self._explained(error) from error
-        return rows
-
-    def stream(
-        self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
-    ) -> Generator[list[tuple[Any, ...]]]:
-        """See `Reader.stream`."""
-        left = True
-        try:
-            self._file.streams.add(self)
-            self._cursor.execute(sql, _given(parameters))
-            while found := self._cursor.fetchmany(rows):
-                yield found
-            left = False
-        except duckdb.Error as error:
-            left = False
-            raise self._explained(error) from error
-        finally:
-            self._file.streams.discard(self)
-            if left:  # the next statement of a cursor ends the one before, whose snapshot would stay
-                with contextlib.suppress(duckdb.Error):
-                    self._cursor.execute("SELECT 1").fetchall()
-
-    def _explained(self, error: duckdb.Error) -> Exception:
-        if isinstance(error, duckdb.InterruptException) and self._interrupted:
-            return QueryCancelledError("the query was cancelled")
-        return self._file.explain(error)
-
-    def interrupt(self) -> None:
-        """See `Reader.interrupt`."""
-        self._interrupted = True
-        self._cursor.interrupt()
-
-    def columns(self) -> list[str]:
-        """Column names of the last query."""
-        return [column[0] for column in self._cursor.description or ()]
-
-
 class DuckDbEventStore:
     """See `EventStore` for tables and guarantees."""
+
+    dialect: Dialect = DuckDb()
 
     def __init__(
         self,
@@ -205,7 +146,7 @@ class DuckDbEventStore:
         self._readable = () if tables is None else (tables.path.resolve(),)
         self._query_timeout_s = query_timeout_s
         self._min_free_disk_bytes = min_free_disk_bytes
-        self._deadlines = Deadlines()
+        self._deadlines = QueryDeadlines()
         self._writing = threading.Lock()
         self._sealing = threading.Lock()
         self._sealer: DuckDbReader | None = None
@@ -585,16 +526,3 @@ def _repetitions(rows: Sequence[EventRow]) -> list[int]:
             found.append(position)
         seen.add(identity)
     return found
-
-
-def _given(parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if parameters is None else {name: _naive(value) for name, value in parameters.items()}
-
-
-def _naive(value: Any) -> Any:
-    """Moments as the engine has them: UTC without saying so."""
-    if isinstance(value, datetime):
-        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    if isinstance(value, list | tuple):
-        return [_naive(item) for item in value]
-    return value

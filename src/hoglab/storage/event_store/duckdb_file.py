@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
@@ -12,8 +13,10 @@ import duckdb
 from hoglab.storage.event_store import (
     DamagedStateError,
     EventStoreUnavailableError,
+    QueryCancelledError,
     QueryError,
     QueryMemoryError,
+    QueryTimeoutError,
 )
 from hoglab.storage.event_store.results_state import SCHEMA as STATE_SCHEMA
 from hoglab.storage.event_store.results_state import ResultsStateFile
@@ -21,8 +24,10 @@ from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION, UPGRADES
 from hoglab.storage.table_files import confine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from hoglab.storage.event_store.deadlines import QueryDeadlines
 
 CLOSE_PATIENCE_S = 5.0
 """How long `DuckDbFile.close` waits for interrupted queries to end."""
@@ -219,6 +224,73 @@ class DuckDbFile:
         self.connection.close()
 
 
+class DuckDbReader:
+    """A cursor for one thread: see `Reader`. Moments come and go as naive UTC; aware parameters are converted."""
+
+    def __init__(self, file: DuckDbFile, cursor: Any, deadlines: QueryDeadlines, timeout_s: float) -> None:
+        self._file = file
+        self._cursor = cursor
+        self._deadlines = deadlines
+        self._timeout_s = timeout_s
+        self._interrupted = False
+
+    def execute(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        """See `Reader.execute`."""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        with self._deadlines.within(limit_s, self._cursor.interrupt) as deadline:
+            try:
+                rows: list[tuple[Any, ...]] = self._begun(sql, parameters).fetchall()
+            except duckdb.Error as error:
+                if isinstance(error, duckdb.InterruptException) and deadline.expired:
+                    raise QueryTimeoutError(f"the query took longer than {limit_s:g} s") from error
+                raise self._explained(error) from error
+        return rows
+
+    def stream(
+        self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
+    ) -> Generator[list[tuple[Any, ...]]]:
+        """See `Reader.stream`."""
+        left = True
+        try:
+            self._file.streams.add(self)
+            self._begun(sql, parameters)
+            while found := self._cursor.fetchmany(rows):
+                yield found
+            left = False
+        except duckdb.Error as error:
+            left = False
+            raise self._explained(error) from error
+        finally:
+            self._file.streams.discard(self)
+            if left:  # the next statement of a cursor ends the one before, whose snapshot would stay
+                with contextlib.suppress(duckdb.Error):
+                    self._cursor.execute("SELECT 1").fetchall()
+
+    def _begun(self, sql: str, parameters: Mapping[str, Any] | None) -> Any:
+        """A statement that runs, with those of the values that it names: the engine refuses others."""
+        if not parameters:
+            return self._cursor.execute(sql)
+        [statement] = self._cursor.extract_statements(sql)
+        given = {name: _naive(parameters[name]) for name in statement.named_parameters if name in parameters}
+        return self._cursor.execute(statement, given)
+
+    def _explained(self, error: duckdb.Error) -> Exception:
+        if isinstance(error, duckdb.InterruptException) and self._interrupted:
+            return QueryCancelledError("the query was cancelled")
+        return self._file.explain(error)
+
+    def interrupt(self) -> None:
+        """See `Reader.interrupt`."""
+        self._interrupted = True
+        self._cursor.interrupt()
+
+    def columns(self) -> list[str]:
+        """Column names of the last query."""
+        return [column[0] for column in self._cursor.description or ()]
+
+
 def stamp(path: Path, installation_id: str, generation: int, starts: int) -> None:
     """Write an identity into a file that nobody uses. Raises `EventStoreUnavailableError`."""
     file = DuckDbFile(path, {}, max_spill_bytes=0)
@@ -258,3 +330,12 @@ def _why_not_opened(path: Path, error: duckdb.Error) -> str:
             "from the event log"
         )
     return f"{path} cannot be opened: {line}"
+
+
+def _naive(value: Any) -> Any:
+    """Moments as the engine has them: UTC without saying so."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, list | tuple):
+        return [_naive(item) for item in value]
+    return value

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from hoglab.storage.event_store import Reader
 
+FileEngineError = duckdb.Error
+"""What the engine of `file_engine` raises for files that it cannot read or write."""
+
 MEMORY = "512MB"
 PART_ROWS = 100_000
 """Events that are not sealed are sorted so many at a time."""

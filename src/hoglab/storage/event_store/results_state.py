@@ -26,6 +26,9 @@ ROW_GROUP_ROWS = 2 * 122_880
 """Twice what the engine has by itself. Rows that come in at once are compressed and written at once when they are
 more, and are added as they are when they are fewer; a day's events of a log should be the latter."""
 
+TABLE_NAMES = f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{SCHEMA}'"  # noqa: S608, a constant
+"""The query for the tables of the file."""
+
 _ATTACH = f"ATTACH '{{place}}' AS {SCHEMA} (RECOVERY_MODE 'no_wal_writes', ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
 _DAMAGED_BLOCK = re.compile(r"match stored checksum (?P<stored>\d+) in block at location (?P<place>\d+)")
 _UNWRITTEN = "SELECT parse_formatted_bytes(wal_size) FROM pragma_database_size() WHERE database_name = $1"

@@ -1,352 +1,107 @@
-"""The invocation queue: durable runs of hog functions, and what they leave behind.
+"""Runs of hog functions, and what they leave behind, each behind a protocol with one job.
 
-Spec hog-runtime 4.6 (record), 4.9 (guarantees, heartbeats, poison pills). Delivery is at-least-once:
-an invocation is claimed under a lock token, and every later change must present that token.
-
-What is made for each invocation is a `Struct`, which takes a fifth of the time of a frozen dataclass to make.
+The queue writes in its transactions what belongs to a change: logs, metrics, results, dead letters, and the place that
+a job has reached. The other stores read that, and write what stands alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from msgspec import Struct
+from hoglab.storage.invocations.dead_letters import (
+    DeadLetter,
+    DeadLetters,
+    DeadLetterSelection,
+    StoredDeadLetter,
+)
+from hoglab.storage.invocations.erasing import ErasedPersons, RunErasing
+from hoglab.storage.invocations.jobs import JobKind, JobOverError, JobRunsError, Jobs, JobStep, ReplayJob
+from hoglab.storage.invocations.limits import BreakerState, BreakerStates, Granted, Outages, Paces
+from hoglab.storage.invocations.queue import (
+    Allowance,
+    ClaimedInvocation,
+    ConsumerPosition,
+    FinalStatus,
+    InvocationBatch,
+    InvocationOutcome,
+    InvocationQueue,
+    MaskingCount,
+    MaskingMovedError,
+    NewInvocation,
+    QueueStats,
+    Sweep,
+)
+from hoglab.storage.invocations.runs import (
+    AppMetric,
+    HourlyCount,
+    HourQuery,
+    InvocationResult,
+    LogEntry,
+    LogLine,
+    LogQuery,
+    ResultSelection,
+    ResultStatus,
+    RunStore,
+    RunWriter,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
-
-FinalStatus = Literal["completed", "failed", "cancelled"]
-
-
-class NewInvocation(Struct, frozen=True):
-    """``id`` is derived from what causes the run, so enqueueing the same cause twice adds nothing."""
-
-    id: str
-    project_id: int
-    function_id: str
-    state: bytes  # opaque to the queue
-    queue: str = "hog"
-    priority: int = 0
-    scheduled_at: datetime | None = None  # None = now
-    parent_run_id: str | None = None
-    log_offset: int | None = None
-    order_key: str | None = None  # of a function's invocations with one key, only the oldest is at work
-    repeats: int | None = None  # version of a result: begun once more, unless there is another result by then
-
-
-class ClaimedInvocation(Struct, frozen=True):
-    id: str
-    project_id: int
-    function_id: str
-    parent_run_id: str | None
-    queue: str
-    priority: int
-    scheduled_at: datetime
-    reset_count: int
-    state: bytes
-    lock_token: str
-    created_at: datetime
-
-
-class LogEntry(Struct, frozen=True):
-    project_id: int
-    log_source_id: str
-    instance_id: str
-    timestamp: datetime
-    level: str
-    message: str
-    log_source: str = "hog_function"
+__all__ = [
+    "Allowance",
+    "AppMetric",
+    "BreakerState",
+    "BreakerStates",
+    "ClaimedInvocation",
+    "ConsumerPosition",
+    "DeadLetter",
+    "DeadLetterSelection",
+    "DeadLetters",
+    "ErasedPersons",
+    "FinalStatus",
+    "Granted",
+    "HourQuery",
+    "HourlyCount",
+    "InvocationBatch",
+    "InvocationOutcome",
+    "InvocationQueue",
+    "InvocationResult",
+    "InvocationStores",
+    "JobKind",
+    "JobOverError",
+    "JobRunsError",
+    "JobStep",
+    "Jobs",
+    "LogEntry",
+    "LogLine",
+    "LogQuery",
+    "MaskingCount",
+    "MaskingMovedError",
+    "NewInvocation",
+    "Outages",
+    "Paces",
+    "QueueStats",
+    "ReplayJob",
+    "ResultSelection",
+    "ResultStatus",
+    "RunErasing",
+    "RunStore",
+    "RunWriter",
+    "StoredDeadLetter",
+    "Sweep",
+]
 
 
-class AppMetric(Struct, frozen=True):
-    project_id: int
-    app_source_id: str
-    metric_kind: str
-    metric_name: str
-    count: int
-    timestamp: datetime
-    instance_id: str = ""
-    app_source: str = "hog_function"
+@dataclass(frozen=True, slots=True)
+class InvocationStores:
+    """Everything that delivery keeps.
 
-
-class InvocationOutcome(Struct, frozen=True):
-    """What to do with a claimed invocation after a turn: finish it, or wait and run it again."""
-
-    id: str
-    lock_token: str
-    status: FinalStatus | Literal["available"]
-    state: bytes | None = None  # for "available": the state to resume from
-    scheduled_at: datetime | None = None
-    priority: int | None = None
-
-
-ResultStatus = Literal["running", "succeeded", "failed", "cancelled"]
-
-
-class InvocationResult(Struct, frozen=True):
-    """How a run went so far (spec: hog-runtime 4.10).
-
-    Of two results of an invocation, the one with the larger ``version`` (microseconds, strictly increasing in a
-    process) stays.
+    ``paces`` and ``outages``: where several processes run functions; else None, and they are in memory.
     """
 
-    invocation_id: str
-    project_id: int
-    function_id: str
-    status: ResultStatus
-    attempts: int
-    version: int
-    is_retry: bool = False
-    parent_run_id: str | None = None
-    scheduled_at: datetime | None = None
-    first_scheduled_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    duration_ms: int | None = None
-    error_kind: str = ""
-    error_message: str | None = None
-    event_uuid: str | None = None
-    distinct_id: str | None = None
-    person_id: str | None = None
-    invocation_globals: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MaskingCount:
-    """How often one value came in the window of a function's masking (spec: hog-runtime 5)."""
-
-    function_id: str
-    hash: str
-    count: int
-    expires_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class DeadEvent:
-    """An event that did not become an invocation (spec: hog-runtime 4.10), with what it takes to try again.
-
-    ``function_id`` None: it failed before any function was asked. ``id`` is the same for the same event, source
-    and function: failing again counts an attempt.
-    """
-
-    id: str
-    project_id: int
-    function_id: str | None
-    source: str
-    step: str
-    reason: str
-    event_uuid: str
-    event: str
-    distinct_id: str
-    payload: bytes  # opaque to the queue
-    failed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillStep:
-    """How far a backfill comes with what is enqueued: from one place in the order of ingestion to another."""
-
-    id: str
-    before: int
-    cursor: int
-    seen: int = 0
-    settled: int = 0
-    put_aside: int = 0
-
-
-class BackfillOverError(Exception):
-    """A backfill was cancelled, or came to its step before: nothing was enqueued."""
-
-
-class Sweep(NamedTuple):
-    """What the janitor did.
-
-    ``poisoned`` invocations lost their worker too often: they are claimed for the caller, who must
-    `InvocationQueue.finish` them as failed, with result, log and metric. Until then each sweep after the heartbeat
-    limit hands them out again.
-    """
-
-    reset: int
-    poisoned: list[ClaimedInvocation]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStats:
-    available: int
-    running: int
-    oldest_due_at: datetime | None
-    dead_events: int
-
-
-class Allowance(Protocol):
-    """How much one claim may take. Asked inside of a transaction."""
-
-    def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
-        """How many of ``wanted`` a function may have."""
-        ...
-
-    def took(self, project_id: int, function_id: str, number: int) -> None:
-        """Note that it was given so many."""
-        ...
-
-
-class InvocationQueue(Protocol):
-    """Blocking methods, called from worker threads. `wait` lets a consumer sleep until work may exist."""
-
-    def enqueue(
-        self,
-        invocations: Sequence[NewInvocation],
-        *,
-        consumer: str | None = None,
-        log_offset: int | None = None,
-        metrics: Sequence[AppMetric] = (),
-        logs: Sequence[LogEntry] = (),
-        results: Sequence[InvocationResult] = (),
-        masking: Sequence[MaskingCount] = (),
-        dead: Sequence[DeadEvent] = (),
-        revived: Sequence[str] = (),
-        step: BackfillStep | None = None,
-    ) -> int:
-        """Add invocations, and what belongs to them, in one transaction; the number of those that were new.
-
-        That is metrics, logs, results, dead events and (when ``consumer`` is given) the consumer's log position; the
-        dead events with the ids ``revived`` are forgotten. Known ids of invocations are skipped. ``masking`` counts
-        take the place of those of the same function and hash. With a ``step``, its backfill comes so much further.
-        Raises `BackfillOverError`.
-        """
-        ...
-
-    def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Which invocations run, wait or were run, as far as that is remembered; cancelled ones were not run."""
-        ...
-
-    def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
-        """The counts of (function id, hash) pairs whose windows are open."""
-        ...
-
-    def position(self, consumer: str) -> int:
-        """The log position that a consumer reached through `enqueue`, 0 when it never did."""
-        ...
-
-    def claim(
-        self,
-        *,
-        queue: str = "hog",
-        limit: int = 100,
-        limit_each: int | None = None,
-        exclude_functions: Collection[str] = (),
-        exclude_projects: Collection[int] = (),
-        allowance: Allowance | None = None,
-    ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations, and never more than ``allowance`` says.
-
-        Of one function and priority there are at most ``limit_each``. Priority ascending; among those, projects take
-        turns, and so do the functions of each, with the oldest first. An invocation with an order key is passed over
-        as long as an earlier one of its function and key is not finished.
-        """
-        ...
-
-    def gathering(self, queue: str) -> list[str]:
-        """The functions with invocations that wait in a queue for others."""
-        ...
-
-    def gather(
-        self,
-        queue: str,
-        sizes: Mapping[str, int],
-        merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
-    ) -> int:
-        """Make one invocation of as many that wait in a queue as their function wants; how many were made.
-
-        Of fewer when one of them is due. ``merge`` makes it, with results to be kept. They are over with that, in one
-        transaction. Functions that ``sizes`` does not name keep waiting.
-        """
-        ...
-
-    def finish(
-        self,
-        outcomes: Sequence[InvocationOutcome],
-        *,
-        logs: Sequence[LogEntry] = (),
-        metrics: Sequence[AppMetric] = (),
-        results: Sequence[InvocationResult] = (),
-    ) -> frozenset[str]:
-        """Apply the outcomes of turns with logs, metrics and results in one transaction.
-
-        An outcome whose lock token is no longer valid changes nothing (what else is given is written all the same).
-        Returns the ids that were applied.
-        """
-        ...
-
-    def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
-        """Renew the locks (id -> token); returns the ids that are still held."""
-        ...
-
-    def sweep(self) -> Sweep:
-        """The janitor, to be called every few seconds.
-
-        Reset invocations without a heartbeat, hand out those that were reset too often, delete finished ones past their
-        grace and what is past its retention.
-        """
-        ...
-
-    def release_all(self) -> int:
-        """At start in embedded mode, where no other worker can exist: make every running invocation due.
-
-        It does not count as a reset: the end of a process says nothing about any one of the hundreds that were
-        in flight, and a server that is killed again and again must not give up healthy runs. Returns how many
-        were released.
-        """
-        ...
-
-    def write_logs(self, logs: Sequence[LogEntry]) -> None: ...
-
-    def write_metrics(self, metrics: Sequence[AppMetric]) -> None: ...
-
-    def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """When the next available invocation is due, ``apart_from`` those of some functions.
-
-        None when there is none.
-        """
-        ...
-
-    def due(
-        self,
-        until: datetime,
-        *,
-        most: int,
-        most_of_project: int | None = None,
-        apart_from: Collection[str] = (),
-    ) -> int:
-        """How many available invocations are due at a time, ``apart_from`` those of some functions.
-
-        Counted up to ``most``, which is what it costs, and of one project (in each queue and priority) up to
-        ``most_of_project``.
-        """
-        ...
-
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until something was enqueued or released, at most ``timeout_s``; whether it was."""
-        ...
-
-    def wake(self) -> None:
-        """End the waits of others, for something that kept them from claiming has changed."""
-        ...
-
-    def backlog(self) -> int:
-        """How many invocations are not finished; costs nothing."""
-        ...
-
-    def backlog_of(self, function_id: str) -> int:
-        """How many of them are of one function; costs nothing, either."""
-        ...
-
-    def backlogs(self) -> dict[str, int]:
-        """How many of them each function has that has any."""
-        ...
-
-    def stats(self) -> QueueStats: ...
-
-    def close(self) -> None: ...
+    queue: InvocationQueue
+    runs: RunStore
+    dead_letters: DeadLetters
+    jobs: Jobs
+    breakers: BreakerStates
+    erasing: RunErasing
+    paces: Paces | None = None
+    outages: Outages | None = None

@@ -11,8 +11,9 @@ not among those that a claim looks at, however many there are.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hoglab.storage.database.types import from_micros
 from hoglab.storage.invocations import ClaimedInvocation
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import Allowance
 
 T = TypeVar("T", int, str)
+R = TypeVar("R")
 
 COLUMNS = (
     "id, project_id, function_id, parent_run_id, queue, priority, scheduled_at, reset_count, state, "
@@ -47,7 +49,7 @@ _FIRST_SCHEDULED = f"SELECT min(scheduled_at) {_LANE} AND project_id = ? AND fun
 
 LOOK_AHEAD = 16
 """How many of those who wait are counted to find the share of each."""
-_BEFORE_ALL = -(1 << 62)
+BEFORE_ALL = -(1 << 62)
 
 
 class Shares:
@@ -87,6 +89,22 @@ class Shares:
             self._allowance.took(project_id, function_id, number)
 
 
+class Waiting(Protocol[R]):
+    """The due invocations of a lane (queue and priority), by project and function."""
+
+    def next_project(self, after: int) -> int | None:
+        """The next one with available invocations, None after the last."""
+        ...
+
+    def next_function(self, project_id: int, after: str) -> str | None:
+        """The same of the functions of a project."""
+        ...
+
+    def take(self, project_id: int, function_id: str, most: int) -> list[R]:
+        """Lock the oldest that are due."""
+        ...
+
+
 class Claims:
     """Remembers whose turn it is. Used by one transaction at a time."""
 
@@ -94,40 +112,48 @@ class Claims:
         self._projects: dict[tuple[str, int], int] = {}
         self._functions: dict[tuple[str, int, int], str] = {}
 
-    def claim(
-        self,
-        connection: sqlite3.Connection,
-        lane: tuple[str, int],
-        room: int,
-        shares: Shares,
-        token: str,
-        now: int,
-    ) -> list[tuple[Any, ...]]:
-        """Lock up to ``room`` due invocations of a lane (queue and priority); rows as in `CLAIMED`."""
+    def claim(self, lane: tuple[str, int], waiting: Waiting[R], room: int, shares: Shares) -> list[R]:
+        """Take up to ``room`` due invocations of a lane (queue and priority)."""
 
-        def take_of(project: int, most: int) -> list[tuple[Any, ...]]:
-            def take(function_id: str, most: int) -> list[tuple[Any, ...]]:
+        def take_of(project: int, most: int) -> list[R]:
+            def take(function_id: str, most: int) -> list[R]:
                 self._functions[(*lane, project)] = function_id
                 most = shares.of(project, function_id, most)
                 if most <= 0:
                     return []
-                parameters = (token, now, *lane, project, function_id, now, most)
-                rows = connection.execute(_CLAIM, parameters).fetchall()
+                rows = waiting.take(project, function_id, most)
                 shares.took(project, function_id, len(rows))
                 return rows
 
             last = self._functions.get((*lane, project), "")
-            return _in_turn(
-                lambda: _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), last, ""), take, most
-            )
+            return _in_turn(lambda: _circle(partial(waiting.next_function, project), last, ""), take, most)
 
-        def take_project(project: int, most: int) -> list[tuple[Any, ...]]:
+        def take_project(project: int, most: int) -> list[R]:
             self._projects[lane] = project
             return take_of(project, most) if shares.has_any(project) else []
 
-        last = self._projects.get(lane, _BEFORE_ALL)
-        following = _reader(connection, _NEXT_PROJECT, *lane)
-        return _in_turn(lambda: _circle(following, last, _BEFORE_ALL), take_project, room)
+        last = self._projects.get(lane, BEFORE_ALL)
+        return _in_turn(lambda: _circle(waiting.next_project, last, BEFORE_ALL), take_project, room)
+
+
+class WaitingRows:
+    """What waits in a SQLite table, asked step by step: one probe of the index each."""
+
+    def __init__(self, connection: sqlite3.Connection, lane: tuple[str, int], token: str, now: int) -> None:
+        self._connection = connection
+        self._lane = lane
+        self._token = token
+        self._now = now
+        self.next_project = _reader(connection, _NEXT_PROJECT, *lane)
+
+    def next_function(self, project_id: int, after: str) -> str | None:
+        function_id: str | None = _reader(self._connection, _NEXT_FUNCTION, *self._lane, project_id)(after)
+        return function_id
+
+    def take(self, project_id: int, function_id: str, most: int) -> list[tuple[Any, ...]]:
+        """Rows as in `CLAIMED`."""
+        parameters = (self._token, self._now, *self._lane, project_id, function_id, self._now, most)
+        return self._connection.execute(_CLAIM, parameters).fetchall()
 
 
 def first_scheduled(
@@ -172,7 +198,7 @@ def _functions_of(
     connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
 ) -> Iterator[tuple[int, str]]:
     """The projects and functions with available invocations in a lane: one index probe for each."""
-    for project in _circle(_reader(connection, _NEXT_PROJECT, *lane), _BEFORE_ALL, _BEFORE_ALL):
+    for project in _circle(_reader(connection, _NEXT_PROJECT, *lane), BEFORE_ALL, BEFORE_ALL):
         for function_id in _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), "", ""):
             if function_id not in apart_from:
                 yield project, function_id
@@ -182,8 +208,8 @@ def lanes_of(connection: sqlite3.Connection, queue: str) -> list[tuple[str, int,
     """Queue, priority, project and function of all that have available invocations in a queue."""
     lanes = []
     priorities = _reader(connection, NEXT_PRIORITY, queue)
-    for priority in _circle(priorities, _BEFORE_ALL, _BEFORE_ALL):
-        for project in _circle(_reader(connection, _NEXT_PROJECT, queue, priority), _BEFORE_ALL, _BEFORE_ALL):
+    for priority in _circle(priorities, BEFORE_ALL, BEFORE_ALL):
+        for project in _circle(_reader(connection, _NEXT_PROJECT, queue, priority), BEFORE_ALL, BEFORE_ALL):
             functions = _reader(connection, _NEXT_FUNCTION, queue, priority, project)
             lanes += [(queue, priority, project, function_id) for function_id in _circle(functions, "", "")]
     return lanes
@@ -208,11 +234,9 @@ def _circle(following: Callable[[T], T | None], last: T, before_all: T) -> Itera
         at = following(at)
 
 
-def _in_turn(
-    circle: Callable[[], Iterator[T]], take: Callable[[T, int], list[tuple[Any, ...]]], room: int
-) -> list[tuple[Any, ...]]:
+def _in_turn(circle: Callable[[], Iterator[T]], take: Callable[[T, int], list[R]], room: int) -> list[R]:
     """Go around, taking the same share of each, until there is no room or nothing more to take."""
-    taken: list[tuple[Any, ...]] = []
+    taken: list[R] = []
     while True:
         around = circle()
         first = list(islice(around, LOOK_AHEAD))

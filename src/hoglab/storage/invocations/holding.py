@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from hoglab.storage.database.tables import (
     backfill,
     consumer_position,
+    deferred_record,
+    event_log_record,
     internal_event,
     invocation,
     queue_installation,
@@ -37,6 +39,11 @@ def hold_all(database: Database, queue: Database, now: datetime) -> Held:
     last = sa.select(sa.func.max(sa.text("seq"))).select_from(sa.text("sqlite_sequence"))
     last = last.where(sa.text("name = 'event_log_record'"))
     with queue.write() as tx:
+        # Deferred records are delivered by the original, too, so they go before the position where ours begins.
+        names = ["owner", "appended_at", "payload"]
+        deferred = sa.select(*(deferred_record.c[name] for name in names)).order_by(deferred_record.c.id)
+        tx.execute(sa.insert(event_log_record).from_select(names, deferred))
+        tx.execute(sa.delete(deferred_record))
         waiting = sa.update(invocation).where(invocation.c.status.in_(["available", "running"]))
         runs = tx.execute(waiting.values(status=PAUSED, lock_token=None, heartbeat_at=None)).rowcount
         offset = tx.connection.scalar(last) or 0

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
-from uuid import uuid4
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import Sweep
-from hoglab.storage.invocations.claims import CLAIMED, claimed_of
-from hoglab.storage.invocations.traces import delete_expired
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from hoglab.storage.invocations import ClaimedInvocation
 
@@ -47,37 +42,37 @@ SWEEP_ROWS = 500
 RETENTION_EVERY = timedelta(minutes=1)
 """How often logs, metrics and results past their retention are looked for."""
 
-_LOWEST_POSITION = 'SELECT min("offset") FROM consumer_position'
-_MOVE_HEARTBEATS = "UPDATE invocation SET heartbeat_at = heartbeat_at + ? WHERE status = 'running'"
-_MOVE_WAITS = (
-    "UPDATE invocation SET scheduled_at = scheduled_at + ? WHERE status = 'available' AND scheduled_at > ?"
-)
-_MOVE_WINDOWS = "UPDATE masking_counter SET expires_at = expires_at + ? WHERE expires_at > ?"
-_LATEST = (
-    "SELECT max(coalesce((SELECT max(updated_at) FROM consumer_position), 0), "
-    "coalesce((SELECT max(finished_at) FROM invocation WHERE finished_at IS NOT NULL), 0), "
-    "coalesce((SELECT max(heartbeat_at) FROM invocation WHERE status = 'running'), 0))"
-)
-_STALLED = (
-    "SELECT id, reset_count FROM invocation WHERE status = 'running' AND heartbeat_at < ? "
-    "AND reset_count < ? ORDER BY heartbeat_at LIMIT ?"
-)
-_RESET = (
-    "UPDATE invocation SET status = 'available', scheduled_at = ?, reset_count = ?, lock_token = NULL, "
-    "heartbeat_at = NULL WHERE id = ?"
-)
-_POISONED = (  # noqa: S608
-    "UPDATE invocation SET lock_token = ?, heartbeat_at = ? WHERE rowid IN (SELECT rowid FROM invocation "
-    "WHERE status = 'running' AND heartbeat_at < ? AND reset_count >= ? LIMIT ?) "
-) + CLAIMED
-_DELETE_FINISHED = (
-    "DELETE FROM invocation WHERE rowid IN (SELECT rowid FROM invocation "
-    "WHERE finished_at IS NOT NULL AND finished_at < ? AND coalesce(log_offset, 0) <= ? "
-    "ORDER BY finished_at LIMIT ?)"
-)
-_FOREVER = 1 << 62
-
 _logger = structlog.get_logger(__name__)
+
+
+class Swept(Protocol):
+    """What a janitor does to the rows of a queue; moments and durations in microseconds, each in a transaction."""
+
+    def latest(self) -> int:
+        """The latest moment that was noted of what is over or at work."""
+        ...
+
+    def move(self, jump: int, before: int) -> None:
+        """Move heartbeats, and what waits or is open beyond a moment."""
+        ...
+
+    def reset(self, beat_before: int, max_resets: int, most: int, due: Callable[[int], int]) -> int:
+        """Make what has no heartbeat since due again, at a moment by its number of resets; how many it was."""
+        ...
+
+    def take_poisoned(
+        self, beat_before: int, max_resets: int, most: int, now: int
+    ) -> list[ClaimedInvocation]:
+        """Lock what has no heartbeat since and was reset so often."""
+        ...
+
+    def delete_finished(self, before: int, most: int) -> int:
+        """Delete what was finished before, as far as every consumer of the event log is past its record."""
+        ...
+
+    def delete_expired(self, now: int, most: int, trace_days: int) -> int:
+        """Delete what is past its time (`expiry`), up to so many rows of each table."""
+        ...
 
 
 class Janitor:
@@ -85,14 +80,14 @@ class Janitor:
 
     def __init__(
         self,
-        transaction: Callable[[], AbstractContextManager[sqlite3.Connection]],
+        rows: Swept,
         now: Callable[[], datetime],
         steady: Callable[[], float] | None,
         jitter: Callable[[], float],
         trace_days: int,
     ) -> None:
         """``steady``: as for `SqliteInvocationQueue`; None when the clock of ``now`` is never set."""
-        self._transaction = transaction
+        self._rows = rows
         self._now = now
         self._steady = steady
         self._jitter = jitter
@@ -130,8 +125,7 @@ class Janitor:
         One that was set forward cannot be told from time that passed.
         """
         now = self._now()
-        with self._transaction() as connection:
-            behind_us = to_micros(now) - connection.execute(_LATEST).fetchone()[0]
+        behind_us = to_micros(now) - self._rows.latest()
         if behind_us > -CLOCK_JUMP_S * 1e6:
             return False
         self._move(now, behind_us)
@@ -142,11 +136,7 @@ class Janitor:
         before_us = to_micros(now) - jump_us
         _logger.warning("clock_was_set", by_s=jump_us / 1e6)
         # What was due before is due: of that, only what a clock set back would make wait has to be moved.
-        waiting = (jump_us, min(before_us, to_micros(now)))
-        with self._transaction() as connection:
-            connection.execute(_MOVE_HEARTBEATS, (jump_us,))
-            connection.execute(_MOVE_WAITS, waiting)
-            connection.execute(_MOVE_WINDOWS, waiting)
+        self._rows.move(jump_us, min(before_us, to_micros(now)))
 
     def sweep(self) -> Sweep:
         """Reset what lost its worker, hand out poison pills, delete what is over."""
@@ -164,14 +154,11 @@ class Janitor:
         limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
         reset = 0
         while True:
-            with self._transaction() as connection:
-                rows = connection.execute(_STALLED, (limit, MAX_RESETS, SWEEP_ROWS)).fetchall()
-                connection.executemany(
-                    _RESET,
-                    [(to_micros(now + self.backoff(count)), count + 1, each) for each, count in rows],
-                )
-            reset += len(rows)
-            if len(rows) < SWEEP_ROWS:
+            step = self._rows.reset(
+                limit, MAX_RESETS, SWEEP_ROWS, lambda resets: to_micros(now + self.backoff(resets))
+            )
+            reset += step
+            if step < SWEEP_ROWS:
                 return reset
 
     def backoff(self, resets: int) -> timedelta:
@@ -181,19 +168,12 @@ class Janitor:
 
     def _claim_poisoned(self, now: datetime) -> list[ClaimedInvocation]:
         limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
-        parameters = (str(uuid4()), to_micros(now), limit, MAX_RESETS, SWEEP_ROWS)
-        with self._transaction() as connection:
-            return list(map(claimed_of, connection.execute(_POISONED, parameters).fetchall()))
+        return self._rows.take_poisoned(limit, MAX_RESETS, SWEEP_ROWS, to_micros(now))
 
     def _delete_finished(self, now: datetime) -> None:
         before = to_micros(now - timedelta(seconds=FINISHED_GRACE_S))
-        deleted = SWEEP_ROWS
-        while deleted >= SWEEP_ROWS:
-            with self._transaction() as connection:
-                lowest = connection.execute(_LOWEST_POSITION).fetchone()[0]
-                passed = _FOREVER if lowest is None else lowest
-                deleted = connection.execute(_DELETE_FINISHED, (before, passed, SWEEP_ROWS)).rowcount
+        while self._rows.delete_finished(before, SWEEP_ROWS) >= SWEEP_ROWS:
+            pass
 
     def _delete_expired(self, now: datetime) -> bool:
-        with self._transaction() as connection:
-            return delete_expired(connection, to_micros(now), SWEEP_ROWS, self._trace_days) > 0
+        return self._rows.delete_expired(to_micros(now), SWEEP_ROWS, self._trace_days) > 0

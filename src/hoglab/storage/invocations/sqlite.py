@@ -3,7 +3,7 @@
 Workers claim and finish in batches, each in one transaction of a few statements. Claims, heartbeats and
 outcomes do not wait for the disk: after a power cut the turns of the last moment are run again, which
 at-least-once delivery allows. What was enqueued waits for the disk, unless it comes from the event log, which
-has it already. To read logs, metrics and results, open ``queue.db`` as a `Database` with ``queue_metadata``.
+has it already. What runs leave behind is read by the stores of `hoglab.storage.invocations.sql`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from prometheus_client import Counter
-
 from hoglab.storage.database import Database, Rebuildable, tables
 from hoglab.storage.database.errors import explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (
-    BackfillOverError,
+    JobOverError,
     MaskingCount,
+    MaskingMovedError,
     QueueStats,
-    dead_events,
+    dead_letter_rows,
 )
 from hoglab.storage.invocations.claims import (
     NEXT_PRIORITY,
     Claims,
     Shares,
+    WaitingRows,
     claimed_of,
     count_due,
     first_scheduled,
 )
+from hoglab.storage.invocations.dead_letter_rows import CROWDED_OUT
 from hoglab.storage.invocations.gathering import gathering, is_ready, ready
 from hoglab.storage.invocations.janitor import Janitor
+from hoglab.storage.invocations.swept_rows import SweptRows
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces
+from hoglab.storage.invocations.unfinished import COUNT_DEAD, COUNT_EACH, COUNT_RUNNING, UnfinishedCounts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,11 +54,11 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import (
         Allowance,
         AppMetric,
-        BackfillStep,
         ClaimedInvocation,
-        DeadEvent,
+        InvocationBatch,
         InvocationOutcome,
         InvocationResult,
+        JobStep,
         LogEntry,
         NewInvocation,
         Sweep,
@@ -86,7 +89,8 @@ _ADVANCE = (
 )
 _COUNT_MASKED = (
     "INSERT INTO masking_counter (function_id, hash, count, expires_at) VALUES (?, ?, ?, ?) "
-    "ON CONFLICT (function_id, hash) DO UPDATE SET count = excluded.count, expires_at = excluded.expires_at"
+    "ON CONFLICT (function_id, hash) DO UPDATE SET count = excluded.count, expires_at = excluded.expires_at "
+    "WHERE CASE WHEN ? = 0 THEN expires_at <= ? ELSE count = ? AND expires_at = excluded.expires_at END"
 )
 _MASKED = (
     "SELECT masking_counter.function_id, masking_counter.hash, count, expires_at FROM json_each(?) AS asked "
@@ -123,29 +127,17 @@ _RELEASE = (
     "UPDATE invocation SET status = 'available', scheduled_at = ?, lock_token = NULL, heartbeat_at = NULL "
     "WHERE status = 'running'"
 )
-_COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
 _STEP = (
     "UPDATE backfill SET cursor = ?, seen = seen + ?, queued = queued + ?, settled = settled + ?, "
     "put_aside = put_aside + ? WHERE id = ? AND cursor = ? AND status = 'running'"
 )
-_COUNT_EACH = (
-    "SELECT function_id, count(*) FROM invocation WHERE status = 'available' GROUP BY function_id UNION ALL "
-    "SELECT function_id, count(*) FROM invocation WHERE status = 'running' GROUP BY function_id UNION ALL "
-    "SELECT function_id, count(*) FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL "
-    "AND status = 'held' GROUP BY function_id"
-)
 _LAST_ROW = "SELECT coalesce(max(rowid), 0) FROM invocation"
 _NEWER = "SELECT function_id FROM invocation WHERE rowid > ?"
-_COUNT_DEAD = "SELECT count(*) FROM dead_event"
 _FOREVER = 1 << 62
 
-_CROWDED_OUT = Counter(
-    "hoglab_delivery_dead_events_crowded_out", "Dead events that went to make room for newer ones."
-)
 
-
-class SqliteInvocationQueue:
-    """See `InvocationQueue`. Every method may be called from any thread."""
+class SqliteInvocationQueue(UnfinishedCounts):
+    """See `InvocationQueue` and `RunWriter`. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -162,6 +154,7 @@ class SqliteInvocationQueue:
         ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: for how long logs and metrics are
         kept. Raises the errors of `Database.open`.
         """
+        super().__init__()
         Database.open(path, tables.queue_metadata).dispose()  # brings the schema up to date
         self._name = str(path)
         self._now = now or utc_clock
@@ -173,55 +166,32 @@ class SqliteInvocationQueue:
         self._traces = Traces()
         self._claims = Claims()
         steady = time.monotonic if now is None and steady is None else steady
-        self._janitor = Janitor(self._transaction, self._now, steady, jitter, trace_days)
+        self._janitor = Janitor(SweptRows(self._transaction), self._now, steady, jitter, trace_days)
         self._janitor.follow_clock_of_last_time()
 
-        self._changed = threading.Condition()  # guards the counts
-        self._arrivals = 0  # how often work may have become available
-        self._unfinished: Counts[str] = Counts()  # of each function that has any
-        for function_id, count in self._reader.execute(_COUNT_EACH):
-            self._unfinished[function_id] += count
-        self._backlog = self._unfinished.total()
-        self._local = threading.local()  # arrivals that this thread has looked for already
+        self._count_anew(self._reader.execute(COUNT_EACH))
 
     # -- adding -------------------------------------------------------------------------------------
 
-    def enqueue(
-        self,
-        invocations: Sequence[NewInvocation],
-        *,
-        consumer: str | None = None,
-        log_offset: int | None = None,
-        metrics: Sequence[AppMetric] = (),
-        logs: Sequence[LogEntry] = (),
-        results: Sequence[InvocationResult] = (),
-        masking: Sequence[MaskingCount] = (),
-        dead: Sequence[DeadEvent] = (),
-        revived: Sequence[str] = (),
-        step: BackfillStep | None = None,
-    ) -> int:
-        """Add everything in one transaction; returns how many invocations were new."""
-        if (consumer is None) != (log_offset is None):
-            raise ValueError("a consumer and its log offset go together")
+    def enqueue(self, batch: InvocationBatch) -> int:
+        """Add a batch in one transaction; returns how many invocations were new."""
         now = self._moment()
-        rows = [_row(each, now) for each in invocations if each.repeats is None]
-        again = [(*_row(each, now), each.repeats) for each in invocations if each.repeats is not None]
-        with self._transaction(durable=consumer is None) as connection:
+        rows = [_row(each, now) for each in batch.invocations if each.repeats is None]
+        again = [(*_row(each, now), each.repeats) for each in batch.invocations if each.repeats is not None]
+        with self._transaction(durable=batch.position is None) as connection:
             new = _insert(connection, rows, again)
-            if consumer is not None:
-                connection.execute(_ADVANCE, (consumer, log_offset, now))
-            connection.executemany(
-                _COUNT_MASKED,
-                [(one.function_id, one.hash, one.count, to_micros(one.expires_at)) for one in masking],
-            )
-            self._traces.write(connection, logs, metrics, results)
-            if revived:
-                dead_events.forget(connection, revived)
-            crowded_out = dead_events.save(connection, dead) if dead else 0
-            if step is not None:
-                _advance_backfill(connection, step, new.total())
+            if batch.position is not None:
+                connection.execute(_ADVANCE, (*batch.position, now))
+            if batch.masking:
+                _count_masked(connection, batch.masking, now)
+            self._traces.write(connection, batch.logs, batch.metrics, batch.results)
+            if batch.retried:
+                dead_letter_rows.forget(connection, batch.retried)
+            crowded_out = dead_letter_rows.save(connection, batch.dead) if batch.dead else 0
+            if batch.step is not None:
+                _advance_job(connection, batch.step, new.total())
         if crowded_out:
-            _CROWDED_OUT.inc(crowded_out)
+            CROWDED_OUT.inc(crowded_out)
         self._note(arrivals=new.total(), added=new)
         return new.total()
 
@@ -257,7 +227,7 @@ class SqliteInvocationQueue:
 
         Priority ascending, then projects and functions in turn, the oldest of each first.
         """
-        self._local.seen = self._arrivals
+        self._begin_claim()
         now = self._moment()
         token = str(uuid4())
         claimed: list[ClaimedInvocation] = []
@@ -271,7 +241,8 @@ class SqliteInvocationQueue:
                 if room <= 0:
                     break
                 shares.begin(room if limit_each is None else limit_each)
-                rows = self._claims.claim(connection, (queue, priority), room, shares, token, now)
+                waiting = WaitingRows(connection, (queue, priority), token, now)
+                rows = self._claims.claim((queue, priority), waiting, room, shares)
                 claimed += sorted(map(claimed_of, rows), key=lambda each: each.scheduled_at)
         return claimed
 
@@ -409,38 +380,13 @@ class SqliteInvocationQueue:
                 break
         return found
 
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until work may have come since this thread's last `claim`, at most ``timeout_s``."""
-        seen = getattr(self._local, "seen", self._arrivals)
-        with self._changed:
-            came = self._changed.wait_for(lambda: self._arrivals != seen, timeout_s)
-            self._local.seen = self._arrivals
-        return came
-
-    def wake(self) -> None:
-        """End all waits: who looks for work may find some that it had to leave."""
-        self._note(arrivals=1)
-
-    def backlog(self) -> int:
-        """How many invocations are not finished; costs nothing."""
-        return self._backlog
-
-    def backlog_of(self, function_id: str) -> int:
-        """How many of them are of one function; costs nothing, either."""
-        return self._unfinished[function_id]
-
-    def backlogs(self) -> dict[str, int]:
-        """How many of them each function has that has any."""
-        with self._changed:
-            return dict(self._unfinished)
-
     def stats(self) -> QueueStats:
         """Counts, and since when the oldest due invocation waits."""
         first = self.next_due()
         due = first is not None and first <= self._now()
-        running = self._value(_COUNT_RUNNING)
-        waiting = max(0, self._backlog - running)
-        return QueueStats(waiting, running, first if due else None, self._value(_COUNT_DEAD))
+        running = self._value(COUNT_RUNNING)
+        waiting = max(0, self.backlog() - running)
+        return QueueStats(waiting, running, first if due else None, self._value(COUNT_DEAD))
 
     def _first_scheduled(self, apart_from: Collection[str]) -> int | None:
         lanes = self._lanes()
@@ -500,23 +446,6 @@ class SqliteInvocationQueue:
             row = self._reader.execute(query, parameters).fetchone()
         return None if row is None else row[0]
 
-    def _note(
-        self, *, arrivals: int, added: Mapping[str, int] | None = None, over: Mapping[str, int] | None = None
-    ) -> None:
-        """After a commit: count, and wake the workers when there is something for them."""
-        with self._changed:
-            for function_id, number in (added or {}).items():
-                self._unfinished[function_id] += number
-                self._backlog += number
-            for function_id, number in (over or {}).items():
-                self._unfinished[function_id] -= number
-                self._backlog -= number
-                if not self._unfinished[function_id]:
-                    del self._unfinished[function_id]
-            if arrivals:
-                self._arrivals += 1
-                self._changed.notify_all()
-
 
 def utc_clock() -> datetime:
     """The system's clock."""
@@ -555,10 +484,19 @@ def _row(each: NewInvocation, now: int) -> tuple[Any, ...]:
     )
 
 
-def _advance_backfill(connection: sqlite3.Connection, step: BackfillStep, new: int) -> None:
+def _count_masked(connection: sqlite3.Connection, masking: Sequence[MaskingCount], now: int) -> None:
+    rows = [
+        (each.function_id, each.hash, each.count, to_micros(each.expires_at), each.before, now, each.before)
+        for each in masking
+    ]
+    if connection.executemany(_COUNT_MASKED, rows).rowcount != len(rows):
+        raise MaskingMovedError
+
+
+def _advance_job(connection: sqlite3.Connection, step: JobStep, new: int) -> None:
     counts = (step.seen, new, step.settled, step.put_aside)
     if not connection.execute(_STEP, (step.cursor, *counts, step.id, step.before)).rowcount:
-        raise BackfillOverError(step.id)
+        raise JobOverError(step.id)
 
 
 class _Lock(NamedTuple):

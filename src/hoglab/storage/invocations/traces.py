@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import InvocationResult
-from hoglab.storage.invocations.dead_events import DEAD_EVENT_RETENTION_DAYS
+from hoglab.storage.invocations.dead_letter_rows import DEAD_LETTER_RETENTION_DAYS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,7 +57,7 @@ _SAVE_RESULT = (  # noqa: S608, constants only
 _EXPIRED = {
     "invocation_result": ("version", RESULT_RETENTION_DAYS),
     "masking_counter": ("expires_at", 0),
-    "dead_event": ("failed_at", DEAD_EVENT_RETENTION_DAYS),
+    "dead_event": ("failed_at", DEAD_LETTER_RETENTION_DAYS),
     "backfill": ("finished_at", BACKFILL_RETENTION_DAYS),
 }
 """Tables, the moment that a row's age is counted from, and how many days it is kept; besides logs and metrics."""
@@ -78,13 +78,14 @@ class Traces:
     ) -> None:
         """Lines of one run get strictly increasing moments; metrics are added up by the hour."""
         if logs:
-            connection.executemany(_INSERT_LOG, list(map(self._line, logs)))
+            connection.executemany(_INSERT_LOG, list(map(self.line, logs)))
         if metrics:
-            connection.executemany(_ADD_METRIC, [(*key, count) for key, count in _totals(metrics).items()])
+            connection.executemany(_ADD_METRIC, [(*key, count) for key, count in totals(metrics).items()])
         if results:
-            connection.executemany(_SAVE_RESULT, list(map(_values, results)))
+            connection.executemany(_SAVE_RESULT, list(map(values_of, results)))
 
-    def _line(self, entry: LogEntry) -> tuple[Any, ...]:
+    def line(self, entry: LogEntry) -> tuple[Any, ...]:
+        """A row of ``log_entry``."""
         run = (entry.log_source_id, entry.instance_id)
         moment = to_micros(entry.timestamp)
         last = self._last_line.pop(run, None)
@@ -96,24 +97,18 @@ class Traces:
         return (entry.project_id, entry.log_source, *run, moment, entry.level, entry.message)
 
 
-def delete_expired(connection: sqlite3.Connection, now: int, limit: int, trace_days: int) -> int:
-    """Delete up to ``limit`` rows of each table that are past their time; returns how many went.
+def expiry(trace_days: int) -> dict[str, tuple[str, int]]:
+    """Tables, the moment that a row's age is counted from, and how many microseconds it is kept.
 
     ``trace_days``: for how long logs and metrics are kept.
     """
-    traces = {"log_entry": ("timestamp", trace_days), "app_metric": ("hour", trace_days)}
-    deleted = 0
-    for table, (column, days) in (traces | _EXPIRED).items():
-        statement = (
-            f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608
-            f"(SELECT rowid FROM {table} WHERE {column} < ? ORDER BY {column} LIMIT ?)"
-        )
-        deleted += connection.execute(statement, (now - days * _DAY_US, limit)).rowcount
-    return deleted
+    days = {"log_entry": ("timestamp", trace_days), "app_metric": ("hour", trace_days), **_EXPIRED}
+    return {table: (column, number * _DAY_US) for table, (column, number) in days.items()}
 
 
-def _totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
-    totals: dict[tuple[Any, ...], int] = {}
+def totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
+    """How much is to be added to each row of ``app_metric``."""
+    sums: dict[tuple[Any, ...], int] = {}
     for metric in metrics:
         moment = to_micros(metric.timestamp)
         key = (
@@ -125,9 +120,10 @@ def _totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
             metric.metric_name,
             metric.instance_id,
         )
-        totals[key] = totals.get(key, 0) + metric.count
-    return totals
+        sums[key] = sums.get(key, 0) + metric.count
+    return sums
 
 
-def _values(result: InvocationResult) -> list[Any]:
+def values_of(result: InvocationResult) -> list[Any]:
+    """A row of ``invocation_result``, with the columns as in the fields of `InvocationResult`."""
     return [to_micros(value) if isinstance(value, datetime) else value for value in astuple(result)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hoglab.analysis.query.exposures import step_zero
 from hoglab.analysis.query.metrics.keyed_funnels import define_keyed_rows
 from hoglab.analysis.query.metrics.outcome import Outcome, Partial, with_covariate
-from hoglab.analysis.query.model import SECOND_US, EventSource, FunnelMetric, FunnelOrder, tables_of
+from hoglab.analysis.query.model import SECOND_US, EventSource, FunnelMeasure, FunnelOrder, tables_of
 from hoglab.analysis.query.scope import Scope
 from hoglab.filters.sql import combined
 
@@ -18,7 +18,7 @@ LAST_ROW = "last_ts"
 """The partial that tells when an entity's last row of the funnel was, in microseconds."""
 
 
-def funnel_outcome(metric: FunnelMetric, *, resumable: bool) -> Outcome:
+def funnel_outcome(metric: FunnelMeasure, *, resumable: bool) -> Outcome:
     """How far an entity came, and how many came that far. ``resumable``: with the chains that it may go on from."""
     count = len(metric.steps)
     chains = _chain_names(metric) if resumable and can_resume_funnel(metric) else ()
@@ -39,7 +39,7 @@ def funnel_outcome(metric: FunnelMetric, *, resumable: bool) -> Outcome:
     return outcome
 
 
-def define_progress(scope: Scope, metric: FunnelMetric) -> None:
+def define_progress(scope: Scope, metric: FunnelMeasure) -> None:
     """How far each entity came: on each day of a grid, else altogether. ``funnel_row`` must be defined."""
     window_us = metric.window_us or DEFAULT_WINDOW_US
     count = len(metric.steps)
@@ -52,11 +52,11 @@ def define_progress(scope: Scope, metric: FunnelMetric) -> None:
         scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {progress} GROUP BY entity")
 
 
-def _resumes(scope: Scope, metric: FunnelMetric) -> bool:
+def _resumes(scope: Scope, metric: FunnelMeasure) -> bool:
     return scope.resumable and can_resume_funnel(metric)
 
 
-def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> None:
+def define_funnel_covariate(scope: Scope, metric: FunnelMeasure, units: str) -> None:
     """``covariate(entity, x)``: 1 for a last step before the first exposure (spec experiment-results 3.8).
 
     The steps are events.
@@ -72,7 +72,7 @@ def define_funnel_covariate(scope: Scope, metric: FunnelMetric, units: str) -> N
     )
 
 
-def define_funnel_rows(scope: Scope, metric: FunnelMetric) -> None:
+def define_funnel_rows(scope: Scope, metric: FunnelMeasure) -> None:
     """``funnel_row(entity, ts, s0 … sk, ord)``: rows that are steps, of exposed entities, from their exposure on.
 
     Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal
@@ -99,7 +99,7 @@ def define_funnel_rows(scope: Scope, metric: FunnelMetric) -> None:
     )
 
 
-def _define_entity_rows(scope: Scope, metric: FunnelMetric) -> None:
+def _define_entity_rows(scope: Scope, metric: FunnelMeasure) -> None:
     """``step_row(entity, ts, s0 … sk)``: events that are steps, each of its own entity."""
     span = scope.question.span
     before = scope.read_until(metric.window_us, inclusive=True)
@@ -167,12 +167,12 @@ def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool, r
     return scope.define("progress", f"{progress} FROM {relation}{' WHERE ord >= 0' if resumable else ''}")
 
 
-def can_resume_funnel(metric: FunnelMetric) -> bool:
+def can_resume_funnel(metric: FunnelMeasure) -> bool:
     """Whether chains tell all that later rows go on from."""
     return metric.order is FunnelOrder.ORDERED and not tables_of(metric)
 
 
-def resumed_rows(metric: FunnelMetric, states: str) -> str:
+def resumed_rows(metric: FunnelMeasure, states: str) -> str:
     """Rows of ``funnel_row`` that stand for all those before: the chains of an entity, at its last row."""
     count = len(metric.steps)
     flags = ", ".join("0" for _ in range(count + 1))
@@ -180,7 +180,7 @@ def resumed_rows(metric: FunnelMetric, states: str) -> str:
     return f"SELECT entity, {LAST_ROW}, {flags}, -1, {chains} FROM {states}"
 
 
-def resumed_progress(scope: Scope, metric: FunnelMetric, rows: str, states: str, also: str) -> str:
+def resumed_progress(scope: Scope, metric: FunnelMeasure, rows: str, states: str, also: str) -> str:
     """``progress`` of entities with one row after those that their state stands for; ``also`` are further columns."""
     window_us = metric.window_us or DEFAULT_WINDOW_US
     steps = range(1, len(metric.steps) + 1)
@@ -199,7 +199,7 @@ def resumed_progress(scope: Scope, metric: FunnelMetric, rows: str, states: str,
     )
 
 
-def _chain_names(metric: FunnelMetric) -> tuple[str, ...]:
+def _chain_names(metric: FunnelMeasure) -> tuple[str, ...]:
     return (*(f"begun_{number}" for number in range(len(metric.steps))), LAST_ROW)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.metrics.tables import TableRows, between
-from hoglab.analysis.query.model import EventSource, FunnelMetric, JoinKey, TableSource, tables_of
+from hoglab.analysis.query.model import EventSource, FunnelMeasure, JoinKey, TableSource, tables_of
 from hoglab.analysis.query.scope import Scope
 from hoglab.filters.sql import combined
 
@@ -21,7 +21,7 @@ Numbered = Sequence[tuple[int, str]]
 """Steps by their number, and whether a row is that step."""
 
 
-def define_keyed_rows(scope: Scope, metric: FunnelMetric) -> None:
+def define_keyed_rows(scope: Scope, metric: FunnelMeasure) -> None:
     """``step_row(entity, ts, s0 … sk)``. ``unit`` and ``exposure`` must be defined."""
     names = [f"s{number}" for number in range(len(metric.steps) + 1)]
     events = [
@@ -50,11 +50,11 @@ def define_keyed_rows(scope: Scope, metric: FunnelMetric) -> None:
     scope.define("step_row", " UNION ALL ".join(rows))
 
 
-def _before(scope: Scope, metric: FunnelMetric) -> datetime:
+def _before(scope: Scope, metric: FunnelMeasure) -> datetime:
     return scope.read_until(metric.window_us, inclusive=True)
 
 
-def _event_steps(scope: Scope, metric: FunnelMetric, names: Sequence[str], events: Numbered) -> str:
+def _event_steps(scope: Scope, metric: FunnelMeasure, names: Sequence[str], events: Numbered) -> str:
     """Events that are steps, of all entities that have their key."""
     source = tables_of(metric)[0]
     key = text_of(source.events_join_key.expression, scope, "events_join_key")
@@ -79,7 +79,7 @@ def _event_steps(scope: Scope, metric: FunnelMetric, names: Sequence[str], event
     )
 
 
-def _by_table(metric: FunnelMetric) -> list[list[tuple[int, TableSource]]]:
+def _by_table(metric: FunnelMeasure) -> list[list[tuple[int, TableSource]]]:
     """Steps that the same row of a table may be."""
     found: dict[tuple[str, str, JoinKey], list[tuple[int, TableSource]]] = {}
     for number, step in enumerate(metric.steps, 1):

@@ -12,7 +12,7 @@ from typing import Any
 
 from hoglab.analysis.query.metrics.outcome import Total, define_values
 from hoglab.analysis.query.metrics.values import counted, define_partials, define_value_rows, valued_outcome
-from hoglab.analysis.query.model import QuantileMetric
+from hoglab.analysis.query.model import QuantileMeasure
 from hoglab.analysis.query.scope import Scope
 from hoglab.statistics import QuantileSample, Ratio, cluster_factor, quantile_ranks
 from hoglab.statistics.refusal import RefusalError
@@ -20,7 +20,7 @@ from hoglab.statistics.refusal import RefusalError
 _SUMS = ("entities", "b", "bb", "s", "ss", "bs")
 
 
-def define_quantile_rows(scope: Scope, metric: QuantileMetric) -> None:
+def define_quantile_rows(scope: Scope, metric: QuantileMeasure) -> None:
     """What entities have values of: each of their events, or all of them together. ``unit`` must be defined."""
     if scope.days is not None:
         raise ValueError("quantiles of two days do not add up, so days cannot be told in one pass")
@@ -30,7 +30,7 @@ def define_quantile_rows(scope: Scope, metric: QuantileMetric) -> None:
         define_partials(scope, metric.value, "a", metric.window_us)
 
 
-def define_quantile_values(scope: Scope, metric: QuantileMetric, rows: str) -> None:
+def define_quantile_values(scope: Scope, metric: QuantileMeasure, rows: str) -> None:
     """``valued(entity, variant, cell…, y)``: the values, of `define_quantile_rows`."""
     if not metric.per_event:
         outcome = valued_outcome(metric.value, "a")
@@ -45,7 +45,7 @@ def define_quantile_values(scope: Scope, metric: QuantileMetric, rows: str) -> N
     )
 
 
-def define_quantiles(scope: Scope, metric: QuantileMetric) -> Total:
+def define_quantiles(scope: Scope, metric: QuantileMeasure) -> Total:
     """Rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``valued`` must be defined."""
     values = _without_zeros(scope, metric)
     key = ["variant", *scope.cell]
@@ -74,7 +74,7 @@ def define_quantiles(scope: Scope, metric: QuantileMetric) -> Total:
     return Total(f"{shown}, {sums}", "picked", f" INNER JOIN cluster_sums ON {same}")
 
 
-def quantile_values(scope: Scope, metric: QuantileMetric, people: int, limit: int) -> str:
+def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: int) -> str:
     """A query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did.
 
     One row with NULL for an entity without values. ``valued`` must be defined.
@@ -88,7 +88,7 @@ def quantile_values(scope: Scope, metric: QuantileMetric, people: int, limit: in
     )
 
 
-def quantile_sample(metric: QuantileMetric, numbers: Sequence[Any]) -> QuantileSample:
+def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> QuantileSample:
     """The statistics of one row of the answer, without its key."""
     size, quantile, low, l0, l1, high, u0, u1, *clusters = numbers
     factor = 1.0
@@ -107,13 +107,13 @@ def _between(rank: float, at: float, after: float | None) -> float:
     return float(at) if after is None else float(at) + (rank - int(rank)) * (float(after) - float(at))
 
 
-def _without_zeros(scope: Scope, metric: QuantileMetric) -> str:
+def _without_zeros(scope: Scope, metric: QuantileMeasure) -> str:
     if not metric.ignore_zeros:
         return "valued"
     return scope.define("counted_values", "SELECT * FROM valued WHERE y <> 0")
 
 
-def _define_ranked(scope: Scope, metric: QuantileMetric, values: str, key: list[str]) -> None:
+def _define_ranked(scope: Scope, metric: QuantileMeasure, values: str, key: list[str]) -> None:
     """``placed``: every value with its rank from 1, and the ranks of its variant that matter."""
     names = ", ".join(key)
     scope.define(

@@ -12,7 +12,7 @@ from hoglab.analysis.query.metrics.tables import TableRows
 from hoglab.analysis.query.model import (
     SECOND_US,
     EventSource,
-    RetentionMetric,
+    RetentionMeasure,
     RetentionUnit,
     Source,
     TableSource,
@@ -38,7 +38,7 @@ RETENTION_OUTCOME = Outcome(
 )
 
 
-def define_retention(scope: Scope, metric: RetentionMetric, *, matured_only: bool) -> None:
+def define_retention(scope: Scope, metric: RetentionMeasure, *, matured_only: bool) -> None:
     """Who started and who came back: by day of a grid, else altogether. ``unit`` must be defined.
 
     Series: only for ``first_seen`` starts.
@@ -63,12 +63,12 @@ def define_retention(scope: Scope, metric: RetentionMetric, *, matured_only: boo
         )
 
 
-def span_us(metric: RetentionMetric) -> int:
+def span_us(metric: RetentionMeasure) -> int:
     """How long after its start event an entity may still come back, in microseconds."""
     return metric.last * UNIT_US[metric.unit]
 
 
-def _define_starts(scope: Scope, metric: RetentionMetric, *, matured_only: bool) -> None:
+def _define_starts(scope: Scope, metric: RetentionMeasure, *, matured_only: bool) -> None:
     """``started(entity, ts, id)``: the start that counts."""
     span = scope.question.span
     within = f" AND start_row.ts <= unit.t0 + {metric.window_us}" if metric.window_us else ""
@@ -85,7 +85,7 @@ def _define_starts(scope: Scope, metric: RetentionMetric, *, matured_only: bool)
     scope.define("started", f"SELECT entity, ts, id FROM chosen{mature}")
 
 
-def _define_returns(scope: Scope, metric: RetentionMetric) -> None:
+def _define_returns(scope: Scope, metric: RetentionMeasure) -> None:
     """``returned(entity, ts)``: the first completion in the retention window that is not the start itself."""
     start, completion = metric.start, metric.completion
     before = scope.read_until(metric.window_us + span_us(metric))
@@ -143,7 +143,7 @@ def _define_rows(scope: Scope, name: str, source: Source, before: datetime) -> N
     )
 
 
-def _in_window(scope: Scope, metric: RetentionMetric) -> str:
+def _in_window(scope: Scope, metric: RetentionMeasure) -> str:
     began, ts = "started.ts", "completion_row.ts"
     unit_us = UNIT_US[metric.unit]
     match metric.unit:
@@ -161,7 +161,7 @@ def _in_window(scope: Scope, metric: RetentionMetric) -> str:
     return f"{ts} BETWEEN {began} + {metric.first * unit_us} AND {began} + {metric.last * unit_us}"
 
 
-def _local(scope: Scope, metric: RetentionMetric, ts: str) -> str:
+def _local(scope: Scope, metric: RetentionMeasure, ts: str) -> str:
     span = scope.question.span
     end = later(span.end, metric.window_us + span_us(metric))
     offsets = zone_offsets(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from hoglab.analysis.query.days import micros
-from hoglab.analysis.query.expressions import Kind, Sql, number_of, text_of
+from hoglab.analysis.query.expressions import ExpressionKind, Sql, number_of, text_of
 from hoglab.analysis.query.model import Math, TableSource, Value
 from hoglab.analysis.query.scope import Scope
 from hoglab.filters.model import FilterError, PropertyFilter
@@ -146,10 +146,10 @@ class TableRows:
         name = self._named(chain)
         match self._type(name):
             case ColumnType.INTEGER | ColumnType.FLOAT:
-                return Sql(f"CAST({self._column(name)} AS DOUBLE)", Kind.NUMBER, plain=True)
+                return Sql(f"CAST({self._column(name)} AS DOUBLE)", ExpressionKind.NUMBER, plain=True)
             case ColumnType.BOOLEAN:
-                return Sql(self._column(name), Kind.TRUTH, plain=True)
-        return Sql(self._text_of_column(name), Kind.TEXT, plain=True)
+                return Sql(self._column(name), ExpressionKind.TRUTH, plain=True)
+        return Sql(self._text_of_column(name), ExpressionKind.TEXT, plain=True)
 
     def _filter_field(self, condition: PropertyFilter) -> FilterField:
         if condition.type not in _OF_ROWS:

@@ -11,7 +11,7 @@ from hoglab.analysis.query import expressions
 from hoglab.analysis.query.metrics.outcome import Outcome, Partial, with_covariate
 from hoglab.analysis.query.metrics.sessions import define_session_rows
 from hoglab.analysis.query.metrics.tables import define_joined
-from hoglab.analysis.query.model import Bounds, Math, MeanMetric, Metric, RatioMetric, TableSource, Value
+from hoglab.analysis.query.model import Bounds, Math, MeanMeasure, Metric, RatioMeasure, TableSource, Value
 from hoglab.analysis.query.scope import Scope, exclusive
 
 MAX_MAGNITUDE = "1e100"
@@ -21,7 +21,7 @@ _DISTINCT = frozenset({Math.UNIQUE_SESSION, Math.UNIQUE_PERSON, Math.UNIQUE_GROU
 _EXACT = _DISTINCT | {Math.TOTAL}
 
 
-def mean_outcome(metric: MeanMetric) -> Outcome:
+def mean_outcome(metric: MeanMeasure) -> Outcome:
     """The value of a mean metric, and its sums."""
     outcome = valued_outcome(metric.value, "a")
     return with_covariate(outcome, "{y}") if metric.covariate_us else outcome
@@ -38,7 +38,7 @@ def valued_outcome(value: Value, name: str) -> Outcome:
     )
 
 
-def define_sides(scope: Scope, metric: RatioMetric) -> str:
+def define_sides(scope: Scope, metric: RatioMeasure) -> str:
     """The partials of both values of a ratio metric. ``unit`` must be defined."""
     sides = sides_of(metric)
     relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
@@ -49,19 +49,19 @@ def bounds_of(metric: Metric) -> Mapping[str, Bounds]:
     """The percentile bounds of values by their names in the outcome."""
     values: Mapping[str, Value] = {}
     match metric:
-        case MeanMetric():
+        case MeanMeasure():
             values = {"y": metric.value}
-        case RatioMetric():
+        case RatioMeasure():
             values = sides_of(metric)
     return {name: value.bounds for name, value in values.items() if value.bounds is not None}
 
 
-def sides_of(metric: RatioMetric) -> dict[str, Value]:
+def sides_of(metric: RatioMeasure) -> dict[str, Value]:
     """Both values by their names in the `ratio_outcome`."""
     return {"m": metric.numerator, "d": metric.denominator}
 
 
-def ratio_outcome(metric: RatioMetric) -> Outcome:
+def ratio_outcome(metric: RatioMeasure) -> Outcome:
     """Two numbers for each entity, and the sums of them, of their squares and of their product."""
     sides = sides_of(metric)
     return Outcome(

@@ -157,7 +157,7 @@ def _interval(amount: Value, unit: str) -> dict[str, Value]:
     "toIntervalDay",
     "amount: number",
     returns="object",
-    total=True,
+    infallible=True,
     doc="A number of days as an interval object.",
     examples=(
         ("toIntervalDay(2)", "{'__hogInterval__': true, 'value': 2, 'unit': 'day'}"),
@@ -172,7 +172,7 @@ def _to_interval_day(amount: Value) -> dict[str, Value]:
     "toIntervalHour",
     "amount: number",
     returns="object",
-    total=True,
+    infallible=True,
     doc="A number of hours as an interval object.",
     examples=(
         ("toIntervalHour(2).unit", "'hour'"),
@@ -187,7 +187,7 @@ def _to_interval_hour(amount: Value) -> dict[str, Value]:
     "toIntervalMinute",
     "amount: number",
     returns="object",
-    total=True,
+    infallible=True,
     doc="A number of minutes as an interval object.",
     examples=(
         ("toIntervalMinute(2).value", "2"),
@@ -202,7 +202,7 @@ def _to_interval_minute(amount: Value) -> dict[str, Value]:
     "toIntervalMonth",
     "amount: number",
     returns="object",
-    total=True,
+    infallible=True,
     doc="A number of months as an interval object.",
     examples=(
         ("toIntervalMonth(2).unit", "'month'"),

@@ -80,7 +80,7 @@ def expect_datetime(value: Value, purpose: str = "") -> HogDateTime:
     returns="datetime",
     context=True,
     pure=False,
-    total=True,
+    infallible=True,
     doc="The present moment in UTC.",
     examples=(("typeof(now())", "'datetime'"), ("now() > toDateTime('2020-01-01')", "true")),
 )
@@ -93,7 +93,7 @@ def _now(ctx: Context, _ignored: Value = None) -> HogDateTime:
     returns="date",
     context=True,
     pure=False,
-    total=True,
+    infallible=True,
     doc="The present day in UTC.",
     examples=(
         ("typeof(today())", "'date'"),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import Connection, MetaData, inspect
 
-from hoglab.storage.database.copies import copy_before_migration
 from hoglab.storage.database.errors import SchemaTooNewError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from alembic.config import Config
 
-HEADS = {"main": "0039", "queue": "0016"}
+HEADS = {"main": "0042", "queue": "0019"}
 """The newest revision of each schema."""
 
 VERSION_TABLE = "alembic_version"
@@ -33,6 +32,10 @@ class Migratable(Protocol):
 
     def read(self) -> AbstractContextManager[Connection]: ...
 
+    def before_migration(self, revision: str) -> None:
+        """Called before a database that has a revision gets a newer one."""
+        ...
+
     def migrate(self) -> AbstractContextManager[Connection]:
         """A write transaction that keeps every other writer out, in this process and in others."""
         ...
@@ -40,8 +43,6 @@ class Migratable(Protocol):
 
 def migrate(database: Migratable, metadata: MetaData) -> bool:
     """Run the revisions that the database lacks, all in one transaction; whether there were any.
-
-    A file that is not new is copied before (`copy_before_migration`).
 
     Two processes may start at once: the second one waits for the first and finds nothing to do. Raises
     `SchemaTooNewError` when the stored revision is not one of ours.
@@ -52,7 +53,7 @@ def migrate(database: Migratable, metadata: MetaData) -> bool:
     if before == HEADS[schema]:
         return False
     if before is not None and before < HEADS[schema]:
-        copy_before_migration(Path(database.name), before)
+        database.before_migration(before)
     with database.migrate() as connection:
         stored = current_revision(connection)
         if stored == HEADS[schema]:

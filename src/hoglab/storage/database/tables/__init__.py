@@ -4,11 +4,13 @@ Tables are plain SQLAlchemy Core. Rooms import the tables they own from the modu
 """
 
 from hoglab.storage.database.tables.accounts import (
+    login_link,
     membership,
     organization,
     personal_api_key,
     project,
     user,
+    user_session,
 )
 from hoglab.storage.database.tables.activity import activity_log, change_version, internal_event
 from hoglab.storage.database.tables.base import metadata, queue_metadata
@@ -45,11 +47,16 @@ from hoglab.storage.database.tables.queue import (
     backfill,
     consumer_position,
     dead_event,
+    deferred_record,
+    destination_outage,
+    event_log_head,
     event_log_record,
+    function_pace,
     invocation,
     invocation_result,
     log_entry,
     masking_counter,
+    queue_worker,
     watcher_state,
 )
 from hoglab.storage.database.tables.requests import idempotency_key
@@ -65,6 +72,9 @@ __all__ = [
     "cohort_person",
     "consumer_position",
     "dead_event",
+    "deferred_record",
+    "destination_outage",
+    "event_log_head",
     "event_log_record",
     "experiment",
     "experiment_holdout",
@@ -72,6 +82,7 @@ __all__ = [
     "experiment_saved_metric",
     "feature_flag",
     "flag_hash_key_override",
+    "function_pace",
     "group",
     "group_type",
     "hog_function",
@@ -84,6 +95,7 @@ __all__ = [
     "invocation",
     "invocation_result",
     "log_entry",
+    "login_link",
     "masking_counter",
     "membership",
     "metadata",
@@ -100,8 +112,10 @@ __all__ = [
     "quarantined_record",
     "queue_installation",
     "queue_metadata",
+    "queue_worker",
     "saved_metric",
     "user",
+    "user_session",
     "warehouse_table",
     "watcher_state",
 ]

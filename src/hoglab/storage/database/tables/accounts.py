@@ -1,4 +1,4 @@
-"""Organizations, projects, users and personal API keys."""
+"""Organizations, projects, users, personal API keys, sessions of browsers and the links that open them."""
 
 from __future__ import annotations
 
@@ -77,4 +77,28 @@ personal_api_key = Table(
     Column("expires_at", UtcTime),
     Column("last_used_at", UtcTime),
     Column("last_rolled_at", UtcTime),
+)
+
+user_session = Table(
+    "user_session",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("user_id", Integer, ForeignKey("user.id"), nullable=False, index=True),
+    # The key that it was made from, whose scopes and limits it has; null: it may do what the user may.
+    Column("key_id", String(36), ForeignKey("personal_api_key.id"), index=True),
+    Column("secure_value", String(128), nullable=False, unique=True),  # "sha256$" + hex digest of the cookie
+    Column("created_at", UtcTime, nullable=False),
+    Column("last_seen_at", UtcTime, nullable=False),
+    Column("user_agent", Text, nullable=False),
+    Column("ip", String(64), nullable=False),
+)
+
+login_link = Table(
+    "login_link",
+    metadata,
+    Column("secure_value", String(128), primary_key=True),  # "sha256$" + hex digest of what the link carries
+    Column("user_id", Integer, ForeignKey("user.id"), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("used_at", UtcTime),
 )

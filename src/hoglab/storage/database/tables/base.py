@@ -20,6 +20,7 @@ touches pages of indexes all over, and the next batch mostly the same: they are 
 # ``migrations`` names the folder in storage/database/migrations that builds the schema. ``sqlite_file`` are
 # settings that a SQLite file has from its birth: the queues hold large rows that come and go, so their file
 # has larger pages and can give space back. ``sqlite_connection`` are settings of each connection to it.
+# ``postgresql``: see `PostgresConnections`.
 metadata = MetaData(
     naming_convention=_NAMING,
     info={
@@ -27,9 +28,14 @@ metadata = MetaData(
         "sqlite_file": {"auto_vacuum": "INCREMENTAL"},
         # What is deleted here may have become a secret; overwriting it costs nothing that can be measured.
         "sqlite_connection": {"wal_autocheckpoint": CHECKPOINT_PAGES, "secure_delete": "ON"},
+        "postgresql": {"schema": "hoglab", "lock": 1},
     },
 )
 queue_metadata = MetaData(
     naming_convention=_NAMING,
-    info={"migrations": "queue", "sqlite_file": {"page_size": 8192, "auto_vacuum": "INCREMENTAL"}},
+    info={
+        "migrations": "queue",
+        "sqlite_file": {"page_size": 8192, "auto_vacuum": "INCREMENTAL"},
+        "postgresql": {"schema": "hoglab_queue", "lock": 2},
+    },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
 
 from hoglab.storage.database.tables.base import metadata, queue_metadata
-from hoglab.storage.database.types import UtcTime
+from hoglab.storage.database.types import Json, UtcTime
 
 
 def _identity(of: MetaData, *further: Column[object]) -> Table:
@@ -23,6 +23,8 @@ def _identity(of: MetaData, *further: Column[object]) -> Table:
 installation = _identity(
     metadata,
     Column("sealed_check", Text),  # a text that the right secret keys can read; NULL: not written yet
+    # {"step": "leaving" | "left" | "arriving", "other": where it goes or comes from}; NULL: it is at home here
+    Column("move", Json),
 )
 
 queue_installation = _identity(

@@ -6,6 +6,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     Index,
     Integer,
     LargeBinary,
@@ -19,12 +20,37 @@ from sqlalchemy import (
 from hoglab.storage.database.tables.base import queue_metadata
 from hoglab.storage.database.types import Json, UtcTime
 
+_Number = BigInteger().with_variant(Integer, "sqlite")
+"""Counts up for ever; SQLite's integers are as large, and its keys that count up have to be called so."""
+
 event_log_record = Table(
     "event_log_record",
     queue_metadata,
-    Column("offset", Integer, primary_key=True),  # never reused (autoincrement)
+    Column("offset", _Number, primary_key=True),  # never reused (autoincrement)
     Column("appended_at", UtcTime, nullable=False),
     Column("payload", LargeBinary, nullable=False),
+    Column("owner", Integer),  # the project that sent it
+    sqlite_autoincrement=True,
+)
+
+# The end of the event log where several processes append to it: who does, holds the lock of its one row.
+event_log_head = Table(
+    "event_log_head",
+    queue_metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("last_offset", BigInteger, nullable=False),
+    Column("deferrals", BigInteger, nullable=False),  # how often `deferred_record` was changed
+)
+
+# Accepted records that wait for room in the log: see `hoglab.storage.event_log.deferral`.
+deferred_record = Table(
+    "deferred_record",
+    queue_metadata,
+    Column("id", _Number, primary_key=True),
+    Column("owner", Integer, nullable=False),
+    Column("appended_at", UtcTime, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    Index("ix_deferred_record_owner", "owner", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -34,6 +60,14 @@ consumer_position = Table(
     Column("consumer", String(64), primary_key=True),
     Column("offset", BigInteger, nullable=False),  # everything up to and including it is done
     Column("updated_at", UtcTime, nullable=False),
+)
+
+# The processes that work on one queue. Who does not renew its row for long is dead, and others take over what it ran.
+queue_worker = Table(
+    "queue_worker",
+    queue_metadata,
+    Column("id", String(18), primary_key=True),  # the lock tokens of its invocations begin so
+    Column("heartbeat_at", UtcTime, nullable=False),
 )
 
 # Spec hog-runtime 4.6 and 4.9.
@@ -56,6 +90,8 @@ invocation = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("finished_at", UtcTime),
     Column("order_key", String(400)),
+    # In the order of enqueueing. SQLite has it by itself, PostgreSQL by a revision; so it is in no CREATE TABLE.
+    Column("rowid", BigInteger, system=True),
     Index(
         "ix_invocation_due",
         # Each function's due invocations stand together, so that one can be served after the other.
@@ -119,7 +155,7 @@ invocation_result = Table(
 log_entry = Table(
     "log_entry",
     queue_metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", _Number, primary_key=True),
     Column("project_id", Integer, nullable=False),
     Column("log_source", String(32), nullable=False),  # hog_function
     Column("log_source_id", String(36), nullable=False),
@@ -202,6 +238,24 @@ backfill = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("finished_at", UtcTime),
     Index("ix_backfill_function", "project_id", "function_id", "created_at"),
+)
+
+# The token buckets of functions that limit how often they run, where several processes run them.
+function_pace = Table(
+    "function_pace",
+    queue_metadata,
+    Column("function_id", String(36), primary_key=True),
+    Column("tokens", Float, nullable=False),
+    Column("filled_at", BigInteger, nullable=False),  # microseconds of the server's clock
+)
+
+# Whose destinations a process found away, for those that run nothing and have to know.
+destination_outage = Table(
+    "destination_outage",
+    queue_metadata,
+    Column("process", String(36), primary_key=True),
+    Column("function_id", String(36), primary_key=True),
+    Column("seen_at", BigInteger, nullable=False),  # microseconds of the server's clock
 )
 
 # Spec hog-runtime 6.

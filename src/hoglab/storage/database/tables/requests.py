@@ -17,5 +17,7 @@ idempotency_key = Table(
     Column("status", Integer),  # null until it is answered
     Column("body", Text),  # encrypted: answers may hold new keys
     Column("created_at", UtcTime, nullable=False),
+    Column("owner", String(36)),  # which start of a server carries it out
+    Column("leased_until", UtcTime),  # when others may believe that it died
     Index("ix_idempotency_key_created", "created_at"),
 )

@@ -11,6 +11,8 @@ depends_on = None
 
 
 def upgrade() -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        return  # no database there is that old
     op.execute(
         "UPDATE invocation SET status = 'held' WHERE status = 'available' AND order_key IS NOT NULL AND EXISTS ("
         "SELECT 1 FROM invocation AS earlier WHERE earlier.function_id = invocation.function_id "

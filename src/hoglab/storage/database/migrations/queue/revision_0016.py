@@ -33,7 +33,7 @@ def upgrade() -> None:
     )
     op.execute(
         'INSERT INTO quarantined_record ("offset", reason, size, quarantined_at, is_replaying, payload) '
-        'SELECT "offset", reason, length(payload), parked_at, 0, payload FROM parked_record'
+        'SELECT "offset", reason, length(payload), parked_at, false, payload FROM parked_record'
     )
     op.drop_table("parked_record")
     op.create_table(

@@ -1,0 +1,241 @@
+"""Sessions of browsers and the links that open them: the rules.
+
+What a cookie or a link carries is 256 random bits, of which a hash is kept. A session may do what the key may that it
+was made from, as that key is now; one made from a link may do what its user may.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from uuid_utils import uuid7
+
+from hoglab.accounts import store
+from hoglab.accounts.keys import hash_key, is_key
+from hoglab.accounts.principals import PrincipalCache
+from hoglab.accounts.service import EVERYWHERE
+from hoglab.accounts.usage import SessionUsage
+from hoglab.http.management.session_cookie import is_token
+from hoglab.http.management.throttling import Rate, Throttle
+from hoglab.storage.database import Rebuildable
+from hoglab.storage.database.tables import user_session
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.accounts.service import AccountService
+    from hoglab.http.identity import Principal, Unknown
+    from hoglab.storage.database import Database
+
+LINK_LIFETIME = timedelta(minutes=15)
+"""How long a link opens a session, which it does once."""
+IDLE_LIFETIME = timedelta(days=14)
+"""How long a session stays that nobody uses."""
+LONGEST_LIFETIME = timedelta(days=90)
+"""How long a session stays at most."""
+MAX_SESSIONS_PER_USER = 100
+"""Sessions of one user; one more ends the one that was not seen for longest."""
+MAX_USER_AGENT_CHARACTERS = 400
+TRIES = Rate(10, 60.0)
+"""How often somebody may be wrong, by address and by account."""
+
+
+class LoginRefusedError(Exception):
+    """What was to open a session is wrong, used up, expired or revoked; it is not told which."""
+
+
+class LoginThrottledError(Exception):
+    """Somebody was wrong too often of late."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(wait_s)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """Whose session it is going to be."""
+
+    address: str
+    user_agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session and what its cookie carries, which is kept nowhere."""
+
+    principal: Principal
+    token: str
+
+
+class SessionService:
+    """Knows every session; implements `hoglab.http.identity.Credentials` for what their cookies carry."""
+
+    def __init__(
+        self, database: Database, accounts: AccountService, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._accounts = accounts
+        self.usage = SessionUsage(database, accounts.now)
+        self._known = PrincipalCache(self._read_principal, accounts.now, clock)
+        self._tries = Throttle((TRIES,), clock)
+        self._trying = threading.Lock()
+        for topic in ("project", "keys"):
+            database.changes.subscribe(topic, lambda _: self._known.forget())
+
+    # Who is calling
+
+    def recall(self, token: str, /) -> Principal | Unknown:
+        """Who is behind a cookie that was seen lately, from memory alone."""
+        return self._known.recall(token)
+
+    def authenticate(self, token: str, /) -> Principal | None:
+        """Who is behind a cookie; None when its session is over, or never was."""
+        return self._known.authenticate(token)
+
+    def used(self, principal: Principal, /) -> None:
+        """Take note that a session was used; written to the database later."""
+        if principal.session_id is not None:
+            self.usage.note(principal.session_id)
+
+    def _read_principal(self, secure_value: str) -> Principal | None:
+        with self._database.read() as connection:
+            row = store.session_by_hash(connection, secure_value)
+            if row is None or not hmac.compare_digest(row["secure_value"], secure_value):
+                return None
+            return self._principal(connection, row)
+
+    def _principal(self, connection: Connection, row: dict[str, Any]) -> Principal | None:
+        if row["key_id"] is None:
+            whose = self._accounts.principal_of_user(connection, row["user_id"])
+        else:
+            key = store.key_by_id(connection, row["key_id"])
+            whose = None if key is None else self._accounts.principal_of_key(connection, key)
+        if whose is None:
+            return None
+        ends = [row["last_seen_at"] + IDLE_LIFETIME, row["created_at"] + LONGEST_LIFETIME]
+        if whose.expires_at is not None:
+            ends.append(whose.expires_at)
+        if min(ends) <= self._accounts.now():
+            return None
+        return replace(whose, session_id=row["id"], expires_at=min(ends))
+
+    # Logging in and out
+
+    def new_link(self, user_id: int) -> str:
+        """What a link carries that opens a session of a user, once, within `LINK_LIFETIME`."""
+        token, now = _new_token(), self._accounts.now()
+        values = {
+            "secure_value": hash_key(token),
+            "user_id": user_id,
+            "created_at": now,
+            "expires_at": now + LINK_LIFETIME,
+        }
+        with self._database.write() as tx:
+            store.insert_link(tx.connection, values)
+        return token
+
+    def log_in(self, secret: str, browser: Browser) -> NewSession:
+        """Open a session with what a link carries, or with a personal API key.
+
+        Raises `LoginRefusedError`, and `LoginThrottledError` after too many refusals of an address or an account.
+        """
+        address = f"address:{browser.address}"
+        self._admit(address)
+        secure_value = hash_key(secret)
+        with self._database.read() as connection:
+            link = store.link_by_hash(connection, secure_value) if is_token(secret) else None
+            key = store.key_by_hash(connection, secure_value) if is_key(secret) else None
+        found = link or key or {"secure_value": hash_key(""), "user_id": None}
+        account = None if found["user_id"] is None else f"user:{found['user_id']}"
+        if account is not None:
+            self._admit(account)
+        if not hmac.compare_digest(found["secure_value"], secure_value):
+            raise LoginRefusedError
+        session = self._opened(found["user_id"], None if key is None else key["id"], secure_value, browser)
+        for counted in (address, account):
+            if counted is not None:
+                self._take_back(counted)
+        return session
+
+    def _opened(self, user_id: int, key_id: str | None, secure_value: str, browser: Browser) -> NewSession:
+        """A session of a user, in the transaction that uses the link up."""
+        token, now = _new_token(), self._accounts.now()
+        row = {
+            "id": str(uuid7()),
+            "user_id": user_id,
+            "key_id": key_id,
+            "secure_value": hash_key(token),
+            "created_at": now,
+            "last_seen_at": now,
+            "user_agent": browser.user_agent[:MAX_USER_AGENT_CHARACTERS],
+            "ip": browser.address,
+        }
+        with self._database.write() as tx:
+            if key_id is None and not store.use_link(tx.connection, secure_value, now):
+                raise LoginRefusedError
+            principal = self._principal(tx.connection, row)
+            if principal is None:
+                raise LoginRefusedError
+            for old in store.sessions(tx.connection, user_id)[MAX_SESSIONS_PER_USER - 1 :]:
+                store.delete_sessions(tx.connection, user_session.c.id == old["id"])
+            store.insert_session(tx.connection, row)
+            tx.changed("keys", EVERYWHERE)
+        self._accounts.used(principal)
+        return NewSession(principal, token)
+
+    def _admit(self, who: str) -> None:
+        with self._trying:
+            wait_s = self._tries.admit(who)
+        if wait_s is not None:
+            raise LoginThrottledError(wait_s)
+
+    def _take_back(self, who: str) -> None:
+        with self._trying:
+            self._tries.take_back(who)
+
+    def sessions(self, user_id: int | None = None) -> list[dict[str, Any]]:
+        """The sessions of a user, or all, that are not over, the one seen last first."""
+        with self._database.read() as connection:
+            rows = store.sessions(connection, user_id)
+            return [row for row in rows if self._principal(connection, row) is not None]
+
+    def end(self, session_id: str, user_id: int | None = None) -> bool:
+        """End a session, of one user or of anybody; False when there is none."""
+        where = user_session.c.id == session_id
+        if user_id is not None:
+            where &= user_session.c.user_id == user_id
+        with self._database.write() as tx:
+            tx.changed("keys", EVERYWHERE)
+            return store.delete_sessions(tx.connection, where) > 0
+
+    def forget_old(self) -> int:
+        """Remove sessions and links that are over; how many."""
+        now = self._accounts.now()
+        over = (user_session.c.last_seen_at <= now - IDLE_LIFETIME) | (
+            user_session.c.created_at <= now - LONGEST_LIFETIME
+        )
+        with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
+            return store.delete_sessions(tx.connection, over) + store.delete_links(tx.connection, now)
+
+
+def login_address(base_url: str, token: str) -> str:
+    """The address that a link leads to. Browsers tell nobody what stands behind its ``#``."""
+    return f"{base_url.rstrip('/')}/ui/login#t={token}"
+
+
+def login_line(base_url: str, token: str) -> str:
+    """The link as operators are shown it."""
+    minutes = LINK_LIFETIME // timedelta(minutes=1)
+    return f"Open {login_address(base_url, token)}   (once, within {minutes} minutes)"
+
+
+def _new_token() -> str:
+    return secrets.token_urlsafe(32)

@@ -1,1 +1,0 @@
-"""What engines say differently: a protocol of primitives, and each engine."""

@@ -1,0 +1,116 @@
+"""The first primary metric of many experiments in one answer, from what is stored: for lists of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, is_computed, read_inputs
+from hoglab.analysis.presentation import without_step_sessions
+from hoglab.analysis.results.gathering import metric_object, statistics_object
+from hoglab.analysis.timeseries import store
+from hoglab.experiments import store as experiments_store
+from hoglab.experiments.definitions.flag_config import variants_of
+from hoglab.http.errors import validation_error
+from hoglab.http.fields.dates import format_moment
+from hoglab.http.fields.fields import parse_integer
+from hoglab.statistics.exposure_checks import SRM_ALARM_P_VALUE, sample_ratio_mismatch
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hoglab.analysis.results.exposures import ExposureCounts
+    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.http.identity import Project
+
+COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})
+"""Types of metrics whose samples are all who are exposed; of others certainty is withheld until those are counted."""
+MAX_IDS = 100
+"""Experiments of one request."""
+
+
+class ResultSummaries:
+    """Answers what is known of the first primary metric of experiments. Nothing is computed. Thread-safe."""
+
+    def __init__(self, service: ResultsService, exposures: ExposureCounts) -> None:
+        self._service = service
+        self._exposures = exposures
+
+    def read(self, project: Project, ids: str) -> list[dict[str, Any]]:
+        """The summaries of the experiments that there are, in the order of the ids. Raises 400."""
+        with self._service.database.read() as connection:
+            rows = [experiments_store.get(connection, project.id, each) for each in _numbers(ids)]
+            plans = [
+                read_inputs(connection, project, row) for row in rows if row is not None and not row.deleted
+            ]
+            metrics = [_metric(connection, found) for found in plans]
+        return [self._summary(found, metric) for found, metric in zip(plans, metrics, strict=True)]
+
+    def _summary(self, found: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
+        kept = None
+        if found.span(self._service.now()) is not None:
+            kept = self._service.queries.cached(self._exposures.of(found), fresh=False)
+        exposures = {} if kept is None else kept.answer
+        totals: dict[str, int] = exposures.get("total_exposures") or {}
+        mismatch = exposures.get("sample_ratio_mismatch")
+        p_value = (
+            _p_value(found, metric) if kept is None else None if mismatch is None else mismatch["p_value"]
+        )
+        return {
+            "experiment_id": found.row.id,
+            "statistics": statistics_object(found),
+            "people": sum(totals.values()) if kept is not None else _people(metric),
+            "metric": metric,
+            "withholds_decisions": p_value is not None and p_value < SRM_ALARM_P_VALUE,
+        }
+
+
+def _metric(connection: Connection, found: ExperimentInputs) -> dict[str, Any] | None:
+    """The first primary metric with its newest stored result; None where there is no such metric."""
+    first = next((each for each in found.shown if each.is_primary and is_computed(each.metric)), None)
+    if first is None:
+        return None
+    key = found.key(first.metric)
+    point = store.newest_result(connection, key)
+    entry = metric_object(first) | {"fingerprint": key.fingerprint}
+    if found.row.start_date is None:
+        return entry | {"status": "not_started"}
+    if point is None or not point.result:
+        return entry
+    return entry | {
+        "status": "completed",
+        "computed_at": None if point.completed_at is None else format_moment(point.completed_at),
+        "result": without_step_sessions(point.result),
+    }
+
+
+def _p_value(found: ExperimentInputs, metric: dict[str, Any] | None) -> float | None:
+    """Of the test of the groups' sizes, from the people of a result; 0 where those are not all who are exposed."""
+    result = None if metric is None else metric["result"]
+    if metric is None or result is None or found.flag is None:
+        return None
+    if metric["metric_type"] not in COUNT_EVERYBODY:
+        return 0.0
+    rows = (result["baseline"], *result["variant_results"])
+    shares = {each["key"]: float(each["rollout_percentage"]) for each in variants_of(found.flag.filters)}
+    excluded = found.row.excluded_variants
+    mismatch = sample_ratio_mismatch({row["key"]: row["number_of_samples"] for row in rows}, shares, excluded)
+    return None if mismatch is None else mismatch.p_value
+
+
+def _people(metric: dict[str, Any] | None) -> int | None:
+    result = None if metric is None else metric["result"]
+    if result is None:
+        return None
+    rows = (result["baseline"], *result["variant_results"])
+    return sum(int(row["number_of_samples"]) for row in rows)
+
+
+def _numbers(ids: str) -> Sequence[int]:
+    found = [parse_integer(part.strip()) for part in ids.split(",")]
+    numbers = [each for each in found if each is not None and 0 < each < 2**63]
+    if len(numbers) != len(found) or len(numbers) > MAX_IDS:
+        raise validation_error(
+            f"ids must be at most {MAX_IDS} ids of experiments, joined by commas", attr="ids"
+        )
+    return numbers

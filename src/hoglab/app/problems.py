@@ -1,0 +1,121 @@
+"""What does not work as it should on a server: the findings of health and readiness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from hoglab.app.roles import Role
+from hoglab.delivery.service import Delivery
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.http.health import Problem
+from hoglab.ingestion.loop import Ingestion
+from hoglab.ingestion.quarantine import Quarantine
+from hoglab.storage.database import DatabaseError
+from hoglab.storage.database.integrity import IntegrityWatch
+from hoglab.storage.engines import Engines, SharedEngines
+from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
+from hoglab.storage.invocations.holding import held_runs
+
+LATE_S = 60.0
+"""From when on health tells that events wait to be ingested."""
+
+
+def problems(
+    engines: Engines,
+    ingestion: Ingestion,
+    quarantine: Quarantine,
+    functions: FunctionRegistry,
+    delivery: Delivery,
+    integrity: IntegrityWatch,
+    lost: Mapping[str, str],
+    role: Role,
+) -> list[Problem]:
+    """What does not work as it should now of a process with events.
+
+    ``lost``: what write-ahead logs lacked at the start, by database files.
+    """
+    of_events = event_problems(engines, ingestion, quarantine, integrity, lost)
+    return in_role(of_events + shared_problems(engines, functions, delivery), role)
+
+
+def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
+    """The same problems; what blocks is what keeps this role from its work."""
+    if role.blocking is None:
+        return list(problems)
+    return [replace(each, blocks=each.component in role.blocking) for each in problems]
+
+
+def shared_problems(engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery) -> list[Problem]:
+    """What does not work as it should now of what processes of all roles have."""
+    problems = []
+    for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
+        try:
+            database.check()
+        except DatabaseError as error:
+            problems.append(Problem(name, str(error), blocks=False))
+    try:
+        engines.log.check()
+    except EventLogFullError as error:
+        problems.append(Problem("event log", str(error)))
+    if unusable := functions.unusable():
+        text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
+        problems.append(Problem("functions", text, blocks=False))
+    if not delivery.is_alive():
+        problems.append(Problem("delivery", "is not running; restart the server"))
+    problems += [Problem("delivery", text, blocks=False) for text in delivery.problems()]
+    return problems
+
+
+def event_problems(
+    engines: Engines,
+    ingestion: Ingestion,
+    quarantine: Quarantine,
+    integrity: IntegrityWatch,
+    lost: Mapping[str, str],
+) -> list[Problem]:
+    """The same of the events, and of what handles them."""
+    problems = [
+        Problem(
+            "database",
+            f"{name} is damaged ({text}): run `hoglab check --full`, restore a backup",
+            blocks=False,
+        )
+        for name, text in integrity.damages().items()
+    ]
+    problems += [
+        Problem(
+            "database" if name == "hoglab.db" else "queue",
+            f"{text} Unless the power failed, changes that were answered are lost: restore a backup, or start again",
+            blocks=False,
+        )
+        for name, text in lost.items()
+    ]
+    try:
+        engines.store.check()
+    except (EventStoreUnavailableError, QueryError) as error:
+        problems.append(Problem("event store", str(error)))
+    if engines.store.damage is not None:
+        text = (
+            f"events.duckdb is damaged ({engines.store.damage}): run `hoglab check --full`, restore a backup"
+        )
+        problems.append(Problem("event store", text, blocks=False))
+    if not ingestion.is_alive():
+        problems.append(Problem("ingestion", "is not running; restart the server"))
+    elif (fault := ingestion.fault) is not None:
+        problems.append(Problem("ingestion", fault, blocks=False))
+    elif (lag_s := ingestion.lag_s()) > LATE_S:
+        problems.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
+    with suppress(DatabaseError):  # told above
+        kept = quarantine.state()
+        if kept.records:
+            size = f"{kept.records} records ({kept.bytes} bytes of {quarantine.max_bytes})"
+            text = f"{size} could not be processed: look at them with `hoglab ingestion quarantine list`"
+            problems.append(Problem("quarantine", text, blocks=False))
+    with suppress(DatabaseError):
+        if held := held_runs(engines.queue_database):
+            text = f"{held} runs from before the restore are held: `hoglab serve --deliver` lets them go"
+            problems.append(Problem("delivery", text, blocks=False))
+    return problems

@@ -1,0 +1,222 @@
+"""The services of a server: everything that it does, put together from the rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hoglab.accounts import activity
+from hoglab.accounts.service import AccountService
+from hoglab.accounts.sessions.service import SessionService
+from hoglab.actions.store import names as action_names
+from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
+from hoglab.analysis.execution.behaviour import performers
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError
+from hoglab.analysis.incremental.aggregate_cache import CacheLimits as StateLimits
+from hoglab.analysis.timeseries.scheduler import ResultsRunner
+from hoglab.analysis.timeseries.service import ResultsService
+from hoglab.app.problems import problems
+from hoglab.app.shared import SharedServices
+from hoglab.app.system_status import SystemStatus
+from hoglab.background import Service
+from hoglab.delivery.replay.backfills import Backfills
+from hoglab.delivery.runs.state import without_persons
+from hoglab.delivery.trials.cases import TestCases
+from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.service import ExperimentService
+from hoglab.flags.service import FlagService
+from hoglab.flags.store import flags_naming_cohort
+from hoglab.functions.defaults import GeoIpByDefault
+from hoglab.functions.runtime.recompile import Recompiler
+from hoglab.functions.runtime.transformations import Transformations
+from hoglab.functions.secrets.box import SecretBox
+from hoglab.functions.service import FunctionService
+from hoglab.http.health import Problem
+from hoglab.http.streams import Streams
+from hoglab.ingestion.flag_calls import FlagCalls
+from hoglab.ingestion.loop import Ingestion
+from hoglab.ingestion.quarantine import Quarantine
+from hoglab.ingestion.retention import EventRetention
+from hoglab.people.cohorts import CohortCalculator, CohortService
+from hoglab.people.erasing import PersonErasing
+from hoglab.storage.catching_up import CatchUp
+from hoglab.storage.change_watch import ChangeWatch
+from hoglab.storage.database import DatabaseError
+from hoglab.storage.database.integrity import IntegrityWatch
+from hoglab.storage.directory import DataDirectory
+from hoglab.storage.engines import Engines
+from hoglab.storage.event_store.upkeep import Chore, Upkeep
+from hoglab.storage.identity import Witness
+from hoglab.transfer.running import ExportService
+
+if TYPE_CHECKING:
+    from hoglab.settings import Settings
+
+ERASE_EVERY_S = 5.0
+"""How soon after a request somebody's data begin to be erased, where nothing is to be ingested before."""
+FILL_EVERY_S = 10.0
+"""How often persons who are new are put into the index for searches."""
+TIDY_EVERY_S = 3_600.0
+"""How often what is too old, or too much, is looked for."""
+
+
+class Services(SharedServices):
+    """The services of one server, and those that run in the background, in the order of starting."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: DataDirectory,
+        engines: Engines,
+        secrets: SecretBox,
+        accounts: AccountService,
+        resources: ExitStack,
+        *,
+        lost_commits: Mapping[str, str],
+    ) -> None:
+        """``resources`` closes what is opened here. ``lost_commits``: see `problems`."""
+        super().__init__(settings, engines, secrets, accounts, resources)
+        self.engines = engines
+        self._lost_commits = lost_commits
+        database, store = engines.database, engines.store
+        people, delivery, functions = self.people, self.delivery, self.functions
+        self.sessions = sessions = SessionService(database, accounts)
+        self.quarantine = quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
+        self.ingestion = ingestion = Ingestion(
+            engines.log,
+            store,
+            people,
+            accounts.project,
+            quarantine,
+            dispatcher=delivery.dispatcher,
+            transformer=Transformations(
+                functions,
+                delivery.transforming,
+                record=delivery.record,
+                is_stopped=delivery.function_breakers.is_disabled,
+                is_slowed=delivery.function_breakers.is_degraded,
+                watch=delivery.observe_transformation,
+                shares=delivery.shares,
+                site_url=settings.public_url,
+            ),
+            flag_calls=FlagCalls(database),
+        )
+        self.erasing = erasing = PersonErasing(
+            database,
+            engines.invocations.erasing,
+            people.known,
+            engines.log,
+            store,
+            ingested=lambda: ingestion.position,
+            without=without_persons,
+            forget_results=lambda: kept_results.forget(),
+        )
+        self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
+        self.catch_up = catch_up = CatchUp(engines.log, store)
+        self.cohorts = cohorts = CohortService(
+            database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
+        )
+        self.experiments = experiments = ExperimentService(
+            database,
+            flags,
+            cohorts,
+            metric_problem=partial(metric_problem, store.dialect),
+            exposure_problem=partial(exposure_problem, store.dialect),
+        )
+        self.kept_results = kept_results = AggregateCache(
+            store,
+            timeout_s=settings.query_timeout_s,
+            limits=StateLimits(bytes=settings.results_state_max_bytes),
+        )
+        self.results = results = ResultsService(
+            database,
+            store,
+            experiments,
+            projects=accounts.project,
+            query_timeout_s=settings.query_timeout_s,
+            refresh_s=settings.results_refresh_s,
+            tables=engines.tables,
+            state=kept_results,
+        )
+        self.function_service = FunctionService(
+            database, secrets, delivery.states, check_tests=TestCases(delivery)
+        )
+        self.integrity = integrity = IntegrityWatch(
+            {"hoglab.db": database, "queue.db": engines.queue_database}
+        )
+        self.witness = Witness(database, engines.queue_database)
+        self.streams = streams = Streams()
+        self.status = SystemStatus(
+            engines,
+            ingestion,
+            delivery,
+            streams,
+            data=directory.path,
+            log_limit_bytes=settings.event_log_max_bytes,
+            problems=self.problems,
+        )
+        self.backfills = backfills = Backfills(delivery, store, catch_up=catch_up)
+        self.calculator = calculator = CohortCalculator(
+            database, behaviour=performers(database, store), catch_up=catch_up
+        )
+        # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
+        self.background: list[Service] = [
+            *(() if engines.sole_server is None else (engines.sole_server,)),
+            ChangeWatch(database, self.witness),
+            integrity,
+            accounts.usage,
+            sessions.usage,
+            *delivery.watches(),
+            *(() if self.geoip is None else (GeoIpByDefault(database, secrets),)),
+            Recompiler(database, secrets),
+            calculator,
+            delivery,
+            delivery.internal_events(database),
+            backfills,
+            ingestion,
+            ResultsRunner(results, catch_up=catch_up),
+            ExportService(store, directory.socket_path, catch_up=catch_up),
+            Upkeep(store, chores=_chores(settings, engines, accounts, sessions, erasing, kept_results)),
+        ]
+
+    def problems(self) -> list[Problem]:
+        """What does not work as it should now."""
+        return problems(
+            self.engines,
+            self.ingestion,
+            self.quarantine,
+            self.functions,
+            self.delivery,
+            self.integrity,
+            self._lost_commits,
+            self.role,
+        )
+
+
+def _chores(
+    settings: Settings,
+    engines: Engines,
+    accounts: AccountService,
+    sessions: SessionService,
+    erasing: PersonErasing,
+    kept: AggregateCache,
+) -> list[Chore]:
+    """What is done by and by, so that nothing grows for ever and nobody stays who is to be forgotten."""
+    database, failures = engines.database, (DatabaseError, BusyError)
+    retention = EventRetention(
+        database,
+        engines.store,
+        accounts.projects,
+        most_days=settings.event_retention_days,
+        forget_results=kept.forget,
+    )
+    return [
+        Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
+        Chore("person search", FILL_EVERY_S, erasing.fill_search, failures),
+        Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
+        Chore("sessions", TIDY_EVERY_S, sessions.forget_old, failures),
+        Chore("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
+        Chore("space", TIDY_EVERY_S, database.give_back, failures),
+    ]

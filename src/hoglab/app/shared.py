@@ -1,0 +1,134 @@
+"""The services of every process of a server, whatever its role: what SDKs ask, and delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from hoglab.accounts.service import AccountService
+from hoglab.app.problems import in_role, shared_problems
+from hoglab.app.roles import ROLES, Part
+from hoglab.background import Service
+from hoglab.capture import Capture, CaptureLimits
+from hoglab.delivery.bodies.child import BodyLimits
+from hoglab.delivery.outbound.addresses import AddressGuard
+from hoglab.delivery.outbound.fetch import FetchLimits
+from hoglab.delivery.service import Delivery
+from hoglab.experiments.linkage import linked_experiments
+from hoglab.flags.evaluation.endpoint import FlagEvaluator
+from hoglab.flags.matching.preload import FlagPreload
+from hoglab.flags.matching.registry import FlagRegistry
+from hoglab.functions.runtime.geoip import GeoIp
+from hoglab.functions.runtime.registry import FunctionRegistry
+from hoglab.functions.secrets.box import SecretBox
+from hoglab.functions.state_changes import StateChanges
+from hoglab.hog.rt.context import EXPRESSION_LIMITS
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.health import Problem
+from hoglab.people import PersonService
+from hoglab.storage.change_watch import ChangeWatch
+from hoglab.storage.engines import SharedEngines
+
+if TYPE_CHECKING:
+    from hoglab.settings import Settings
+
+T = TypeVar("T")
+
+
+class SharedServices:
+    """The services that every process has, and the background services of those beside the core."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engines: SharedEngines,
+        secrets: SecretBox,
+        accounts: AccountService,
+        resources: ExitStack,
+    ) -> None:
+        """``resources`` closes what is opened here."""
+        self.settings = settings
+        self.role = ROLES[settings.role]
+        self.shared_engines = engines
+        self.secrets = secrets
+        self.accounts = accounts
+
+        def opened(thing: T, close: Callable[[T], object]) -> T:
+            resources.callback(close, thing)
+            return thing
+
+        database = engines.database
+        self.people = people = PersonService(database)
+        self.capture = capture = opened(
+            Capture(
+                engines.log,
+                accounts.project_by_token,
+                accounts.project,
+                has_several_projects=accounts.has_several_projects,
+                limits=CaptureLimits(batch_body=settings.max_request_bytes),
+            ),
+            Capture.close,
+        )
+        self.geoip = geoip = (
+            None if settings.geoip_database is None else opened(GeoIp(settings.geoip_database), GeoIp.close)
+        )
+        self.functions = functions = FunctionRegistry(
+            database,
+            secrets,
+            geoip=None if geoip is None else geoip.city,
+            limits=replace(EXPRESSION_LIMITS, time_s=settings.filter_time_s),
+        )
+        self.delivery = Delivery(
+            engines.invocations,
+            functions,
+            people,
+            secrets,
+            AddressGuard.create(settings.fetch_allow_cidrs, settings.fetch_allow_hosts),
+            site_url=settings.public_url,
+            capture=capture.accept_own,
+            on_state_change=StateChanges(database),
+            bodies=BodyLimits(
+                time_s=settings.function_time_s,
+                calls=settings.function_calls,
+                program_bytes=settings.function_program_bytes,
+                processes=settings.function_processes,
+                memory_bytes=settings.function_memory_bytes,
+            ),
+            fetch_limits=FetchLimits(
+                total_s=settings.fetch_timeout_s,
+                max_request_bytes=settings.fetch_max_request_bytes,
+                max_response_bytes=settings.fetch_max_response_bytes,
+            ),
+            geoip_database=settings.geoip_database,
+            mail_server=settings.mail_server,
+            retries=settings.retries,
+            runs=Part.RUNS in self.role.parts,
+            now=engines.now or utc_now,
+        )
+        self.evaluator = opened(
+            FlagEvaluator(
+                database,
+                FlagRegistry(database, experiments=linked_experiments),
+                accounts.project_by_token,
+                people.known,
+                None if geoip is None else geoip.place,
+            ),
+            FlagEvaluator.close,
+        )
+        self.preload = FlagPreload(database, self.evaluator.registry, accounts.projects)
+
+    def beside(self) -> list[Service]:
+        """The background services of a process beside the core, in the order of starting."""
+        services: list[Service] = [ChangeWatch(self.shared_engines.database)]
+        if Part.SDK in self.role.parts:
+            services += [self.accounts.usage, self.preload]
+        return [*services, *self.delivery.watches(), self.delivery]
+
+    def problems(self) -> list[Problem]:
+        """What does not work as it should now."""
+        found = shared_problems(self.shared_engines, self.functions, self.delivery)
+        if Part.SDK in self.role.parts and not self.preload.is_done:
+            found.append(Problem("flags", "are not loaded yet"))
+        return in_role(found, self.role)

@@ -1,0 +1,184 @@
+"""One look at how a server is doing: what its parts have measured, put together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import REGISTRY
+from sqlalchemy import select
+
+from hoglab import __version__
+from hoglab.analysis.timeseries.store import active_jobs
+from hoglab.storage.database.tables import metric_result
+from hoglab.storage.directory import BESIDE
+
+if TYPE_CHECKING:
+    from hoglab.delivery.service import Delivery
+    from hoglab.http.health import Problem
+    from hoglab.http.streams import Streams
+    from hoglab.ingestion.loop import Ingestion
+    from hoglab.storage.engines import Engines
+
+RATE_WINDOW_S = 60.0
+"""Rates are those since the last look, but not of less than a second nor of more than this."""
+
+MEASURES = (
+    "hoglab_delivery_body_processes",
+    "hoglab_ingestion_events_total",
+)
+RECENT_RESULTS = 100
+"""Among how many results, the newest, an error is looked for."""
+
+_NEWEST = (
+    select(metric_result.c.id, metric_result.c.error_message)
+    .order_by(metric_result.c.id.desc())
+    .limit(RECENT_RESULTS)
+    .subquery()
+)
+_LAST_ERROR = (
+    select(_NEWEST.c.error_message)
+    .where(_NEWEST.c.error_message.is_not(None))
+    .order_by(_NEWEST.c.id.desc())
+    .limit(1)
+)
+
+
+@dataclass(slots=True)
+class _Rate:
+    """How fast a number grows that only grows, as far as looks at it tell."""
+
+    clock: Callable[[], float]
+    _seen: list[tuple[float, float]] = field(default_factory=list)
+
+    def of(self, total: float) -> float:
+        now = self.clock()
+        while len(self._seen) > 1 and self._seen[1][0] <= now - 1.0:
+            self._seen.pop(0)
+        self._seen.append((now, total))
+        since, before = self._seen[0]
+        return max(0.0, total - before) / max(1.0, min(now - since, RATE_WINDOW_S))
+
+
+class SystemStatus:
+    """Looks at a server. Called from any thread."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        ingestion: Ingestion,
+        delivery: Delivery,
+        streams: Streams,
+        *,
+        data: Path,
+        log_limit_bytes: int,
+        problems: Callable[[], Sequence[Problem]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engines = engines
+        self._ingestion = ingestion
+        self._delivery = delivery
+        self._streams = streams
+        self._data = data
+        self._log_limit_bytes = log_limit_bytes
+        self._problems = problems
+        self._rate = _Rate(clock)
+        self._started_at = datetime.now(UTC)
+
+    def look(self) -> dict[str, Any]:
+        """What `hoglab.http.system_status.SystemStatusOut` describes. Takes a few milliseconds."""
+        engines, ingestion, measured = self._engines, self._ingestion, _measured()
+        problems = self._problems()
+        reasons = [str(problem) for problem in problems if problem.blocks]
+        lag_s = round(ingestion.lag_s(), 1)
+        return {
+            "version": __version__,
+            "started_at": self._started_at,
+            "ready": not reasons,
+            "reasons": reasons,
+            "event_log": {
+                "waiting_records": max(0, engines.log.last_offset() - ingestion.position),
+                "waiting_bytes": engines.log.pending_bytes(),
+                "limit_bytes": self._log_limit_bytes,
+                "oldest_s": lag_s,
+            },
+            "ingestion": {
+                "events_per_s": round(self._rate.of(measured["hoglab_ingestion_events_total"]), 1),
+                "lag_s": lag_s,
+            },
+            "delivery": self._queue(),
+            "results": self._results(),
+            "functions": {
+                "processes": round(measured["hoglab_delivery_body_processes"]),
+                "busy": self._delivery.bodies.busy(),
+            },
+            "storage": _sizes(self._data),
+            "disk_free_bytes": shutil.disk_usage(self._data).free,
+            "memory_bytes": _memory_bytes(),
+            "streams": self._streams.count,
+            "warnings": [_warning(problem) for problem in problems],
+        }
+
+    def _queue(self) -> dict[str, Any]:
+        """What all processes that share the queue have to do."""
+        stats = self._delivery.queue.stats()
+        oldest, now = stats.oldest_due_at, self._delivery.now()
+        return {
+            "waiting": stats.available,
+            "running": stats.running,
+            "dead": stats.dead_letters,
+            "oldest_due_s": 0.0 if oldest is None else round(max(0.0, (now - oldest).total_seconds()), 1),
+        }
+
+    def _results(self) -> dict[str, Any]:
+        with self._engines.database.read() as connection:
+            return {
+                "running": len(active_jobs(connection)),
+                "last_error": connection.scalar(_LAST_ERROR),
+            }
+
+
+def _measured() -> dict[str, float]:
+    """What the parts of the server keep up to date for Prometheus."""
+    registry = REGISTRY.restricted_registry(MEASURES)
+    return {sample.name: sample.value for family in registry.collect() for sample in family.samples}
+
+
+def _sizes(data: Path) -> list[dict[str, Any]]:
+    """The files of a data directory, each with what its engine keeps beside it, the largest first."""
+    sizes: dict[str, int] = {}
+    for path in data.iterdir():
+        with suppress(OSError):  # gone meanwhile
+            name = next((path.name.removesuffix(end) for end in BESIDE if path.name.endswith(end)), path.name)
+            if path.is_dir():
+                size = sum(each.stat().st_size for each in path.iterdir() if each.is_file())
+            elif path.is_file():
+                size = path.stat().st_size
+            else:
+                continue
+            sizes[name] = sizes.get(name, 0) + size
+    ordered = sorted(sizes.items(), key=lambda each: -each[1])
+    return [{"name": name, "bytes": size} for name, size in ordered if size]
+
+
+def _memory_bytes() -> int:
+    """What the process has in memory; 0 where the system does not tell."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _warning(problem: Problem) -> dict[str, Any]:
+    message, _, hint = problem.text.rpartition(": ")
+    return {
+        "code": problem.component.replace(" ", "_"),
+        "message": message or hint,
+        "hint": hint if message else None,
+    }

@@ -1,0 +1,1 @@
+"""Commands about accounts: keys, projects, and the sessions of browsers."""

@@ -1,0 +1,51 @@
+"""A queue of things of several keys, which are served one key after the other."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable, Iterator
+from itertools import chain
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class FairQueue(Generic[T]):
+    """However many one key has in it, what comes of another is behind one of each key at most."""
+
+    def __init__(self) -> None:
+        self._by_key: OrderedDict[Hashable, deque[T]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, key: Hashable, one: T) -> None:
+        self._by_key.setdefault(key, deque()).append(one)
+        self._count += 1
+
+    def popleft(self) -> T:
+        """The first one of the key whose turn it is. Raises `KeyError` when nothing waits."""
+        key, waiting = self._by_key.popitem(last=False)
+        one = waiting.popleft()
+        self._count -= 1
+        if waiting:
+            self._by_key[key] = waiting  # to the end of the line
+        return one
+
+    def pop_first(self, may: Callable[[T], bool]) -> T | None:
+        """The first one of the key whose turn it is among those whose first one may go; None when none may."""
+        for key, waiting in self._by_key.items():
+            if may(waiting[0]):
+                self._by_key.move_to_end(key, last=False)
+                return self.popleft()
+        return None
+
+    def take_out(self, key: Hashable) -> Collection[T]:
+        """Everything of one key, in order."""
+        taken = self._by_key.pop(key, ())
+        self._count -= len(taken)
+        return taken
+
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(self._by_key.values())

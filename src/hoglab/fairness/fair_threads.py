@@ -1,0 +1,56 @@
+"""A thread pool that its owners share fairly: nobody's slow work takes all of its threads.
+
+The last free thread is for those who have nothing at work. So one that is alone leaves a thread free, and the first
+work of somebody else begins at once, however much one has sent. Those who wait take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from hoglab.fairness.fair_semaphore import FairSemaphore, Holder, Place
+
+T = TypeVar("T")
+
+WAITING_FOR_EACH_THREAD = 16
+"""How much work of one owner may wait, for each thread of the pool; what comes beyond is refused."""
+_KEY = ""
+
+
+class FairThreads:
+    """Used on one event loop."""
+
+    def __init__(self, threads: int, name: str, *, waiting: int | None = None) -> None:
+        """``waiting``: how much work of one owner may wait, None for as much as befits the threads."""
+        self._places = FairSemaphore(
+            threads,
+            kept_free=1,
+            max_waiting=threads * WAITING_FOR_EACH_THREAD if waiting is None else waiting,
+        )
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    async def run(self, owner: Hashable, work: Callable[[], T]) -> T:
+        """Do some work of an owner in a thread. Raises `TooManyWaitingError`."""
+        place = await self._places.enter(_KEY, Holder(owner))
+        loop = asyncio.get_running_loop()
+        try:
+            done = self._pool.submit(work)
+        except RuntimeError:  # the pool is closed
+            self._places.leave(place)
+            raise
+        done.add_done_callback(partial(self._thread_is_free, loop, place))
+        return await asyncio.wrap_future(done)
+
+    def close(self, *, wait: bool = False) -> None:
+        """Take no more work; ``wait`` for what is at work, else drop what has not begun."""
+        self._pool.shutdown(wait=wait, cancel_futures=not wait)
+
+    def _thread_is_free(self, loop: asyncio.AbstractEventLoop, place: Place, _: Future[Any]) -> None:
+        """In the thread: also when nobody waits for its work any more."""
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._places.leave, place)

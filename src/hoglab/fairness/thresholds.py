@@ -1,0 +1,36 @@
+"""How much of something limited one owner and one of its members may have: dynamic thresholds (Choudhury, Hahne 1998).
+
+An owner (a project) may have `OWNER_SHARE` times what is free, a member (a function of it) as much as its owner may
+still take. So whoever takes all that he can get leaves room: n members of an owner end up with an n+1st of its share
+each, and the last share is always there for another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TypeVar
+
+T = TypeVar("T")
+
+OWNER_SHARE = 3
+"""One that is alone leaves a quarter, however many members it has."""
+
+
+def room_of_owner(free: int, has: int) -> float:
+    """How many more an owner may take that ``has`` so many, while so many are free."""
+    return (OWNER_SHARE * free - has) / (OWNER_SHARE + 1)
+
+
+def more_of_member(has: int, room: float) -> int:
+    """How many more a member may take that ``has`` so many, with so much ``room`` for its owner."""
+    if not has and room > 0:
+        return max(1, math.ceil(room / 2))
+    return max(0, math.ceil((room - has) / 2))
+
+
+def one_less(tally: Counter[T], one: T) -> None:
+    """Count one down, and forget who has none."""
+    tally[one] -= 1
+    if not tally[one]:
+        del tally[one]

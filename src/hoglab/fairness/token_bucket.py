@@ -1,0 +1,33 @@
+"""Token bucket: a rate with a burst."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TokenBucket(NamedTuple):
+    """So many tokens at a moment; more come with time, up to ``size``. A value: what changes is another bucket.
+
+    ``at`` and all other moments are seconds of one clock. Tokens may have fractions, and be owed.
+    """
+
+    tokens: float
+    at: float
+    per_s: float
+    size: float
+
+    def left(self, now: float) -> float:
+        """Tokens now. A clock that was set back takes none."""
+        return min(self.size, self.tokens + max(0.0, now - self.at) * self.per_s)
+
+    def filled(self, now: float) -> TokenBucket:
+        """The bucket as it is now."""
+        return self._replace(tokens=self.left(now), at=now)
+
+    def without(self, tokens: float) -> TokenBucket:
+        """The bucket after so many were taken."""
+        return self._replace(tokens=self.tokens - tokens)
+
+    def wait_s(self, tokens: float) -> float:
+        """How long after ``at`` there are so many."""
+        return max(0.0, (tokens - self.tokens) / self.per_s)

@@ -1,0 +1,154 @@
+"""How the server is doing, for its administrators: one look, made of what is measured already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.http.fields.fields import WireModel
+from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.identity import Level
+from hoglab.http.management import access
+from hoglab.http.management.routing import ResourceRouter
+
+if TYPE_CHECKING:
+    from hoglab.http.management.call import Call
+
+NOTES: Notes = {
+    "version": Note("Of hoglab.", "0.1.0"),
+    "started_at": Note("When the server was started, in UTC.", "2026-01-02T03:04:05.678901Z"),
+    "ready": Note("Whether events can be taken.", True),
+    "reasons": "Why not; empty when they can.",
+    "waiting_records": "Requests whose events wait to be stored.",
+    "waiting_bytes": "How large they are.",
+    "limit_bytes": "From which size on further events are refused.",
+    "oldest_s": "For how many seconds the oldest waits; 0 when none does.",
+    "events_per_s": Note("Events stored a second, since somebody looked last.", 12.5),
+    "lag_s": "For how many seconds the oldest accepted event waits to be stored.",
+    "waiting": "Runs that wait: for their turn, an attempt or to wake up.",
+    "dead": "Events put aside that nobody tried again or discarded yet.",
+    "oldest_due_s": "For how many seconds the oldest run that is due waits.",
+    "last_error": "Why the last metric that failed did; null when none did.",
+    "processes": Note("Processes that run functions, with that of transformations.", 2),
+    "busy": "How many of them are at work.",
+    "name": Note("The file, in the data directory.", "hoglab.db"),
+    "bytes": Note("Its size, with what its engine keeps beside it.", 1_048_576),
+    "disk_free_bytes": Note("What the disk of the data directory has left.", 50_000_000_000),
+    "memory_bytes": Note("What the server takes of the memory.", 300_000_000),
+    "streams": "Answers without an end that are open: live logs and live events.",
+    "code": Note("The part of the server that it is about.", "event_log"),
+    "message": Note("What does not work as it should.", "events wait 80 s to be stored"),
+    "hint": "What to do about it; null when that is said already.",
+}
+
+
+class EventLogStatus(WireModel):
+    """Events that are accepted and not stored yet."""
+
+    notes = NOTES
+
+    waiting_records: int
+    waiting_bytes: int
+    limit_bytes: int
+    oldest_s: float
+
+
+class IngestionStatus(WireModel):
+    """From the event log to the event store."""
+
+    notes = NOTES
+
+    events_per_s: float
+    lag_s: float
+
+
+class DeliveryStatus(WireModel):
+    """The runs of functions."""
+
+    notes = {**NOTES, "running": "Runs that are being worked on."}  # noqa: RUF012
+
+    waiting: int
+    running: int
+    dead: int
+    oldest_due_s: float
+
+
+class ResultsStatus(WireModel):
+    """What is computed of experiments."""
+
+    notes = {**NOTES, "running": "Recalculations that wait or are being worked on."}  # noqa: RUF012
+
+    running: int
+    last_error: str | None
+
+
+class FunctionsStatus(WireModel):
+    """The processes of functions."""
+
+    notes = NOTES
+
+    processes: int
+    busy: int
+
+
+class StoredFile(WireModel):
+    """One of the files of the data directory."""
+
+    notes = NOTES
+
+    name: str
+    bytes: int
+
+
+class StatusWarning(WireModel):
+    """Something that does not work as it should."""
+
+    notes = NOTES
+
+    code: str
+    message: str
+    hint: str | None
+
+
+class SystemStatusOut(WireModel):
+    """How the server is doing."""
+
+    notes = {  # noqa: RUF012
+        **NOTES,
+        "event_log": "Events that are accepted and not stored yet.",
+        "ingestion": "From the event log to the event store.",
+        "delivery": "The runs of functions.",
+        "results": "What is computed of experiments.",
+        "functions": "The processes of functions.",
+        "storage": "The files of the data directory, the largest first.",
+        "warnings": "What does not work as it should, also where events can be taken all the same.",
+    }
+
+    version: str
+    started_at: datetime
+    ready: bool
+    reasons: list[str]
+    event_log: EventLogStatus
+    ingestion: IngestionStatus
+    delivery: DeliveryStatus
+    results: ResultsStatus
+    functions: FunctionsStatus
+    storage: list[StoredFile]
+    disk_free_bytes: int
+    memory_bytes: int
+    streams: int
+    warnings: list[StatusWarning]
+
+
+def system_status_router(look: Callable[[], dict[str, Any]]) -> ResourceRouter:
+    """``/api/system_status``. ``look`` gives what is shown; it is called in a thread."""
+    router = ResourceRouter("/api/system_status", tag="system", project_scoped=False)
+
+    @router.get("/", scope="organization:read", response=SystemStatusOut)
+    def read_system_status(call: Call) -> dict[str, Any]:
+        """Read how the server is doing. Needs an admin."""
+        access.check_level(call.principal, Level.ADMIN)
+        return look()
+
+    return router

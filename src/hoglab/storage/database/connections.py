@@ -1,0 +1,109 @@
+"""What a `Database` needs of an engine: connections to read and to write with, and what an operator may ask of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from hoglab.storage.database.errors import UnsupportedDatabaseError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection, MetaData
+
+    from hoglab.storage.database.durability import Rebuildable
+
+
+class DatabaseConnections(Protocol):
+    """The connections of a process to one database. Used from any thread."""
+
+    name: str
+    """How the database is called in messages; without a password."""
+    is_shared: bool
+    """Whether other servers may write to it, and a read takes the time of a network."""
+
+    def prepare(self) -> None:
+        """Bring the database into the state that the program expects, or wait until somebody else has."""
+        ...
+
+    def upgrade(self) -> bool:
+        """Bring the schema up to date; whether there was anything to do."""
+        ...
+
+    def read(self, *, settled: bool) -> AbstractContextManager[Connection]:
+        """A read-only transaction that sees one state. ``settled``: the block ends when what it saw is durable."""
+        ...
+
+    def write(self, *, rebuildable: Rebuildable | None) -> AbstractContextManager[Connection]:
+        """A transaction while nobody else writes, here or elsewhere; durable at its end unless ``rebuildable``."""
+        ...
+
+    def announce(self, connection: Connection) -> None:
+        """Have other processes wake from `await_change` once the transaction of a connection is committed."""
+        ...
+
+    def await_change(self, timeout_s: float) -> bool:
+        """Wait until another process announced a change, or the time is over.
+
+        False at once where nobody tells of changes, so that one has to look from time to time.
+        """
+        ...
+
+    def other_sessions(self) -> int:
+        """How many connections others have; to be asked before any is made."""
+        ...
+
+    def check(self) -> None:
+        """For health checks. Raises `DatabaseNotDurableError`."""
+        ...
+
+    def structure_problem(self) -> str | None:
+        """What is wrong with the structure of the stored data, None for nothing."""
+        ...
+
+    def damaged_tables(self) -> list[str]:
+        """The tables with rows that are not what was written."""
+        ...
+
+    def accept_rows(self) -> None:
+        """Take what is in the tables for what was written."""
+        ...
+
+    def search_is_damaged(self) -> bool:
+        """Whether the index for searching persons lacks somebody. May read all of it."""
+        ...
+
+    def reset_search(self, connection: Connection) -> None:
+        """Begin the index for searching persons anew, in a transaction."""
+        ...
+
+    def purge(self, *, rewrite: bool) -> None:
+        """Have the bytes of what was deleted leave the disk, as far as the engine leaves that to us."""
+        ...
+
+    def give_back(self) -> None:
+        """Give a part of the space that became free back to the disk, as far as the engine leaves that to us."""
+        ...
+
+    def dispose(self) -> None:
+        """Close every connection."""
+        ...
+
+
+def open_connections(url_or_path: str | Path, metadata: MetaData) -> DatabaseConnections:
+    """Connections to a file, or to an address (``sqlite:///…``, ``postgresql://…``); nothing is opened yet.
+
+    Raises `UnsupportedDatabaseError`.
+    """
+    text = str(url_or_path)
+    scheme, separator, rest = text.partition("://")
+    if scheme in ("postgresql", "postgres") and separator:
+        from hoglab.storage.database.postgres import PostgresConnections
+
+        return PostgresConnections(text, metadata)
+    if separator and not (scheme == "sqlite" and rest.startswith("/")):
+        raise UnsupportedDatabaseError(f"{scheme} databases are not supported by this version")
+    from hoglab.storage.database.sqlite import SqliteConnections
+
+    return SqliteConnections(Path(rest[1:] if separator else text), metadata)

@@ -1,0 +1,27 @@
+"""The last numbers of keys that count up, as each engine keeps them: a number is never given to two rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+from hoglab.storage.database.engine_modules import engine_module
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+class Counters(Protocol):
+    """Of a database, inside of the transaction of a connection."""
+
+    def last_number(self, connection: Connection, table: str, column: str) -> int:
+        """The last one that a column of a table was given; 0 for none."""
+        ...
+
+    def go_on_after(self, connection: Connection, table: str, column: str, number: int) -> None:
+        """Let the next one be larger."""
+        ...
+
+
+def counters(connection: Connection) -> Counters:
+    """Those of the engine of a connection."""
+    return cast("Counters", engine_module(connection, "counters"))

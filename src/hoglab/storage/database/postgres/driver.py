@@ -1,0 +1,69 @@
+"""Connections of psycopg as all of ours are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hoglab.storage.database.errors import UnsupportedDatabaseError
+
+try:
+    import psycopg
+    from psycopg.adapt import Dumper
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as error:
+    raise UnsupportedDatabaseError(
+        "PostgreSQL needs its driver: install hoglab with it (pip install 'hoglab[postgres]')"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECT_TIMEOUT_S = 5
+LOCK_TIMEOUT_S = 30
+"""How long a statement waits for a lock, and a writer for its turn."""
+STATEMENT_TIMEOUT_S = 120
+IDLE_IN_TRANSACTION_TIMEOUT_S = 600
+"""When the server ends a transaction whose process does nothing: a list that is sent to a slow client may take long."""
+
+NUL_STAND_IN = "\N{REPLACEMENT CHARACTER}"
+
+
+class _TextDumper(Dumper):
+    """Texts of an unknown type, as psycopg's own; NUL, which PostgreSQL cannot keep, becomes U+FFFD as in PostHog."""
+
+    def dump(self, obj: str) -> bytes:
+        return obj.replace("\0", NUL_STAND_IN).encode()
+
+
+class Driver:
+    """Makes connections to one address, which look for tables in one schema."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        """Raises `UnsupportedDatabaseError` for an address that is none."""
+        try:
+            known: Mapping[str, Any] = conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise UnsupportedDatabaseError(
+                f"the address of the database is not understood: {error}"
+            ) from error
+        settings = {
+            "search_path": f"{schema},public",
+            "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+            "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
+            "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_TIMEOUT_S}s",
+        }
+        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        self._arguments: dict[str, Any] = {
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "application_name": "hoglab",
+            **known,
+            "client_encoding": "UTF8",
+            "options": f"{ours} {known.get('options', '')}",  # the operator's win
+        }
+        self.name = f"the PostgreSQL database {known.get('dbname', '')} on {known.get('host', 'localhost')}"
+
+    def connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """A new connection. Raises `psycopg.Error`."""
+        connection = psycopg.connect(autocommit=autocommit, **self._arguments)
+        connection.adapters.register_dumper(str, _TextDumper)
+        return connection

@@ -1,0 +1,83 @@
+"""A connection of psycopg that is made anew after it was lost, for statements straight through the driver."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from hoglab.storage.database.errors import DatabaseError, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""The moment by the clock of the server, which all processes share, in microseconds since the Unix epoch."""
+
+Connect = Callable[[], "psycopg.Connection[Any]"]
+"""Makes a connection that commits each statement by itself."""
+
+
+class PostgresSession:
+    """One connection, used by one thread at a time; others wait. Raises `DatabaseError` while the server is away."""
+
+    def __init__(self, connect: Connect, name: str, *, relaxed: bool = False) -> None:
+        """``name``: how the database is called in messages.
+
+        ``relaxed``: commits do not wait for the disk, for what a crash of the server may undo.
+        """
+        self.name = name
+        self._connect = connect
+        self._relaxed = relaxed
+        self._lock = threading.RLock()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    @contextmanager
+    def using(self) -> Iterator[psycopg.Connection[Any]]:
+        """The connection, whose statements commit by themselves unless in a ``transaction()`` of it."""
+        with self._lock:
+            try:
+                yield self._connected()
+            except psycopg.Error as error:
+                if self._connection is not None and self._connection.broken:
+                    self.close()
+                known = explain(error, self.name)
+                if known is None and isinstance(error, psycopg.OperationalError):
+                    known = DatabaseError(f"{self.name} does not answer: {str(error).strip()}")
+                if known is None:
+                    raise
+                raise known from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A block whose statements are stored together or not at all."""
+        with self.using() as connection, connection.transaction():
+            yield connection
+
+    def rows(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """What a statement gives, in a transaction of its own."""
+        with self.using() as connection:
+            cursor = connection.execute(statement.encode(), parameters, binary=True)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def value(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        """The first column of the first row, None when there is none."""
+        rows = self.rows(statement, parameters)
+        return rows[0][0] if rows else None
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            connection = self._connect()
+            connection.execute(f"SET synchronous_commit = {'off' if self._relaxed else 'on'}".encode())
+            self._connection = connection
+        return self._connection
+
+    def close(self) -> None:
+        """Give the connection up; the next statement makes a new one."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None

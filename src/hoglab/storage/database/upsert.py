@@ -1,0 +1,34 @@
+"""Inserting rows, as far as engines differ in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+from sqlalchemy.dialects import postgresql, sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import Connection, Table
+
+_SKIP = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :last)")
+_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def upsert(connection: Connection, table: Table, rows: Any, update: Iterable[str]) -> None:
+    """Insert one row or several; those whose primary key is known get new values of the columns ``update``."""
+    statement: Any = _INSERT[connection.dialect.name](table)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns),
+            set_={name: statement.excluded[name] for name in update},
+        ),
+        rows,
+    )
+
+
+def skip_ids(connection: Connection, table: Table, last: int) -> None:
+    """Let new rows have ids behind one that was chosen, as SQLite does by itself. There is no greater one yet."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_SKIP, {"table": table.name, "last": last})

@@ -1,0 +1,202 @@
+"""The primitives as ClickHouse says them.
+
+Statements read a relation ``resolved_events`` with the columns of `hoglab.storage.event_store.EventStore`'s view of
+that name, where ``timestamp`` is DateTime64(6, 'UTC'), ``person_id`` Nullable(UUID), ``uuid`` the text of the uuid
+(the engine's own order of UUIDs is another one) and the two property columns are JSON text.
+
+The engine writes numbers anew when it gives the text of a property: ``1.0`` becomes ``1`` and ``1e5`` becomes
+``100000``. Filters and breakdowns by the spelling of a number see that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from hoglab.filters.sql import Bindable, Parameters
+from hoglab.storage.event_store.dialects.duckdb import NUMBER
+from hoglab.storage.table_files import ColumnType, FileTable
+
+SETTINGS: Final = (
+    "join_use_nulls = 1",  # a missing side of a join is NULL, not the type's default
+    "prefer_column_name_to_alias = 1",  # min(ts) AS ts does not change what ts means beside it
+    "cast_keep_nullable = 1",
+    "enable_materialized_cte = 1",  # else a subquery is computed anew wherever it is named
+    "group_by_use_nulls = 0",
+    "date_time_input_format = 'best_effort'",  # of CSV
+)
+_NUMBER: Final = f"^({NUMBER})$".replace("\\", "\\\\")
+_MOMENT: Final = (
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    "([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+)
+_TYPES: Final[Mapping[ColumnType, str]] = {
+    ColumnType.INTEGER: "Nullable(Int64)",
+    ColumnType.FLOAT: "Nullable(Float64)",
+    ColumnType.STRING: "Nullable(String)",
+    ColumnType.BOOLEAN: "Nullable(Bool)",
+    ColumnType.DATETIME: "Nullable(DateTime64(6, 'UTC'))",
+    ColumnType.DATE: "Nullable(Date32)",
+}
+
+
+class ClickHouse:
+    """Statements for ClickHouse 26 or newer, with values as query parameters (``{name:Type}``)."""
+
+    def named(self, name: str, sql: str) -> str:
+        return f"{name} AS MATERIALIZED (\n{sql}\n)"
+
+    def parameters(self) -> Parameters:
+        return Parameters(lambda name, value: f"{{{name}:{_type(value)}}}")
+
+    def finished(self, sql: str) -> str:
+        return f"{sql}\nSETTINGS {', '.join(SETTINGS)}"
+
+    def temporary_table(self, name: str, sql: str) -> str:
+        return f"CREATE TEMPORARY TABLE {name} ENGINE = Memory AS {sql}"
+
+    def drop_table(self, name: str) -> str:
+        return f"DROP TABLE IF EXISTS {name}"
+
+    def property_text(self, column: str, key: str, parameters: Parameters) -> str:
+        name = parameters.bind(key)
+        # Whole numbers beyond 64 bits come in quotation marks; no other raw value begins with one.
+        raw = f"trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))"
+        return (
+            f"multiIf(JSONType({column}, {name}) = 'String', JSONExtract({column}, {name}, 'Nullable(String)'), "
+            f"JSONType({column}, {name}) = 'Null', NULL, {raw})"
+        )
+
+    def json_number(self, column: str, key: str, parameters: Parameters) -> str:
+        name = parameters.bind(key)
+        return (
+            f"if(JSONType({column}, {name}) IN ('Int64', 'UInt64', 'Double', 'BigInt'), "
+            f"toFloat64OrNull(trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))), NULL)"
+        )
+
+    def number(self, text: str) -> str:
+        return f"if(match({text}, '{_NUMBER}'), toFloat64OrNull({text}), NULL)"
+
+    def contains(self, text: str, pattern: str) -> str:
+        return f"{text} ILIKE {_without_escapes(pattern)}"
+
+    def like(self, text: str, pattern: str) -> str:
+        return f"{text} LIKE {_without_escapes(pattern)}"
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"match({text}, concat('(?-s)', {pattern}))"
+
+    def first_group(self, text: str, pattern: str) -> str:
+        return f"extract({text}, concat('(?-s)', {pattern}))"
+
+    def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
+        return self.any_item(f"extractAll({text}, concat('(?-s)', {pattern}))", name, condition)
+
+    def any_item(self, items: str, name: str, condition: str) -> str:
+        return f"arrayExists({name} -> {condition}, {items})"
+
+    def moment(self, text: str) -> str:
+        seconds = f"toInt64OrNull(toString(round(({self.number(text)}) * 1000000)))"
+        parsed = f"parseDateTime64BestEffortOrNull(if(match({text}, '{_MOMENT}'), {text}, NULL), 6, 'UTC')"
+        return f"coalesce({seconds}, toUnixTimestamp64Micro({parsed}))"
+
+    def micros(self, column: str) -> str:
+        return f"toUnixTimestamp64Micro({column})"
+
+    def moment_of_column(self, column: str) -> str:
+        return f"toUnixTimestamp64Micro(CAST({column} AS Nullable(DateTime64(6, 'UTC'))))"
+
+    def one_of_people(self, column: str, people: str) -> str:
+        return f"has({people}, toString({column}))"
+
+    def quoted(self, name: str) -> str:
+        return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+    def table(
+        self, files: Sequence[str], table: FileTable, columns: Sequence[str], parameters: Parameters
+    ) -> str:
+        kinds = {column: _TYPES[kind] for column in columns if (kind := table.type_of(column)) is not None}
+        structure = parameters.bind(
+            ", ".join(f"{self.quoted(column)} {kind}" for column, kind in kinds.items())
+        )
+        shown = ", ".join(map(self.quoted, kinds)) or "1 AS nothing"
+        parts = [
+            f"SELECT {shown} FROM file({parameters.bind(file)}, '{table.format}', {structure})"  # noqa: S608 - names are quoted
+            for file in files
+        ]
+        return f"({' UNION ALL '.join(parts)})"
+
+    def pairs(
+        self,
+        first: str,
+        firsts: Sequence[str],
+        second: str,
+        seconds: Sequence[str],
+        parameters: Parameters,
+    ) -> str:
+        lists = [parameters.bind(tuple(texts)) for texts in (firsts, seconds)]
+        pairs = f"SELECT arrayJoin(arrayZip({lists[0]}, {lists[1]})) AS pair"
+        return f"(SELECT tupleElement(pair, 1) AS {first}, tupleElement(pair, 2) AS {second} FROM ({pairs}))"  # noqa: S608 - bound
+
+    def first_by(self, value: str, keys: Sequence[str]) -> str:
+        key = keys[0] if len(keys) == 1 else f"tuple({', '.join(keys)})"
+        return f"argMin({value}, {key})"
+
+    def integer_division(self, dividend: str, divisor: int) -> str:
+        return f"intDiv({dividend}, {divisor})"
+
+    def sum_numbers(self, value: str) -> str:
+        return f"sumKahan(CAST({value} AS DOUBLE))"
+
+    def quantile(self, value: str, level: float) -> str:
+        return f"quantileExactInclusive({level!r})(CAST({value} AS Nullable(Float64)))"
+
+    def bound(self, values: Sequence[str], body: Callable[..., str]) -> str:
+        names = [f"bound_{place}" for place in range(len(values))]
+        lists = ", ".join(f"[{value}]" for value in values)
+        return f"arrayMap(({', '.join(names)}) -> {body(*names)}, {lists})[1]"
+
+    def number_of_truth(self, truth: str) -> str:
+        return f"CAST({truth} AS Nullable(Float64))"
+
+    def text_of_truth(self, truth: str) -> str:
+        return f"CAST(CAST({truth} AS Nullable(Bool)) AS Nullable(String))"
+
+    def text_of_number(self, number: str) -> str:
+        return f"CAST({number} AS Nullable(String))"
+
+    def text_of_moment(self, micros: str) -> str:
+        return f"concat(replaceOne(toString(fromUnixTimestamp64Micro({micros}, 'UTC')), ' ', 'T'), 'Z')"
+
+    def different_texts(self, text: str) -> str:
+        return f"groupUniqArrayIf({text}, {text} <> '')"
+
+    def scattered(self, text: str) -> str:
+        return f"cityHash64({text})"
+
+    def nth_smallest(self, values: Sequence[str], position: int) -> str:
+        present = f"arraySort(arrayFilter(each -> each IS NOT NULL, [{', '.join(values)}]))"
+        return f"if(length({present}) >= {position}, {present}[{position}], NULL)"
+
+    def month_later(self, micros: str, months: int) -> str:
+        return f"toUnixTimestamp64Micro(addMonths(fromUnixTimestamp64Micro({micros}, 'UTC'), {int(months)}))"
+
+
+def _type(value: Bindable) -> str:
+    match value:
+        case tuple():
+            return "Array(String)"
+        case str():
+            return "String"
+        case datetime():
+            return "DateTime64(6, 'UTC')"
+        case int():
+            return "Int64"
+        case _:
+            return "Float64"
+
+
+def _without_escapes(pattern: str) -> str:
+    """A LIKE pattern in which a backslash stands for itself."""
+    return rf"replaceAll({pattern}, '\\', '\\\\')"

@@ -1,0 +1,106 @@
+"""Work on the past that goes on in the background: backfills, and running past invocations again.
+
+Each is a row with the place that it has reached, so that it can be watched, stopped, and gone on with by another
+process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+
+class JobKind(Enum):
+    """What a job is about: stored events, or past invocations."""
+
+    BACKFILL = "backfill"
+    RERUN = "rerun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayJob:
+    """A job, and how far it came.
+
+    ``selection``: which past invocations are run again; None: it is about stored events. ``cursor`` is the place that
+    was reached, ``last_seq`` the one where it ends: in the order of ingestion, or as a time in microseconds. Of
+    ``total`` events or invocations (at most ``max_events``) it has ``seen`` some, and ``queued`` some as invocations;
+    ``settled`` ones had been run before, ``put_aside`` ones became dead letters.
+    """
+
+    id: str
+    project_id: int
+    function_id: str
+    status: str
+    dry_run: bool
+    since: datetime
+    until: datetime
+    max_events: int | None = None
+    selection: Mapping[str, Any] | None = None
+    cursor: int
+    last_seq: int
+    total: int
+    seen: int = 0
+    queued: int = 0
+    settled: int = 0
+    put_aside: int = 0
+    error: str | None = None
+    created_at: datetime
+    finished_at: datetime | None = None
+
+    @property
+    def kind(self) -> JobKind:
+        """What it is about."""
+        return JobKind.BACKFILL if self.selection is None else JobKind.RERUN
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """How far a backfill comes with what is enqueued: from one place in the order of ingestion to another."""
+
+    id: str
+    before: int
+    cursor: int
+    seen: int = 0
+    settled: int = 0
+    put_aside: int = 0
+
+
+class JobOverError(Exception):
+    """A backfill was cancelled, or came to its step before: nothing was enqueued."""
+
+
+class JobRunsError(Exception):
+    """The function has one of the kind that is not over."""
+
+
+class Jobs(Protocol):
+    """The jobs of all functions. Blocking methods, called from any thread; they raise `DatabaseError`."""
+
+    def begin(self, job: ReplayJob, *, alone: bool) -> None:
+        """Write a new one. ``alone``: only if the function has none of its kind that runs. Raises `JobRunsError`."""
+        ...
+
+    def get(self, kind: JobKind, project_id: int, function_id: str, job_id: str) -> ReplayJob | None: ...
+
+    def page(
+        self, kind: JobKind, project_id: int, function_id: str, limit: int, offset: int
+    ) -> tuple[list[ReplayJob], int]:
+        """Those of a function, newest first, and how many there are."""
+        ...
+
+    def running(self) -> list[ReplayJob]:
+        """Those of all kinds that are not over, oldest first."""
+        ...
+
+    def advance(self, step: JobStep, queued: int) -> None:
+        """Come further without enqueueing anything (else the queue writes it). Raises `JobOverError`."""
+        ...
+
+    def finish(self, job_id: str, status: str, at: datetime, error: str | None = None) -> bool:
+        """Say that one is over; whether it was not before."""
+        ...

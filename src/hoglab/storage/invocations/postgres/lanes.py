@@ -1,0 +1,156 @@
+# ruff: noqa: S608 - statements are put together of constants
+"""Which functions have invocations that wait, and how some of them are taken.
+
+A loose index scan finds each queue, priority, project and function with one probe, however long the lines are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from hoglab.storage.database.postgres.session import PostgresSession
+
+MAX_COUNTED = 64
+"""How many times what a claim wants is counted of those who wait, all functions together."""
+
+_LANE = "queue, priority, project_id, function_id"
+LANES = f"""
+WITH RECURSIVE lane AS (
+    (
+        SELECT {_LANE} FROM invocation WHERE status = 'available' AND queue >= %(first)s AND queue <= %(last)s
+        ORDER BY {_LANE} LIMIT 1
+    )
+    UNION ALL
+    SELECT following.* FROM lane CROSS JOIN LATERAL (
+        SELECT {_LANE} FROM invocation WHERE status = 'available' AND queue <= %(last)s
+            AND ({_LANE}) > (lane.queue, lane.priority, lane.project_id, lane.function_id)
+        ORDER BY {_LANE} LIMIT 1
+    ) AS following
+)
+"""
+"""All lanes of queues from ``first`` to ``last``."""
+_OF_LANE = (
+    "invocation.status = 'available' AND invocation.queue = lane.queue AND invocation.priority = lane.priority "
+    "AND invocation.project_id = lane.project_id AND invocation.function_id = lane.function_id"
+)
+_DUE = f"""{LANES}, number AS (SELECT greatest(1, %(most)s * {MAX_COUNTED} / greatest(count(*), 1)) AS most FROM lane)
+SELECT lane.priority, lane.project_id, lane.function_id, least(number.most, %(most)s), due.count
+FROM number CROSS JOIN lane CROSS JOIN LATERAL (
+    SELECT count(*) FROM (
+        SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(now)s
+        LIMIT least(number.most, %(most)s)
+    ) AS those
+) AS due
+WHERE due.count > 0
+"""
+_COUNT_DUE = f"""{LANES}
+SELECT least(%(most)s, coalesce(sum(count), 0))::bigint FROM (
+    SELECT least(%(each)s, sum(due.count)) AS count FROM lane CROSS JOIN LATERAL (
+        SELECT count(*) FROM (
+            SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(until)s LIMIT %(each)s
+        ) AS those
+    ) AS due
+    WHERE lane.function_id <> ALL (%(apart)s::text[]) GROUP BY lane.queue, lane.priority, lane.project_id
+) AS of_projects
+"""
+_FIRST_SCHEDULED = f"""{LANES}
+SELECT min(first.scheduled_at) FROM lane CROSS JOIN LATERAL (
+    SELECT scheduled_at FROM invocation WHERE {_OF_LANE} ORDER BY scheduled_at LIMIT 1
+) AS first
+WHERE lane.function_id <> ALL (%(apart)s::text[])
+"""
+_GATHERING = f"{LANES} SELECT DISTINCT function_id FROM lane"
+_READY = f"""{LANES}
+SELECT lane.queue, lane.priority, lane.project_id, lane.function_id
+FROM lane JOIN unnest(%(functions)s::text[], %(sizes)s::integer[]) AS wanted (function_id, size) USING (function_id)
+WHERE EXISTS (SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(now)s)
+    OR EXISTS (SELECT 1 FROM invocation WHERE {_OF_LANE} OFFSET wanted.size - 1)
+"""
+_EVERY_QUEUE = {"first": "", "last": "\U0010ffff"}
+
+
+class Due(NamedTuple):
+    """How many invocations of a function are due, counted up to ``counted``."""
+
+    priority: int
+    project_id: int
+    function_id: str
+    counted: int
+    number: int
+
+
+def due_of(session: PostgresSession, queue: str, most: int, now: int) -> list[Due]:
+    """Who has due invocations in a queue, and how many up to ``most``; fewer of each where many have some."""
+    return [
+        Due(*row) for row in session.rows(_DUE, {"first": queue, "last": queue, "most": most, "now": now})
+    ]
+
+
+def count_due(session: PostgresSession, until: int, apart_from: Collection[str], most: int, each: int) -> int:
+    """How many are due at a time, up to ``most``, and of each project (in each queue and priority) up to ``each``."""
+    values = {"until": until, "apart": list(apart_from), "most": most, "each": each}
+    return int(session.value(_COUNT_DUE, _EVERY_QUEUE | values))
+
+
+def first_scheduled(session: PostgresSession, apart_from: Collection[str]) -> int | None:
+    """When the first available invocation is due, in microseconds."""
+    first: int | None = session.value(_FIRST_SCHEDULED, _EVERY_QUEUE | {"apart": list(apart_from)})
+    return first
+
+
+def gathering(session: PostgresSession, queue: str) -> list[str]:
+    """The functions with available invocations in a queue."""
+    return [function_id for (function_id,) in session.rows(_GATHERING, {"first": queue, "last": queue})]
+
+
+def ready(
+    session: PostgresSession, queue: str, sizes: Mapping[str, int], now: int
+) -> list[tuple[str, int, int, str]]:
+    """Lanes with as many as their function wants, or with one that is due."""
+    values = {
+        "first": queue,
+        "last": queue,
+        "functions": list(sizes),
+        "sizes": list(sizes.values()),
+        "now": now,
+    }
+    return [
+        (queue, priority, project, function)
+        for queue, priority, project, function in session.rows(_READY, values)
+    ]
+
+
+class Counted:
+    """What waits in a lane (queue and priority), as it was counted; what is taken is noted in ``taken``."""
+
+    def __init__(self, due: Collection[Due]) -> None:
+        functions: defaultdict[int, list[str]] = defaultdict(list)
+        for each in due:
+            functions[each.project_id].append(each.function_id)
+        self._projects = sorted(functions)
+        self._functions = {project: sorted(ids) for project, ids in functions.items()}
+        self._left = Counter({(each.project_id, each.function_id): each.number for each in due})
+        self.taken: Counter[tuple[int, str]] = Counter()
+
+    def next_project(self, after: int) -> int | None:
+        """The next one with due invocations, None after the last."""
+        place = bisect_right(self._projects, after)
+        return self._projects[place] if place < len(self._projects) else None
+
+    def next_function(self, project_id: int, after: str) -> str | None:
+        """The same of the functions of a project."""
+        functions = self._functions[project_id]
+        place = bisect_right(functions, after)
+        return functions[place] if place < len(functions) else None
+
+    def take(self, project_id: int, function_id: str, most: int) -> list[Any]:
+        """Note that so many are to be locked."""
+        number = min(most, self._left[project_id, function_id])
+        self._left[project_id, function_id] -= number
+        self.taken[project_id, function_id] += number
+        return [None] * number

@@ -1,0 +1,38 @@
+"""What is kept beside the queue, in tables of a `Database`: whatever the engine, in SQLAlchemy's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from hoglab.storage.invocations import InvocationQueue, InvocationStores, RunWriter
+from hoglab.storage.invocations.sql.breakers import SqlBreakerStates
+from hoglab.storage.invocations.sql.dead_letters import SqlDeadLetters
+from hoglab.storage.invocations.sql.erasing import SqlRunErasing
+from hoglab.storage.invocations.sql.jobs import SqlJobs
+from hoglab.storage.invocations.sql.runs import SqlRunStore
+from hoglab.storage.invocations.sql.sharing import SharedOutages, SharedPaces
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Database
+
+
+class WritingQueue(InvocationQueue, RunWriter, Protocol):
+    """A queue that also writes what runs leave."""
+
+    def close(self) -> None:
+        """Give up what it has open. It is not used afterwards."""
+        ...
+
+
+def stores_of(queue: WritingQueue, database: Database) -> InvocationStores:
+    """The queue with what else is kept in its file. ``database``: that file, opened with ``queue_metadata``."""
+    return InvocationStores(
+        queue,
+        SqlRunStore(database, queue),
+        SqlDeadLetters(database),
+        SqlJobs(database),
+        SqlBreakerStates(database),
+        SqlRunErasing(database),
+        SharedPaces(database) if database.is_shared else None,
+        SharedOutages(database) if database.is_shared else None,
+    )

@@ -1,0 +1,100 @@
+"""The built files of the UI, read once at start and compressed then."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import brotli
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+INDEX = "index.html"
+BASE = '<base href="/ui/" />'
+"""What the built page has in place of the path that the server is reached by."""
+VERSION = '<meta name="hoglab" content="development" />'
+"""What it has in place of the server's version."""
+LEAST_COMPRESSED = 512
+"""Smaller files are sent as they are."""
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "woff2": "font/woff2",
+}
+_HASHED = re.compile(r"assets/[A-Za-z0-9_.-]+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
+
+
+class AssetError(Exception):
+    """The built files cannot be served; the text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file in the forms that browsers take."""
+
+    media_type: str
+    tag: str
+    """The entity tag, in its quotation marks."""
+    bodies: Mapping[str, bytes]
+    """By content coding, the smallest first; ``identity`` is always there, and last."""
+
+    @classmethod
+    def of(cls, name: str, body: bytes) -> Asset:
+        """Compress a file. Raises `AssetError` for a kind of file that is not served."""
+        media_type = _TYPES.get(name.rpartition(".")[2])
+        if media_type is None:
+            raise AssetError(f"the web UI has a file of an unknown kind: {name}")
+        forms: dict[str, bytes] = {}
+        if len(body) >= LEAST_COMPRESSED:
+            forms["br"] = brotli.compress(body)
+            forms["gzip"] = gzip.compress(body, mtime=0)
+        forms = {coding: form for coding, form in forms.items() if len(form) < len(body)}
+        return cls(media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"', {**forms, "identity": body})
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """Everything that is served below ``/ui/``."""
+
+    index: Asset
+    """The page, whatever the screen."""
+    files: Mapping[str, Asset]
+    """By path; their names hold a hash of their content, so that they never change."""
+
+    @classmethod
+    def load(cls, *, prefix: str, version: str) -> Assets:
+        """Read the files of the package. ``prefix``: the path under which the server is reached, or nothing.
+
+        Raises `AssetError` when they are missing or of another make.
+        """
+        root = files("hoglab.ui").joinpath("static")
+        try:
+            page = root.joinpath(INDEX).read_text(encoding="utf-8")
+        except OSError:
+            raise AssetError(
+                "the files of the web UI are missing from this installation; HOGLAB_UI=false does without them"
+            ) from None
+        if page.count(BASE) != 1 or page.count(VERSION) != 1:
+            raise AssetError("the web UI's index.html is not as `make ui` makes it")
+        page = page.replace(BASE, f'<base href="{escape(prefix)}/ui/" />')
+        page = page.replace(VERSION, f'<meta name="hoglab" content="{escape(version)}" />')
+        found = {f"assets/{each.name}": each for each in _files(root.joinpath("assets"))}
+        if odd := [name for name in found if not _HASHED.fullmatch(name)]:
+            raise AssetError(f"the web UI has a file without a hash in its name: {odd[0]}")
+        return cls(
+            Asset.of(INDEX, page.encode()),
+            {name: Asset.of(name, each.read_bytes()) for name, each in found.items()},
+        )
+
+
+def _files(folder: Traversable) -> list[Traversable]:
+    return sorted((each for each in folder.iterdir() if each.is_file()), key=lambda each: each.name)

@@ -1,0 +1,45 @@
+"""``hoglab login`` and ``hoglab sessions``, beside a running server."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import httpx
+import pytest
+from tests.cli.test_operators import assert_one_clear_line, hoglab
+from tests.conftest import StartServer, free_port
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_link_logs_in_once_and_the_session_is_listed_and_ended(start_server: StartServer) -> None:
+    server = start_server()
+    data = ("--data", str(server.data))
+    printed = hoglab("login", *data)
+    link = re.fullmatch(
+        r"Open (http://\S+)/ui/login#t=(\S{43})   \(once, within 15 minutes\)\n", printed.stdout
+    )
+    assert link is not None
+    assert (printed.stderr, link[1]) == ("", server.url)
+    with httpx.Client(base_url=server.url) as browser:
+        opened = browser.post("/api/session/", json={"token": link[2]})
+        assert opened.status_code == 201
+        assert httpx.post(f"{server.url}/api/session/", json={"token": link[2]}).status_code == 401
+        assert browser.get("/api/projects/1/").status_code == 200
+        listed = hoglab("sessions", "list", *data).stdout
+        assert opened.json()["id"] in listed
+        assert "owner@localhost" in listed
+        assert hoglab("sessions", "revoke", opened.json()["id"], *data).returncode == 0
+        deadline = time.monotonic() + 30  # a change by another process is noticed soon
+        while browser.get("/api/projects/1/").status_code != 401:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert hoglab("sessions", "list", *data).stdout == ""
+    assert_one_clear_line(hoglab("sessions", "revoke", opened.json()["id"], *data), "hoglab sessions list")
+    assert_one_clear_line(hoglab("login", "--user", "nobody@example.com", *data), "nobody@example.com")
+    server.stop()
+    port = str(free_port())
+    without = hoglab("login", *data, HOGLAB_PORT=port)
+    assert "no server is running" in without.stderr
+    assert without.stdout.startswith(f"Open http://127.0.0.1:{port}/ui/login#t=")

@@ -1,0 +1,60 @@
+"""A PostgreSQL server for one test or benchmark, which syncs the disk, and may be stopped as if it crashed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.postgres import _programs
+
+
+class OwnServer:
+    """A PostgreSQL server of one test, which may be stopped as if it crashed."""
+
+    def __init__(self, folder: Path) -> None:
+        programs = _programs()
+        if programs is None:
+            pytest.skip("needs PostgreSQL: apt install postgresql")
+        self._data, self._programs, self._folder = folder / "data", programs, folder
+        self._options = f"-c listen_addresses= -k {folder}"
+        self._user: list[str] = []
+        if os.getuid() == 0:
+            subprocess.run(["chown", "postgres", folder], check=True)
+            self._user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        folder.chmod(0o755)
+        self._run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8")
+        self.url = f"postgresql://postgres@/postgres?host={folder}"
+        self.start()
+
+    def start(self) -> None:
+        self._run(
+            "pg_ctl",
+            "start",
+            "-w",
+            "-l",
+            str(self._folder / "log"),
+            "-o",
+            f"-c listen_addresses= -k {self._folder}",
+        )
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "stop", "-m", "immediate")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._user, str(self._programs / program), "-D", str(self._data), *arguments]
+        subprocess.run(command, check=True, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def own_server() -> Iterator[OwnServer]:
+    with tempfile.TemporaryDirectory(prefix="hoglab-pg-", dir="/tmp") as folder:
+        server = OwnServer(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop()

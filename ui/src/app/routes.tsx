@@ -1,0 +1,94 @@
+// Every screen and its address: one table, each screen loaded when it is wanted.
+
+import type { ComponentType } from "preact"
+import { asksOfExperiment } from "../experiments/addresses"
+import { match, type Place } from "../lib/router"
+
+export interface ScreenProps {
+  project: string
+  zone: string
+  id: string
+  /** Further parts of the address. */
+  key2: string
+}
+
+type Content = ComponentType<ScreenProps>
+
+export interface Load {
+  (): Promise<Content>
+  /** The screen once it is loaded. */
+  now?: Content
+}
+
+function screen(load: () => Promise<{ default: Content }>): Load {
+  const found: Load = async () => (found.now = (await load()).default)
+  return found
+}
+
+interface Route {
+  pattern: string
+  load: Load
+  /** The entry of the navigation that the screen belongs to. */
+  section: string
+  /** The addresses of the API that it asks for in any case. */
+  asks?: (parts: Record<string, string>) => string[]
+}
+
+const list = screen(() => import("../experiments/List"))
+const results = screen(() => import("../experiments/Results"))
+const explorer = screen(() => import("../events/Explorer"))
+const live = screen(() => import("../events/Live"))
+const status = screen(() => import("../status/Status"))
+const event = screen(() => import("../events/Event"))
+const person = screen(() => import("../people/Person"))
+const group = screen(() => import("../people/Group"))
+const flag = screen(() => import("../flags/Flag"))
+const hog = screen(() => import("../functions/Function"))
+const setup = screen(() => import("../setup/Setup"))
+const project = screen(() => import("../settings/Project"))
+const keys = screen(() => import("../settings/Keys"))
+
+// Addresses of PostHog's shape, which functions put into messages, are here beside our own.
+export const ROUTES: readonly Route[] = [
+  { pattern: "/p/:project", load: list, section: "experiments" },
+  { pattern: "/p/:project/experiments", load: list, section: "experiments" },
+  { pattern: "/p/:project/experiments/:id", load: results, section: "experiments", asks: asksOfExperiment },
+  { pattern: "/p/:project/events", load: explorer, section: "events" },
+  { pattern: "/p/:project/events/live", load: live, section: "live" },
+  { pattern: "/p/:project/events/:id", load: event, section: "events" },
+  { pattern: "/p/:project/events/:id/:key2", load: event, section: "events" },
+  { pattern: "/p/:project/person/:id", load: person, section: "" },
+  { pattern: "/p/:project/persons/:id", load: person, section: "" },
+  { pattern: "/p/:project/people/:id", load: person, section: "" },
+  { pattern: "/p/:project/groups/:id/:key2", load: group, section: "" },
+  { pattern: "/p/:project/feature_flags/:id", load: flag, section: "" },
+  { pattern: "/p/:project/flags/:id", load: flag, section: "" },
+  { pattern: "/p/:project/functions/:id", load: hog, section: "" },
+  { pattern: "/p/:project/functions/:id/*", load: hog, section: "" },
+  { pattern: "/p/:project/setup", load: setup, section: "setup" },
+  { pattern: "/p/:project/settings/project", load: project, section: "project" },
+  { pattern: "/p/:project/settings/keys", load: keys, section: "keys" },
+  { pattern: "/status", load: status, section: "status" },
+]
+
+export interface Found {
+  route: Route
+  parts: Record<string, string>
+}
+
+/** The screen of an address; null: there is none. */
+export function find({ path }: Place): Found | null {
+  for (const route of ROUTES) {
+    const parts = match(route.pattern, path)
+    if (parts) return { route, parts }
+  }
+  return null
+}
+
+/** The path below a project, when an address left it out because there is only one. */
+export function withProject(path: string, project: number): string | null {
+  if (path === "/setup") return `/p/${project}/setup`
+  const first = path.split("/")[1] ?? ""
+  const known = ["experiments", "events", "person", "persons", "people", "groups", "feature_flags", "flags", "functions", "settings"]
+  return known.includes(first) ? `/p/${project}${path}` : null
+}

@@ -1,0 +1,76 @@
+// Events as they come in.
+
+import { useEffect, useState } from "preact/hooks"
+import { address } from "../api/client"
+import { useStream } from "../api/stream"
+import { Button, Link } from "../kit/basics"
+import { Json } from "../kit/json"
+import { usePlace, useTitle } from "../kit/hooks"
+import { clipped, counted, countText } from "../lib/format"
+import { pathOf } from "../lib/router"
+import { chosenOf, eventQuery } from "./filters"
+import { FilterBar } from "./FilterBar"
+import { NOTHING, taken } from "./live"
+import { EventTable } from "./rows"
+
+const KINDS = ["event", "skipped", "rate", "warning"] as const
+const SHOWN = 100
+
+export default function LiveEvents({ project, zone }: { project: string; zone: string }) {
+  useTitle("Live events")
+  const { query } = usePlace()
+  const chosen = chosenOf(query)
+  const [live, setLive] = useState(NOTHING)
+  const [paused, setPaused] = useState(false)
+  const [held, setHeld] = useState(0)
+  const { event, distinct_id, properties } = eventQuery({ ...chosen, range: "" }, new Date())
+  const url = address("/api/projects/{project_id}/events/live/", { project_id: project }, { event, distinct_id, properties })
+  const stream = useStream(url, KINDS, (messages) => {
+    if (!paused) setLive((now) => taken(now, messages))
+    else setHeld((count) => count + messages.filter((message) => message.kind === "event").length)
+  })
+  useEffect(() => setLive(NOTHING), [url])
+  const resume = () => {
+    setPaused(!paused)
+    setHeld(0)
+  }
+  return (
+    <>
+      <header class="page-head">
+        <h1 class="grow">Live events</h1>
+        <Button pressed={paused} onClick={resume}>
+          {paused ? "Go on" : "Pause"}
+        </Button>
+      </header>
+      <FilterBar ranges={false} />
+      <p>
+        <span class="quiet">{stream.connected ? "Connected." : "Connecting …"}</span>{" "}
+        {live.rate && (
+          <>
+            <span class="rate">{countText(live.rate.received_per_s)}</span> received per second
+          </>
+        )}
+        {live.skipped > 0 && <span class="quiet"> · {countText(live.skipped)} skipped, to keep this page usable</span>}
+        {paused && <span class="quiet"> · paused, {counted(held, "event")} meanwhile</span>}
+      </p>
+      {live.warnings.map((warning, at) => (
+        <div class="caution" key={`${warning.timestamp} ${at}`}>
+          <p>
+            <strong>An event was dropped or changed: {clipped(String(warning.type).replaceAll("_", " "), 100)}</strong>
+          </p>
+          <Json value={warning.details} />
+        </div>
+      ))}
+      {live.events.length === 0 ? (
+        <div class="empty">
+          <h2>Waiting for events</h2>
+          <p>
+            What is sent from now on appears here within two seconds. Nothing yet? <Link to={pathOf("p", project, "setup")}>Snippets for SDKs</Link> have this server's address and token.
+          </p>
+        </div>
+      ) : (
+        <EventTable events={live.events.slice(0, SHOWN)} project={project} zone={zone} columns={[]} label="Live events" />
+      )}
+    </>
+  )
+}

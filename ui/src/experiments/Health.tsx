@@ -1,0 +1,36 @@
+// What endangers an experiment, with what to do about it.
+
+import { useGet } from "../api/kept"
+import { Badge, When } from "../kit/basics"
+import { Json } from "../kit/json"
+import { Loaded } from "../kit/states"
+import { visible } from "../lib/format"
+
+export function Health({ parts, zone }: { parts: { project_id: string; experiment_id: string }; zone: string }) {
+  const health = useGet("/api/projects/{project_id}/experiments/{experiment_id}/health/", parts)
+  return (
+    <Loaded kept={health}>
+      {(found) => (
+        <section class="part">
+          <h2>
+            {found.findings.length === 0 ? "Nothing endangers the results" : "What to look at"}
+          </h2>
+          <ul class="findings">
+            {found.findings.map((finding) => (
+              <li key={finding.code} class={`card ${finding.severity}`}>
+                <p>
+                  <Badge kind={finding.severity}>{finding.severity}</Badge> <strong>{visible(finding.message)}</strong>
+                </p>
+                <p>{visible(finding.advice)}</p>
+                {Object.keys(finding.details).length > 0 && <Json value={finding.details} />}
+              </li>
+            ))}
+          </ul>
+          <p class="quiet">
+            Checked <When at={found.checked_at} zone={zone} />: shares of the variants, people, the flag, and the events of metrics.
+          </p>
+        </section>
+      )}
+    </Loaded>
+  )
+}

@@ -1,0 +1,58 @@
+// Who changed what of an experiment, as sentences.
+
+import { useGet } from "../api/kept"
+import { When } from "../kit/basics"
+import { Loaded } from "../kit/states"
+import { clipped } from "../lib/format"
+import { absolute } from "../lib/time"
+
+interface Change {
+  field?: string | null
+  before?: unknown
+  after?: unknown
+}
+
+const MOMENT = /^\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)$/
+
+function said(value: unknown, zone: string): string {
+  if (typeof value === "string" && MOMENT.test(value)) return absolute(new Date(value), zone)
+  return clipped(typeof value === "object" && value !== null ? JSON.stringify(value) : String(value), 120)
+}
+
+/** One change in words. */
+export function changeText({ field, before, after }: Change, zone: string): string {
+  const name = (field ?? "something").replaceAll("_", " ")
+  if (after === null || after === undefined) return `removed ${name}`
+  if (before === null || before === undefined) return `set ${name} to ${said(after, zone)}`
+  return typeof after === "object" ? `changed ${name}` : `changed ${name} from ${said(before, zone)} to ${said(after, zone)}`
+}
+
+export function History({ project, id, zone }: { project: string; id: string; zone: string }) {
+  const log = useGet("/api/projects/{project_id}/activity_log/", { project_id: project }, { scope: "Experiment", item_id: id, limit: 100 })
+  return (
+    <Loaded kept={log}>
+      {(found) => (
+        <section class="part">
+          <h2>
+            History <span class="quiet">({zone})</span>
+          </h2>
+          <ol class="history">
+            {found.results.map((entry) => {
+              const changes = ((entry.detail as { changes?: Change[] | null } | null)?.changes ?? []).map((change) => changeText(change, zone))
+              return (
+                <li key={entry.id}>
+                  <When at={entry.created_at} zone={zone} />
+                  <span>
+                    <bdi>{entry.user ? clipped(String(entry.user.first_name || entry.user.email), 80) : "hoglab"}</bdi>{" "}
+                  {changes.length ? changes.join("; ") : `${entry.activity.replaceAll("_", " ")} it`}.
+                  </span>
+                </li>
+              )
+            })}
+          </ol>
+          {found.results.length === 0 && <p>Nothing is written down of this experiment.</p>}
+        </section>
+      )}
+    </Loaded>
+  )
+}

@@ -1,0 +1,146 @@
+// The experiments of a project: filters, order and page are in the address.
+
+import { useEffect, useRef, useState } from "preact/hooks"
+import { address } from "../api/client"
+import { useAddresses, useGet } from "../api/kept"
+import { useSession } from "../api/session"
+import { Button } from "../kit/basics"
+import { Search, Select } from "../kit/forms"
+import { usePlace, useSettled, useTitle } from "../kit/hooks"
+import { Empty, Loaded } from "../kit/states"
+import { counted, countText, visible } from "../lib/format"
+import { ask } from "../lib/router"
+import { symmetric } from "../lib/scale"
+import { Row } from "./ListRow"
+import { bestOf, chunksOf, listQuery, makersOf, MOST_SORTED, nextOrder, PAGE, sorted, sortsHere, type Summary } from "./listing"
+
+const STATUSES = [["", "Any"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["exposure_frozen", "Closed to new people"], ["stopped", "Ended"]] as const
+// Name, key of the order, and whether its largest come first.
+const COLUMNS = [["Name", "name", false], ["Status", "status", false], ["Age", "duration", true], ["People", "people", true], ["First primary metric", "effect", true], ["Certainty", "certainty", true], ["Made by", "created_by", false]] as const
+
+export default function Experiments({ project, zone }: { project: string; zone: string }) {
+  useTitle("Experiments")
+  const session = useSession()
+  const { query } = usePlace()
+  const value = (name: string) => query.get(name) ?? ""
+  const order = value("order") || "-created_at"
+  const here = sortsHere(order)
+  const offset = Number(value("offset")) || 0
+  const filtered = Boolean(value("search") || value("status") || value("by") || value("archived"))
+  const list = useGet("/api/projects/{project_id}/experiments/", { project_id: project }, listQuery(query, order, session?.user.id))
+  // What is stored of a hundred rows in one request.
+  const chunks = chunksOf((list.value?.results ?? []).map((each) => each.id))
+  const stored = useAddresses<Summary[]>(chunks.map((ids) => address("/api/projects/{project_id}/experiments/results_summary/", { project_id: project }, { ids })))
+  const summaries = new Map(stored.flatMap((each) => each.value ?? []).map((each) => [each.experiment_id, each]))
+  return (
+    <>
+      <header class="page-head">
+        <h1 class="grow">Experiments</h1>
+      </header>
+      <Filters known={makersOf(list.value?.results ?? [])} />
+      <Loaded kept={list} rows={8}>
+        {({ count, results }) => {
+          if (count === 0) return <Nothing filtered={filtered} />
+          const rows = here ? sorted(results, summaries, order).slice(offset, offset + PAGE) : results
+          const limit = symmetric(rows.flatMap((each) => bestOf(summaries.get(each.id) ?? NOBODY)?.bounds ?? []))
+          return (
+            <>
+              <div class="card table-card" tabindex={0} role="region" aria-label="Experiments">
+                <table class="list stack experiments">
+                  <thead>
+                    <tr>
+                      {COLUMNS.map(([name, key, largestFirst]) => (
+                        <Column key={key} name={name} column={key} order={order} largestFirst={largestFirst} />
+                      ))}
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {rows.map((each) => (
+                      <Row key={each.id} experiment={each} summary={summaries.get(each.id)} limit={limit} project={project} zone={zone} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              <div class="pages">
+                <span class="quiet">
+                  {counted(count, "experiment")}
+                  {here && count > MOST_SORTED && `, the newest ${countText(MOST_SORTED)} of them sorted`}
+                </span>
+                {offset > 0 && <Button onClick={() => ask({ offset: String(Math.max(0, offset - PAGE)) })}>Previous</Button>}
+                {offset + PAGE < (here ? results.length : count) && <Button onClick={() => ask({ offset: String(offset + PAGE) })}>Next</Button>}
+              </div>
+            </>
+          )
+        }}
+      </Loaded>
+    </>
+  )
+}
+
+const NOBODY = { metric: null } as Summary
+
+interface ColumnProps {
+  name: string
+  column: string
+  order: string
+  largestFirst: boolean
+}
+
+function Column({ name, column, order, largestFirst }: ColumnProps) {
+  const direction = order === column ? "ascending" : order === `-${column}` ? "descending" : "none"
+  return (
+    <th scope="col" class={column === "people" || column === "certainty" ? "number" : undefined} aria-sort={direction}>
+      <button type="button" class="sort" onClick={() => ask({ order: nextOrder(order, column, largestFirst), offset: null })}>
+        {name}
+        {{ ascending: " ↑", descending: " ↓", none: "" }[direction]}
+      </button>
+    </th>
+  )
+}
+
+function Filters({ known }: { known: [string, string][] }) {
+  const { query } = usePlace()
+  const value = (name: string) => query.get(name) ?? ""
+  const [text, setText] = useState(value("search"))
+  const search = useSettled(text, 200)
+  // Whoever was seen can be chosen, also once a filter hides their experiments.
+  const makers = useRef(new Map<string, string>())
+  for (const [id, name] of known) makers.current.set(id, name)
+  const by = value("by")
+  if (by && by !== "me" && !makers.current.has(by)) makers.current.set(by, `user ${by}`)
+  useEffect(() => {
+    if (search !== value("search")) ask({ search, offset: null })
+  }, [search])
+  const change = (name: string) => (wanted: string) => ask({ [name]: wanted, offset: null })
+  const people = [...makers.current].sort(([, a], [, b]) => a.localeCompare(b)).map(([id, name]) => [id, visible(name.slice(0, 60))] as const)
+  return (
+    <div class="filters" role="search">
+      <Search label="Search" value={text} onInput={setText} />
+      <Select label="Status" value={value("status")} options={STATUSES} onChange={change("status")} />
+      <Select label="Made by" value={by} options={[["", "Everybody"], ["me", "Me"], ...people]} onChange={change("by")} />
+      <Select label="Archive" value={value("archived")} options={[["", "Not archived"], ["true", "Archived"]]} onChange={change("archived")} />
+    </div>
+  )
+}
+
+function Nothing({ filtered }: { filtered: boolean }) {
+  if (filtered)
+    return (
+      <Empty title="No experiment matches">
+        <p>Nothing has these words, this status and this maker.</p>
+        <p>
+          <Button onClick={() => ask({ search: null, status: null, by: null, archived: null, offset: null })}>Show all</Button>
+        </p>
+      </Empty>
+    )
+  const curl = `curl ${window.location.origin}/api/projects/@current/experiments/ \\
+  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
+  -d '{"name": "Button colour", "feature_flag_key": "button-colour"}'`
+  return (
+    <Empty title="No experiments yet" curl={curl}>
+      <p>An experiment shows people different variants of something and finds out which one does better.</p>
+      <p>Each has a feature flag that decides who gets which variant, and metrics that decide what counts.</p>
+      <p>Make the first one with a personal API key; <code>make run</code> starts a demo that has one.</p>
+    </Empty>
+  )
+}

@@ -1,0 +1,93 @@
+// What is known of the experiment in a sentence, what it rests on, and the next step as a button.
+
+import { useState } from "preact/hooks"
+import type { Schemas } from "../api/client"
+import { Button, Link } from "../kit/basics"
+import { pathOf } from "../lib/router"
+import { visible } from "../lib/format"
+import { dayText } from "../lib/time"
+import { ActionDialog } from "./Actions"
+import { actionsOf, type Action } from "./lifecycle"
+import type { Results, Verdict } from "./reading"
+
+interface Step {
+  action?: Action
+  tab?: string
+  words: string
+}
+
+/** The button of a verdict's next action: something to do, or where to look; null: only waiting helps. */
+export function stepOf(verdict: Verdict): Step | null {
+  switch (verdict.next_action.code) {
+    case "ship_variant":
+      return { action: "ship_variant", words: `Ship ${visible(verdict.next_action.variant ?? "")} …` }
+    case "keep_baseline":
+    case "stop":
+      return { action: "end", words: "End …" }
+    case "weigh":
+      return { action: "ship_variant", words: "Ship a variant …" }
+    case "fix":
+    case "fix_assignment":
+    case "fix_exposures":
+    case "fix_flag":
+    case "fix_metric":
+      return { tab: "health", words: "Where to look" }
+    case "add_metric":
+      return { tab: "setup", words: "Look at the set-up" }
+    default:
+      return null
+  }
+}
+
+interface CardProps {
+  experiment: Schemas["ExperimentOut"]
+  results: Results
+  project: string
+}
+
+export function VerdictCard({ experiment, results, project }: CardProps) {
+  const [open, setOpen] = useState(false)
+  const verdict = results.verdict
+  if (!verdict) return null
+  const step = stepOf(verdict)
+  const allowed = step?.action === undefined || actionsOf(experiment).includes(step.action)
+  const to = pathOf("p", project, "experiments", experiment.id)
+  return (
+    <section class={`card verdict ${verdict.state}`} aria-labelledby="verdict">
+      <div class="grow">
+        <h2 id="verdict">{visible(verdict.headline)}</h2>
+        {verdict.as_of && !verdict.withholds_decisions && <p>Decided by the numbers at the end of {dayText(verdict.as_of)}, when it was as large as planned; the table shows those of now.</p>}
+        <p>{visible(verdict.next_action.text)}</p>
+        <p class="quiet">
+          {verdict.reads_at_any_time
+            ? "The method holds at any time: you may look as often as you like."
+            : "The method is for a single look at the planned end: do not stop early by what you see here."}
+        </p>
+        {verdict.reasons.length > 0 && (
+          <details>
+            <summary>What it rests on</summary>
+            <ul>
+              {verdict.reasons.map((reason) => (
+                <li key={`${reason.code} ${reason.metric_uuid} ${reason.variant}`}>{visible(reason.text)}</li>
+              ))}
+            </ul>
+          </details>
+        )}
+      </div>
+      {step && allowed && (
+        <div class="next">
+          {step.tab ? (
+            <Link class="button" to={to} query={new URLSearchParams({ tab: step.tab })}>
+              {step.words}
+            </Link>
+          ) : (
+            <Button onClick={() => setOpen(true)}>{step.words}</Button>
+          )}
+        </div>
+      )}
+      {open && step?.action && (
+        <ActionDialog action={step.action} experiment={experiment} results={results} project={project} onClose={() => setOpen(false)} />
+      )}
+    </section>
+  )
+}

@@ -1,0 +1,132 @@
+// An experiment and its metrics in words, from the JSON that describes them.
+
+type Json = Record<string, unknown>
+
+function object(value: unknown): Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {}
+}
+
+function list(value: unknown): Json[] {
+  return Array.isArray(value) ? value.map(object) : []
+}
+
+const text = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null)
+
+const MATHS: Record<string, string> = {
+  total: "how often",
+  sum: "the sum of",
+  avg: "the average of",
+  min: "the least",
+  max: "the greatest",
+  unique_session: "in how many sessions",
+  unique_group: "by how many groups",
+  hogql: "computed from",
+}
+
+/** What an event source is called. */
+export function nodeName(node: unknown): string {
+  const found = object(node)
+  const name = text(found.custom_name) ?? text(found.name) ?? text(found.event)
+  if (name) return name
+  if (found.kind === "ActionsNode") return `action ${String(found.id)}`
+  return text(found.table_name) ?? "any event"
+}
+
+function measured(node: unknown): string {
+  const found = object(node)
+  const math = text(found.math) ?? "total"
+  const property = text(found.math_property) ?? text(found.math_hogql)
+  const filters = list(found.properties).length
+  const only = filters ? `, with ${filters} ${filters === 1 ? "filter" : "filters"}` : ""
+  const words = MATHS[math] ?? math
+  return `${property ? `${words} “${property}” of “${nodeName(node)}”` : `${words} “${nodeName(node)}”`}${only}`
+}
+
+/** A metric of an experiment, inline or shared, by its identifier. */
+export function metricDefinition(experiment: object, uuid: string | null): Json | null {
+  const all = object(experiment)
+  const shared = list(all.saved_metrics).map((link) => object(link.query))
+  return [...list(all.metrics), ...list(all.metrics_secondary), ...shared].find((each) => each.uuid === uuid) ?? null
+}
+
+export function stepNames(definition: Json | null): string[] {
+  return list(definition?.series).map(nodeName)
+}
+
+/** What a metric counts, in sentences. */
+export function definitionTexts(definition: Json | null): string[] {
+  if (!definition) return []
+  const said: string[] = []
+  const type = definition.metric_type
+  if (type === "mean") said.push(`Per person ${measured(definition.source)}.`)
+  else if (type === "quantile") said.push(`The ${Number(definition.quantile_level ?? 0.5) * 100}th percentile of ${measured(definition.source)}.`)
+  else if (type === "funnel") said.push(`The share of people who, after their exposure, get through ${stepNames(definition).map((step) => `“${step}”`).join(", then ")}.`)
+  else if (type === "ratio") said.push(`${capital(measured(definition.numerator))}, divided by ${measured(definition.denominator)}.`)
+  else if (type === "retention")
+    said.push(`Of the people with “${nodeName(definition.start_event)}”, the share with “${nodeName(definition.completion_event)}” ${definition.retention_window_start} to ${definition.retention_window_end} ${definition.retention_window_unit}s later.`)
+  if (definition.funnel_order_type === "unordered") said.push("Steps count in any order.")
+  if (definition.conversion_window !== undefined && definition.conversion_window !== null)
+    said.push(`It counts within ${String(definition.conversion_window)} ${String(definition.conversion_window_unit ?? "day")}s of the exposure.`)
+  if (typeof definition.lower_bound_percentile === "number" || typeof definition.upper_bound_percentile === "number")
+    said.push("Outliers are cut at percentiles.")
+  said.push(definition.goal === "decrease" ? "Less is better." : "More is better.")
+  return said
+}
+
+function capital(sentence: string): string {
+  return sentence.charAt(0).toUpperCase() + sentence.slice(1)
+}
+
+/** Who takes part and how they are counted, in sentences. */
+export function exposureTexts(experiment: object): string[] {
+  const all = object(experiment)
+  const criteria = object(all.exposure_criteria)
+  const config = object(criteria.exposure_config)
+  const own = text(config.event)
+  return [
+    own && own !== "$feature_flag_called"
+      ? `People take part from their first “${own}” on.`
+      : "People take part from the first time that code asked for their variant.",
+    criteria.filterTestAccounts ? "Internal and test accounts are left out." : "Internal and test accounts are counted.",
+    criteria.multiple_variant_handling === "first_seen"
+      ? "Who saw several variants counts for the first one."
+      : "Who saw several variants is left out.",
+    ...(all.only_count_matured_users ? ["Only people whose windows have passed are counted."] : []),
+  ]
+}
+
+export interface VariantShare {
+  key: string
+  name: string | null
+  share: number | null
+}
+
+export function variantsOf(experiment: object): VariantShare[] {
+  const flag = object(object(object(experiment).feature_flag).filters)
+  const variants = list(object(flag.multivariate).variants)
+  return variants.map((each) => ({
+    key: String(each.key),
+    name: text(each.name),
+    share: typeof each.rollout_percentage === "number" ? each.rollout_percentage : null,
+  }))
+}
+
+/** The condition sets of a flag in words, one line each. */
+export function ruleTexts(filters: unknown): string[] {
+  const found = object(filters)
+  const groups = list(found.groups).map((group) => {
+    const properties = list(group.properties)
+    const share = typeof group.rollout_percentage === "number" ? group.rollout_percentage : 100
+    const who = properties.length
+      ? properties.map((each) => `${String(each.key)} ${String(each.operator ?? "exact")} ${valueText(each.value)}`).join(" and ")
+      : "everybody"
+    const forced = text(group.variant)
+    return `${share} % of ${who}${forced ? ` get ${forced}` : ""}`
+  })
+  const variants = list(object(found.multivariate).variants).map((each) => `${String(each.key)} ${String(each.rollout_percentage)} %`)
+  return variants.length ? [...groups, `variants: ${variants.join(", ")}`] : groups
+}
+
+function valueText(value: unknown): string {
+  return Array.isArray(value) ? value.slice(0, 5).map(String).join(", ") : String(value ?? "")
+}

@@ -1,0 +1,52 @@
+// A feature flag as it is; it is changed over the API.
+
+import { useGet } from "../api/kept"
+import { Badge, Link, Name, Theirs, When } from "../kit/basics"
+import { Json } from "../kit/json"
+import { useTitle } from "../kit/hooks"
+import { Loaded } from "../kit/states"
+import { clipped } from "../lib/format"
+import { pathOf } from "../lib/router"
+
+export default function FlagPage({ project, zone, id }: { project: string; zone: string; id: string }) {
+  const flag = useGet("/api/projects/{project_id}/feature_flags/{flag_id}/", { project_id: project, flag_id: id })
+  useTitle(flag.value ? clipped(flag.value.key, 80) : "Flag")
+  return (
+    <Loaded kept={flag}>
+      {(found) => (
+        <>
+          <header class="page-head">
+            <h1>
+              <code>
+                <Name text={found.key} />
+              </code>{" "}
+              <Badge kind={found.active ? "good" : ""}>{found.active ? "on" : "off"}</Badge>
+            </h1>
+          </header>
+          {found.name && (
+            <p>
+              <Theirs text={found.name} most={400} />
+            </p>
+          )}
+          <p class="quiet">
+            Version {found.version}, changed <When at={found.updated_at} zone={zone} />, last asked for <When at={found.last_called_at} zone={zone} />.
+          </p>
+          {found.experiment_set_metadata.length > 0 && (
+            <p>
+              Decides{" "}
+              {found.experiment_set_metadata.map((each) => (
+                <Link key={each.id} to={pathOf("p", project, "experiments", each.id)}>
+                  <Name text={each.name} />
+                </Link>
+              ))}
+            </p>
+          )}
+          <section class="card">
+            <h2>Rules</h2>
+            <Json value={found.filters} />
+          </section>
+        </>
+      )}
+    </Loaded>
+  )
+}

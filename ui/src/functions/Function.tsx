@@ -1,0 +1,84 @@
+// A function as it is, with its newest log lines; it is changed over the API.
+
+import { useGet } from "../api/kept"
+import { Badge, Name, Theirs, When } from "../kit/basics"
+import { Json } from "../kit/json"
+import { useTitle } from "../kit/hooks"
+import { Loaded } from "../kit/states"
+import { clipped, countText, visible } from "../lib/format"
+
+export default function FunctionPage({ project, zone, id }: { project: string; zone: string; id: string }) {
+  const parts = { project_id: project, function_id: id }
+  const hog = useGet("/api/projects/{project_id}/hog_functions/{function_id}/", parts)
+  const logs = useGet("/api/projects/{project_id}/hog_functions/{function_id}/logs/", parts, { limit: 50 })
+  const totals = useGet("/api/projects/{project_id}/hog_functions/{function_id}/metrics/totals/", parts)
+  useTitle(hog.value?.name ? clipped(hog.value.name, 80) : "Function")
+  return (
+    <Loaded kept={hog}>
+      {(found) => (
+        <>
+          <header class="page-head">
+            <h1>
+              <Name text={found.name ?? "Function without a name"} /> <Badge kind={found.enabled ? "good" : ""}>{found.enabled ? "on" : "off"}</Badge> <Badge>{String(found.type).replaceAll("_", " ")}</Badge>
+            </h1>
+          </header>
+          {found.description && (
+            <p>
+              <Theirs text={found.description} most={600} />
+            </p>
+          )}
+          <p class="quiet">
+            Version {found.version}, changed <When at={found.updated_at} zone={zone} />.
+          </p>
+          <section class="part">
+            <h2>Runs of the last week</h2>
+            <Loaded kept={totals} rows={1}>
+              {(sum) => Object.keys(sum.totals).length === 0 ? <p class="quiet">None.</p> : (
+                <dl class="facts">
+                  {Object.entries(sum.totals).map(([name, count]) => (
+                    <div key={name}>
+                      <dt>{visible(name.replaceAll("_", " "))}</dt>
+                      <dd>{countText(Number(count))}</dd>
+                    </div>
+                  ))}
+                </dl>
+              )}
+            </Loaded>
+          </section>
+          <section class="card">
+            <h2>Filters</h2>
+            <Json value={withoutCode(found.filters)} />
+          </section>
+          {found.hog && (
+            <section class="part">
+              <h2>Program</h2>
+              <div class="code">
+                <pre tabindex={0}>{visible(found.hog)}</pre>
+              </div>
+            </section>
+          )}
+          <section class="part">
+            <h2>Newest log lines</h2>
+            <Loaded kept={logs}>
+              {({ results }) => (
+                <ul class="plain">
+                  {results.map((line, at) => (
+                    <li key={`${line.timestamp} ${at}`}>
+                      <When at={line.timestamp} zone={zone} precise /> <Badge>{line.level.toLowerCase()}</Badge> <Theirs text={line.message} most={500} />
+                    </li>
+                  ))}
+                  {results.length === 0 && <li>There are none.</li>}
+                </ul>
+              )}
+            </Loaded>
+          </section>
+        </>
+      )}
+    </Loaded>
+  )
+}
+
+/** What was compiled from the filters says nothing to people. */
+function withoutCode(filters: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(filters).filter(([name]) => name !== "bytecode" && name !== "transpiled"))
+}

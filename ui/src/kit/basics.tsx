@@ -1,0 +1,143 @@
+// Buttons, links, badges, texts of others, moments.
+
+import type { ComponentChildren } from "preact"
+import { useRef, useState } from "preact/hooks"
+import { clipped, MAX_SHOWN, visible } from "../lib/format"
+import { go, href } from "../lib/router"
+import { absolute, ago } from "../lib/time"
+import { WORDS } from "../lib/words"
+import { useNow } from "./hooks"
+
+interface ButtonProps {
+  onClick?: () => void
+  children: ComponentChildren
+  kind?: "primary" | "plain" | "quiet" | "danger"
+  type?: "button" | "submit"
+  disabled?: boolean
+  /** The scope that the session lacks; the button is then disabled and says so. */
+  lacks?: string | null
+  label?: string
+  pressed?: boolean
+}
+
+export function Button({ onClick, children, kind = "plain", type = "button", disabled, lacks, label, pressed }: ButtonProps) {
+  const why = lacks ? WORDS.needsScope(lacks) : undefined
+  return (
+    <button
+      type={type}
+      class={`button ${kind}`}
+      onClick={why ? undefined : onClick}
+      disabled={disabled}
+      aria-disabled={why ? true : undefined}
+      aria-label={label}
+      aria-pressed={pressed}
+      title={why}
+    >
+      {children}
+      {why && <span class="unseen"> ({why})</span>}
+    </button>
+  )
+}
+
+interface LinkProps {
+  to: string
+  query?: URLSearchParams
+  children: ComponentChildren
+  class?: string
+  current?: boolean
+  /** One of a list, to which the keys j and k go. */
+  row?: boolean
+}
+
+/** A link inside of the application; with a modifier key it is the browser's. */
+export function Link({ to, query, children, class: name, current, row }: LinkProps) {
+  const follow = (event: MouseEvent) => {
+    if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return
+    event.preventDefault()
+    go(to, query)
+  }
+  return (
+    <a href={href(to, query)} class={name} onClick={follow} aria-current={current ? "page" : undefined} data-row={row}>
+      {children}
+    </a>
+  )
+}
+
+export function Badge({ children, kind = "" }: { children: ComponentChildren; kind?: string }) {
+  return <span class={`badge ${kind}`}>{children}</span>
+}
+
+/** A text that somebody else wrote: as text, without invisible characters, long ones cut. */
+export function Theirs({ text, most = MAX_SHOWN }: { text: string; most?: number }) {
+  const [all, setAll] = useState(false)
+  const long = text.length > most
+  return (
+    <span class="theirs" dir="auto">
+      {all ? visible(text) : clipped(text, most)}
+      {long && (
+        <>
+          {" "}
+          <button type="button" class="inline" onClick={() => setAll(!all)}>
+            {all ? WORDS.showLess : WORDS.showAll}
+          </button>
+        </>
+      )}
+    </span>
+  )
+}
+
+/** A name of somebody else's in a place for short ones. */
+export function Name({ text }: { text: string }) {
+  return (
+    <bdi class="name" title={text.length > 80 ? clipped(text, 500) : undefined}>
+      {clipped(text, 80)}
+    </bdi>
+  )
+}
+
+export function When({ at, zone, precise }: { at: string | null | undefined; zone: string; precise?: boolean }) {
+  const now = useNow(30_000)
+  if (!at) return <span class="quiet">–</span>
+  const moment = new Date(at)
+  const full = `${absolute(moment, zone, precise)} ${zone}`
+  return (
+    <time dateTime={at} title={full}>
+      {precise ? absolute(moment, zone, true) : ago(moment, now)}
+    </time>
+  )
+}
+
+export function Copy({ text, label = WORDS.copy }: { text: string; label?: string }) {
+  const [copied, setCopied] = useState(false)
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined)
+  const copy = async () => {
+    await navigator.clipboard.writeText(text)
+    setCopied(true)
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => setCopied(false), 2000)
+  }
+  return (
+    <span class="copy">
+      <Button kind="quiet" label={copied || label === WORDS.copy ? undefined : `${WORDS.copy} ${label}`} onClick={() => void copy()}>
+        {copied ? WORDS.copied : WORDS.copy}
+      </Button>
+      <span class="unseen" role="status">
+        {copied ? WORDS.copied : ""}
+      </span>
+    </span>
+  )
+}
+
+/** A dot in the colour of a variant, by its place among them. */
+export function Dot({ place }: { place: number }) {
+  return (
+    <svg class={`dot variant-${Math.min(place, 6)}`} width="10" height="10" aria-hidden="true">
+      <circle cx="5" cy="5" r="4.5" />
+      {place > 5 && (
+        <text x="5" y="8" text-anchor="middle">
+          {place}
+        </text>
+      )}
+    </svg>
+  )
+}

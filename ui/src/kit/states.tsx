@@ -1,0 +1,80 @@
+// What a part of a page shows while it has nothing to show: empty, loading, failed.
+
+import type { ComponentChildren } from "preact"
+import type { Kept } from "../api/kept"
+import { WORDS } from "../lib/words"
+import { Button, Copy, Theirs } from "./basics"
+import { useAfter } from "./hooks"
+
+export function Empty({ title, children, curl }: { title: string; children?: ComponentChildren; curl?: string }) {
+  return (
+    <div class="empty">
+      <h2>{title}</h2>
+      {children}
+      {curl && (
+        <div class="code">
+          <pre tabindex={0}>{curl}</pre>
+          <Copy text={curl} />
+        </div>
+      )}
+    </div>
+  )
+}
+
+/** Nothing at first, then rows where the content will be, and after a while a word. */
+export function Skeleton({ rows = 4 }: { rows?: number }) {
+  const begun = useAfter(150)
+  const slow = useAfter(5000)
+  return (
+    <div class="skeleton" role="status" aria-label={WORDS.loading}>
+      {begun && Array.from({ length: rows }, (_, at) => <div key={at} class="bone" />)}
+      {slow && <p class="quiet">{WORDS.slow}</p>}
+    </div>
+  )
+}
+
+interface Told {
+  detail: string
+  requestId: string | null
+  status: number
+}
+
+export function told(error: unknown): Told {
+  const found = error as Partial<Told> & { message?: string }
+  return { detail: found?.detail ?? found?.message ?? String(error), requestId: found?.requestId ?? null, status: found?.status ?? 0 }
+}
+
+export function Failure({ error, again, what = WORDS.failed }: { error: unknown; again?: () => void; what?: string }) {
+  const { detail, requestId } = told(error)
+  return (
+    <div class="failure" role="alert">
+      <p>
+        <strong>{what}.</strong> <Theirs text={detail} />
+      </p>
+      {requestId && (
+        <p class="quiet">
+          {WORDS.requestId} <code>{requestId.slice(0, 64)}</code> <Copy text={requestId} label="request id" />
+        </p>
+      )}
+      {again && <Button onClick={again}>{WORDS.again}</Button>}
+    </div>
+  )
+}
+
+interface LoadedProps<T> {
+  kept: Kept<T>
+  children: (value: T) => ComponentChildren
+  rows?: number
+}
+
+/** The content of an answer, or what is to be seen in its place; an old answer stays when a new one fails. */
+export function Loaded<T>({ kept, children, rows }: LoadedProps<T>) {
+  return (
+    <>
+      {kept.error !== undefined && !(kept.value !== undefined && (kept.error as Error).name === "OfflineError") && (
+        <Failure error={kept.error} again={kept.again} />
+      )}
+      {kept.value !== undefined ? children(kept.value) : kept.error === undefined && <Skeleton rows={rows ?? 4} />}
+    </>
+  )
+}

@@ -1,0 +1,31 @@
+// The sentences that more than one screen says, in one place.
+
+export const WORDS = {
+  again: "Try again",
+  cancel: "Cancel",
+  close: "Close",
+  copied: "Copied",
+  copy: "Copy",
+  failed: "This could not be loaded",
+  loading: "Loading",
+  needsScope: (scope: string) => `Your session may not do this: it lacks the scope ${scope}.`,
+  offline: "The server does not answer. What you see is from before; it is tried again every few seconds.",
+  requestId: "Request",
+  slow: "Still computing.",
+  unknownPage: "There is no such page",
+  updated: "hoglab was updated.",
+  reload: "Reload",
+  loggedOut: "Your session has ended.",
+  logIn: "Log in again",
+  showAll: "Show all",
+  showLess: "Show less",
+} as const
+
+export const STATUS_WORDS: Record<string, string> = {
+  draft: "draft",
+  running: "running",
+  paused: "paused",
+  exposure_frozen: "closed to new people",
+  stopped: "ended",
+  complete: "ended",
+}

@@ -1,0 +1,88 @@
+// A person, found by uuid or by any distinct id, as links in messages name them.
+
+import { useGet } from "../api/kept"
+import { Link, Name, When } from "../kit/basics"
+import { Json } from "../kit/json"
+import { useTitle } from "../kit/hooks"
+import { Empty, Loaded } from "../kit/states"
+import { clipped, counted, visible } from "../lib/format"
+import { pathOf } from "../lib/router"
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+export default function PersonPage({ project, zone, id }: { project: string; zone: string; id: string }) {
+  useTitle("Person")
+  const byId = useGet("/api/projects/{project_id}/persons/", { project_id: project }, { distinct_id: id, limit: 1 })
+  const missing = byId.value?.results.length === 0 && UUID.test(id)
+  const byUuid = useGet("/api/projects/{project_id}/persons/{person_id}/", missing ? { project_id: project, person_id: id } : null)
+  const person = missing ? byUuid.value : byId.value?.results[0]
+  const unknown = byId.value !== undefined && !missing && person === undefined
+  const events = useGet("/api/projects/{project_id}/events/", person ? { project_id: project } : null, { person_id: person?.uuid, limit: 20 })
+  if (unknown)
+    return (
+      <Empty title="There is no such person">
+        <p>
+          Nobody is known as <bdi>{clipped(id, 200)}</bdi>: never identified, or erased. Events without a profile have no person.
+        </p>
+        <p>
+          <Link to={pathOf("p", project, "events")} query={new URLSearchParams({ distinct_id: id })}>
+            Events with this id
+          </Link>
+        </p>
+      </Empty>
+    )
+  return (
+    <Loaded<unknown> kept={missing ? byUuid : byId}>
+      {() =>
+        person && (
+          <>
+            <header class="page-head">
+              <h1>
+                <Name text={person.name} />
+              </h1>
+            </header>
+            <p class="quiet">
+              {person.is_identified ? "Identified" : "Anonymous"}, first seen <When at={person.created_at} zone={zone} />, last seen <When at={person.last_seen_at} zone={zone} />.
+            </p>
+            <div class="two">
+              <section class="card">
+                <h2>Properties</h2>
+                <Json value={person.properties} />
+              </section>
+              <section class="card">
+                <h2>{counted(person.distinct_ids_count ?? person.distinct_ids.length, "distinct id")}</h2>
+                <ul>
+                  {person.distinct_ids.slice(0, 50).map((each) => (
+                    <li key={each}>
+                      <code>
+                        <bdi>{visible(each.slice(0, 400))}</bdi>
+                      </code>
+                    </li>
+                  ))}
+                </ul>
+              </section>
+            </div>
+            <section class="part">
+              <h2>Newest events</h2>
+              <Loaded kept={events}>
+                {({ results }) => (
+                  <ul>
+                    {results.map((event) => (
+                      <li key={event.uuid}>
+                        <Link to={pathOf("p", project, "events", event.uuid)}>
+                          <Name text={event.event} />
+                        </Link>{" "}
+                        <When at={event.timestamp} zone={zone} />
+                      </li>
+                    ))}
+                    {results.length === 0 && <li>None are stored.</li>}
+                  </ul>
+                )}
+              </Loaded>
+            </section>
+          </>
+        )
+      }
+    </Loaded>
+  )
+}

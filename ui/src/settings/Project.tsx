@@ -1,0 +1,148 @@
+// A project: its name, time zone, internal accounts, token and secret key.
+
+import { useState } from "preact/hooks"
+import { ApiError, patch, type Schemas } from "../api/client"
+import { forget, useGet } from "../api/kept"
+import { lacks } from "../api/session"
+import { Button, Copy } from "../kit/basics"
+import { Confirm } from "../kit/dialog"
+import { Field } from "../kit/forms"
+import { useTitle } from "../kit/hooks"
+import { Loaded, told } from "../kit/states"
+import { toast } from "../kit/toasts"
+
+type Project = Schemas["ProjectOut"]
+
+export default function ProjectSettings({ project }: { project: string }) {
+  useTitle("Project settings")
+  const found = useGet("/api/projects/{project_id}/", { project_id: project })
+  return (
+    <>
+      <header class="page-head">
+        <h1>Project settings</h1>
+      </header>
+      <Loaded kept={found}>
+        {(value) => (
+          <div class="two">
+            <General key={value.updated_at} found={value} />
+            <div>
+              <section class="card">
+                <h2>Project token</h2>
+                <p>Public: SDKs in browsers and apps carry it. It can only send events and ask for flags.</p>
+                <p class="secret">
+                  <code>{value.api_token}</code> <Copy text={value.api_token} label="project token" />
+                </p>
+              </section>
+              <Secret project={project} />
+            </div>
+          </div>
+        )}
+      </Loaded>
+    </>
+  )
+}
+
+function General({ found }: { found: Project }) {
+  const [name, setName] = useState(found.name)
+  const [timezone, setTimezone] = useState(found.timezone)
+  const [filters, setFilters] = useState(() => JSON.stringify(found.test_account_filters, null, 2))
+  const [fault, setFault] = useState<{ attr: string; text: string } | null>(null)
+  const [busy, setBusy] = useState(false)
+  const save = async (event: Event) => {
+    event.preventDefault()
+    setFault(null)
+    let parsed: unknown
+    try {
+      parsed = JSON.parse(filters)
+    } catch {
+      setFault({ attr: "test_account_filters", text: "This is no JSON." })
+      return
+    }
+    setBusy(true)
+    try {
+      await patch("/api/projects/{project_id}/", { project_id: found.id }, { name, timezone, test_account_filters: parsed })
+      toast("Saved.")
+      forget(`/api/projects/${found.id}/`)
+    } catch (error) {
+      setFault({ attr: error instanceof ApiError ? (error.attr ?? "") : "", text: told(error).detail })
+    } finally {
+      setBusy(false)
+    }
+  }
+  const at = (attr: string) => (fault?.attr.startsWith(attr) ? fault.text : null)
+  const known = ["name", "timezone", "test_account_filters"].some((attr) => fault?.attr.startsWith(attr))
+  return (
+    <form class="card" onSubmit={(event) => void save(event)}>
+      <h2>General</h2>
+      {fault && !known && (
+        <p class="fault" role="alert">
+          {fault.text}
+        </p>
+      )}
+      <Field label="Name" error={at("name")}>
+        {(given) => <input {...given} value={name} required maxlength={200} onInput={(event) => setName(event.currentTarget.value)} />}
+      </Field>
+      <Field label="Time zone" error={at("timezone")} hint="Days of results are days of this zone.">
+        {(given) => (
+          <>
+            <input {...given} value={timezone} list="zones" required onInput={(event) => setTimezone(event.currentTarget.value)} />
+            <datalist id="zones">
+              {Intl.supportedValuesOf("timeZone").map((zone) => (
+                <option key={zone} value={zone} />
+              ))}
+            </datalist>
+          </>
+        )}
+      </Field>
+      <Field label="Internal and test accounts" error={at("test_account_filters")} hint="A JSON list of property filters; experiments leave out whom they do not let through.">
+        {(given) => <textarea {...given} rows={6} spellcheck={false} value={filters} onInput={(event) => setFilters(event.currentTarget.value)} />}
+      </Field>
+      <Button kind="primary" type="submit" disabled={busy} lacks={lacks("project:write")}>
+        Save
+      </Button>
+    </form>
+  )
+}
+
+function Secret({ project }: { project: string }) {
+  const [asked, setAsked] = useState<"roll" | "delete" | null>(null)
+  const [shown, setShown] = useState<string | null>(null)
+  const missing = lacks("project:write")
+  const roll = async () => {
+    const made = await patch("/api/projects/{project_id}/rotate_secret_token/", { project_id: project }, {})
+    setShown(made.secret_api_token)
+  }
+  const forgetBackup = async () => {
+    await patch("/api/projects/{project_id}/delete_secret_token_backup/", { project_id: project }, {})
+    toast("The former key no longer works.")
+  }
+  return (
+    <section class="card">
+      <h2>Secret key</h2>
+      <p>Lets servers read flags to evaluate them themselves. It is shown only when it is made; the one before goes on working until its backup is removed.</p>
+      {shown && (
+        <p class="secret" role="status">
+          <code>{shown}</code> <Copy text={shown} label="secret key" /> <span class="quiet">Shown only now.</span>
+        </p>
+      )}
+      <div class="buttons">
+        <Button lacks={missing} onClick={() => setAsked("delete")}>
+          Remove the former key …
+        </Button>
+        <Button lacks={missing} onClick={() => setAsked("roll")}>
+          New key …
+        </Button>
+      </div>
+      {asked === "roll" && (
+        <Confirm title="New secret key" verb="Make it" act={roll} onClose={() => setAsked(null)}>
+          <p>Servers with the present key go on working with it until you remove it. A key before that one stops working now.</p>
+        </Confirm>
+      )}
+      {asked === "delete" && (
+        <Confirm title="Remove the former key" verb="Remove" danger act={forgetBackup} onClose={() => setAsked(null)}>
+          <p>Servers that still use the key before the present one get no more flags.</p>
+        </Confirm>
+      )}
+    </section>
+  )
+}

@@ -1,0 +1,20 @@
+import { expect, it } from "vitest"
+import { MOST, NOTHING, taken } from "../src/events/live"
+
+const event = (uuid: string) => ({ kind: "event", data: { uuid }, id: uuid })
+
+it("the newest events are first, each once, and only so many", () => {
+  const first = taken(NOTHING, [event("a"), event("b")])
+  expect(first.events.map(({ uuid }) => uuid)).toEqual(["b", "a"])
+  expect(taken(first, [event("b"), event("c")]).events.map(({ uuid }) => uuid)).toEqual(["c", "b", "a"])
+  const flood = Array.from({ length: 3 * MOST }, (_, at) => event(String(at)))
+  expect(taken(first, flood).events.length).toBe(MOST)
+})
+
+it("what was skipped adds up, and the newest rate counts", () => {
+  const skipped = (count: number) => ({ kind: "skipped", data: { count }, id: "" })
+  const rate = { kind: "rate", data: { received_per_s: 7, shown_per_s: 7, last_event_at: null }, id: "" }
+  const live = taken(taken(NOTHING, [skipped(2)]), [skipped(3), rate])
+  expect(live.skipped).toBe(5)
+  expect(live.rate?.received_per_s).toBe(7)
+})
