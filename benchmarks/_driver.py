@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -15,6 +18,10 @@ from typing import Any, NamedTuple
 import uvloop
 
 CONNECTIONS = 32
+STOP_S = 30.0
+"""How long a server may take to end."""
+SHOWN = 400
+"""Bytes of a wrong answer that are shown."""
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
@@ -56,6 +63,21 @@ def _children(process_id: int) -> list[int]:
     except OSError:
         return []
     return [int(word) for word in text.split()]
+
+
+@contextmanager
+def served(*command: str) -> Iterator[Served]:
+    """A Python process that prints its port once it serves; it ends with the block."""
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if not line.strip().isdecimal():
+            raise SystemExit(f"{' '.join(command[:2])} did not start: {line!r}, status {process.poll()}")
+        yield Served(int(line), process.pid)
+    finally:
+        process.terminate()
+        process.wait(STOP_S)
 
 
 class Run(NamedTuple):
@@ -110,7 +132,7 @@ class Client(asyncio.Protocol):
         if len(self.received) < self.expected:
             return
         if not self.received.startswith(b"HTTP/1.1 200") or (self.wrong and self.wrong in self.received):
-            self.fail(self.received.decode())
+            self.fail(f"answered {bytes(self.received[:SHOWN])!r}")
             return
         self.received.clear()
         self.expected = 0
@@ -125,7 +147,8 @@ class Client(asyncio.Protocol):
 
     def fail(self, reason: str) -> None:
         if not self.done.done():
-            self.done.set_exception(RuntimeError(reason))
+            request = self.requests[len(self.latencies) % len(self.requests)].partition(b"\r\n")[0].decode()
+            self.done.set_exception(RuntimeError(f"{request}, after {len(self.latencies)} answers: {reason}"))
 
 
 def posts(path: str, bodies: Iterable[bytes], headers: Mapping[str, str] | None = None) -> list[bytes]:

@@ -12,8 +12,6 @@ import asyncio
 import gzip
 import json
 import random
-import subprocess
-import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -21,7 +19,7 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from benchmarks._driver import CONNECTIONS, Run, Served, posts, run
+from benchmarks._driver import CONNECTIONS, Run, Served, posts, run, served
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 EVENTS = 100
@@ -130,16 +128,11 @@ def main() -> None:
 
         uvloop.run(serve(options.serve))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.capture_batches", "--serve", folder]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert server.stdout
-        port = int(server.stdout.readline())
-        try:
-            measure(Served(port, server.pid), 0.5 if options.smoke else 2.0, 1 if options.smoke else 7)
-        finally:
-            server.terminate()
-            server.wait(15)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served("-m", "benchmarks.capture_batches", "--serve", folder) as server,
+    ):
+        measure(server, 0.5 if options.smoke else 2.0, 1 if options.smoke else 7)
 
 
 if __name__ == "__main__":

@@ -14,18 +14,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
-import sys
+import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 from uuid import UUID, uuid4
 
-from benchmarks._driver import Served, posts, run
+from benchmarks._driver import Served, posts, run, served
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
@@ -159,17 +158,9 @@ def _plan(number: int) -> dict[str, str]:
     return {"plan": "pro" if number % 2 else "free", "$browser": "Chrome"}
 
 
-@contextmanager
-def server(*arguments: str) -> Iterator[Served]:
-    """Start a server process."""
-    command = [sys.executable, "-m", "benchmarks.flags_evaluate", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        yield Served(int(process.stdout.readline()), process.pid)
-    finally:
-        process.terminate()
-        process.wait(20)
+def server(*arguments: str) -> AbstractContextManager[Served]:
+    """A server process with these arguments of this file."""
+    return served("-m", "benchmarks.flags_evaluate", *arguments)
 
 
 def measure(seconds: float) -> None:
@@ -236,7 +227,8 @@ def main() -> None:
 
         from hoglab.http.logs import configure_logging
 
-        configure_logging("info", "json", sys.stderr)
+        # Lines of the access log are part of the work, but nobody reads them.
+        configure_logging("info", "json", Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the process
         serving = (
             serve_bare()
             if options.bare

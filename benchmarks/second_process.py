@@ -14,18 +14,15 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
-from benchmarks._driver import Served
+from benchmarks._driver import Served, served
 from benchmarks.capture_batches import EVENTS, TOKEN, make_batch
 from benchmarks.ingestion_loop import fill
 from hoglab.app import Hoglab
@@ -40,6 +37,7 @@ QUIET_S = 10.0
 
 WORKER = """
 import asyncio, sys
+import benchmarks  # its logs go to standard error
 from pathlib import Path
 from hoglab.app import Hoglab
 from hoglab.http.server import claim, serve, stop_on_signals
@@ -87,20 +85,9 @@ def prepared(folder: Path, batches: int) -> Path:
     return folder
 
 
-@contextmanager
-def worker(folder: Path, *, ingests: bool) -> Iterator[Served]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(folder), "ingests" if ingests else "answers"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "HOGLAB_LOG_LEVEL": "error"},
-    )
-    assert process.stdout is not None
-    try:
-        yield Served(int(process.stdout.readline()), process.pid)
-    finally:
-        process.terminate()
-        process.wait(30)
+def worker(folder: Path, *, ingests: bool) -> AbstractContextManager[Served]:
+    """A server process; only one that ingests does anything but answer."""
+    return served("-c", WORKER, str(folder), "ingests" if ingests else "answers")
 
 
 async def steady(url: str, until: asyncio.Event, offset: int) -> Latencies:

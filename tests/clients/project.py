@@ -95,8 +95,18 @@ class Project:
 
     def until(self, find: Callable[[], list[Any]], count: int) -> list[Any]:
         """What ``find`` finds, once that is ``count``; more is a failure too."""
-        deadline = time.monotonic() + PATIENCE_S
-        while len(found := find()) < count and time.monotonic() < deadline:
-            time.sleep(0.05)
+        found: list[Any] = []
+
+        def enough() -> bool:
+            found[:] = find()
+            return len(found) >= count
+
+        self.wait(enough)
         assert len(found) == count, found
         return found
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Wait until this holds, a bounded time: what is expected then is for the caller to assert."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.05)

@@ -82,6 +82,7 @@ def test_an_experiment_on_two_thousand_people(project: Project, node: NodeProces
         )
         for variant in ("control", "test")
     }
-    project.until(lambda: [found] if sums(found := result()) == wanted else [], 1)
+    project.wait(lambda: sums(result()) == wanted)
+    assert sums(result()) == wanted
     (test,) = result()["variant_results"]
     assert test["chance_to_win"] > 0.99
