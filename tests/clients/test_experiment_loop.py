@@ -56,14 +56,6 @@ def test_an_experiment_on_two_thousand_people(project: Project, node: NodeProces
     expected = [drawn(distinct_id) for distinct_id in people]
     client = NodeClient(node, project, flushAt=100)
     assert in_chunks(client, "getFeatureFlag", [[KEY, distinct_id] for distinct_id in people]) == expected
-    spent = [amount(number, variant) for number, variant in enumerate(expected)]
-    bought = [
-        [{"distinctId": distinct_id, "event": "bought", "properties": {"amount": each}}]
-        for distinct_id, each in zip(people, spent, strict=True)
-        if each
-    ]
-    in_chunks(client, "capture", bought)
-    assert len(client.shut_down()) == USERS + len(bought)
 
     def result() -> dict[str, Any]:
         query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": METRIC}
@@ -73,6 +65,18 @@ def test_an_experiment_on_two_thousand_people(project: Project, node: NodeProces
     def sums(answer: dict[str, Any]) -> dict[str, tuple[int, float, float]]:
         rows = [answer["baseline"], *answer["variant_results"]]
         return {row["key"]: (row["number_of_samples"], row["sum"], row["sum_squares"]) for row in rows}
+
+    # The order of two batches is that of their sending only once the first is in: by its sent_at, a batch that
+    # was long under way moves all its events by that time.
+    project.wait(lambda: sum(samples for samples, _, _ in sums(result()).values()) == USERS)
+    spent = [amount(number, variant) for number, variant in enumerate(expected)]
+    bought = [
+        [{"distinctId": distinct_id, "event": "bought", "properties": {"amount": each}}]
+        for distinct_id, each in zip(people, spent, strict=True)
+        if each
+    ]
+    in_chunks(client, "capture", bought)
+    assert len(client.shut_down()) == USERS + len(bought)
 
     wanted = {
         variant: (
