@@ -53,7 +53,19 @@ class PostgresServer:
 
     def drop(self, url: str) -> None:
         """Remove a database and whoever is connected to it."""
-        self.execute(f"DROP DATABASE IF EXISTS {url.partition('?')[0].rpartition('/')[2]} WITH (FORCE)")
+        self.execute(f"DROP DATABASE IF EXISTS {name_in(url)} WITH (FORCE)")
+
+    def disconnect(self, url: str) -> None:
+        """End all connections to a database, and to no other: tests of other processes are at work beside."""
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name_in(url)}'")
+
+    def close(self, url: str) -> None:
+        """Let nobody connect to a database any more, and end the connections that there are."""
+        self.execute(f"ALTER DATABASE {name_in(url)} ALLOW_CONNECTIONS false")
+        self.disconnect(url)
+
+    def reopen(self, url: str) -> None:
+        self.execute(f"ALTER DATABASE {name_in(url)} ALLOW_CONNECTIONS true")
 
     def template(self, name: str, fill: Callable[[str], None]) -> str:
         """The name of a template, which the first process of the run to ask for it fills: ``fill`` gets its address."""
@@ -80,13 +92,18 @@ class PostgresServer:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             role, secret = sql.Identifier(name), sql.Literal(password)
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, secret))
-            database = sql.Identifier(url.partition("?")[0].rpartition("/")[2])
+            database = sql.Identifier(name_in(url))
             connection.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(database, role))
         rules = self._folder / "data" / "pg_hba.conf"
         with _alone(self._note / "rules"):
             rules.write_text(f"local all {name} scram-sha-256\n{rules.read_text()}")
         self.execute("SELECT pg_reload_conf()")
         return url.replace("//postgres@", f"//{name}@")
+
+
+def name_in(url: str) -> str:
+    """The name of the database that an address leads to."""
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 @contextmanager

@@ -122,9 +122,7 @@ def test_a_database_that_is_gone_for_a_while(
 
     assert flags()["errorsWhileComputingFlags"] is False
     assert capture() == 200
-    name = postgres_url.partition("?")[0].rpartition("/")[2]
-    postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-    postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+    postgres.close(postgres_url)
     gone = flags()
     assert gone["errorsWhileComputingFlags"] is True
     assert gone["flags"]["for-all"]["enabled"] is True
@@ -133,7 +131,7 @@ def test_a_database_that_is_gone_for_a_while(
     assert (refused.status_code, refused.json()["type"]) == (503, "server_error")
     assert capture() == 503
     assert client.get("/_health").status_code in (200, 503)
-    postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    postgres.reopen(postgres_url)
     wait_for(lambda: capture() == 200, "capture")
     assert flags()["errorsWhileComputingFlags"] is False
     assert client.get("/api/projects/1/persons/").status_code == 200
@@ -162,13 +160,11 @@ def test_who_finds_another_server_after_a_restart_ends(postgres: PostgresServer,
     with pytest.raises(AnotherServerError):
         SoleServer(connect, "it", wait_s=0)
     assert (first.round(), ended) == (ROUND_S, [])
-    name = postgres_url.partition("?")[0].rpartition("/")[2]
-    cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"  # noqa: S608
-    postgres.execute(cut)
+    postgres.disconnect(postgres_url)
     assert (first.round(), first.round(), ended) == (ROUND_S, ROUND_S, []), "it is taken again"
     with pytest.raises(AnotherServerError):
         SoleServer(connect, "it", wait_s=0)
-    postgres.execute(cut)
+    postgres.disconnect(postgres_url)
     second = SoleServer(connect, "it", wait_s=10)
     assert first.round() == ROUND_S, "the session is lost"
     assert (first.round(), ended) == (None, [True])

@@ -132,9 +132,7 @@ def _gone_and_back(
 ) -> None:
     """An edge answers flags while its database is away, and says of itself that it can."""
     edge, deliver = server.processes["edge"], server.processes["deliver"]
-    name = postgres_url.partition("?")[0].rpartition("/")[2]
-    postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-    postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+    postgres.close(postgres_url)
     refused = capture()
     assert refused.status_code == 503
     assert int(refused.headers["Retry-After"]) > 0
@@ -145,7 +143,7 @@ def _gone_and_back(
     assert httpx.get(f"{deliver.url}/_readyz", timeout=30).status_code == 503
     for process in (edge, deliver):
         assert httpx.get(f"{process.url}/_livez", timeout=30).status_code == 200
-    postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    postgres.reopen(postgres_url)
     wait_for(lambda: capture().status_code == 200, "capture")
     wait_for(lambda: httpx.get(f"{deliver.url}/_readyz", timeout=30).status_code == 200, "readiness")
 

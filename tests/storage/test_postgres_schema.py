@@ -138,7 +138,7 @@ class TestServersThatStart:
     ) -> None:
         Database.upgrade(postgres_url)
         database = Database.open(postgres_url)
-        postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test_%'")
+        postgres.disconnect(postgres_url)
         database.check()
         with database.write() as tx:
             tx.execute(sa.insert(tables.organization), {"id": "o", "name": "O", "created_at": NOW})
