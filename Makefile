@@ -81,8 +81,8 @@ ui: ui/node_modules/.package-lock.json ## Check the web UI and build it into src
 	npm run --silent --prefix ui build
 
 docs: setup ## Write docs/hog.md, the pages of the templates and docs/api/openapi.json anew from what they are made of
-	$(BIN)/python -m hoglab.hog.reference docs/chapters/hog.md tests/hog/oracles docs/hog.md
-	$(BIN)/python -m hoglab.functions.template_pages docs/templates
+	$(BIN)/python -m hoglab.functions.documents.language docs/chapters/hog.md tests/hog/oracles docs/hog.md
+	$(BIN)/python -m hoglab.functions.documents.template_pages docs/templates
 	$(BIN)/hoglab openapi --output docs/api/openapi.json
 
 test-openapi: setup ## Try the API with 20,000 requests that Schemathesis makes up from its document

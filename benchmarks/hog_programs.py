@@ -36,6 +36,8 @@ from typing import Any
 import orjson
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
+from hoglab.functions.environments import DESTINATION_LIMITS
 from hoglab.hog.rt.context import Context
 
 HERE = Path(__file__).parent
@@ -205,7 +207,7 @@ class Case:
 
 
 def filter_case(name: str, text: str, plain: Callable[[], Any]) -> Case:
-    program = hog.compile_expression(text, hog.FILTER)
+    program = hog.compile_expression(text, FILTER)
     function = program.function
     return Case(name, lambda: function(EVENT), plain, {"bytecode": program.bytecode, "globals": EVENT})
 
@@ -224,7 +226,7 @@ def program_case(
     return Case(name, compiled, plain, {"bytecode": program.bytecode, "globals": variables or {}})
 
 
-DESTINATION_ENV = hog.DESTINATION.with_functions(hog.host_function("fetch"))
+DESTINATION_ENV = hog.ANY.with_limits(DESTINATION_LIMITS).with_functions(hog.host_function("fetch"))
 
 
 def destination_cases() -> list[Case]:
@@ -318,7 +320,7 @@ def per_call_us(run: Callable[[], Any], seconds: float) -> float:
 
 def compile_ms(compile_text: Callable[[str, hog.Environment], hog.Program], text: str, times: int) -> float:
     """The median time of compiling a text that was not compiled before."""
-    env = hog.FILTER if compile_text is hog.compile_expression else DESTINATION_ENV
+    env = FILTER if compile_text is hog.compile_expression else DESTINATION_ENV
     taken: list[float] = []
     for number in count():
         if number >= times:

@@ -12,7 +12,7 @@ from tests.clients.site import Site
 from tests.clients.tab import Tab
 from tests.filters.hog.test_meaning import MISSING, TABLE, VALUES
 
-from hoglab.functions.template_pages import example
+from hoglab.functions.documents.template_pages import example
 from hoglab.functions.templates import catalogue
 
 pytestmark = pytest.mark.clients

@@ -27,8 +27,9 @@ from hoglab.fairness import compute_quota, compute_shares
 from hoglab.fairness.fair_semaphore import MEMBER_PART
 from hoglab.fairness.thresholds import OWNER_SHARE
 from hoglab.functions.configuration import code
+from hoglab.functions.environments import DESTINATION_LIMITS, MASKING_LIMITS
 from hoglab.functions.templating import liquid, liquid_filters
-from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS
+from hoglab.hog.rt.context import EXPRESSION_LIMITS
 from hoglab.settings import Settings
 from hoglab.storage.invocations import dead_letter_rows, janitor, traces
 

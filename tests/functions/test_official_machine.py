@@ -21,10 +21,10 @@ from hoglab.filters.hog import CompiledFilter, FilterContext, FilterFailure
 from hoglab.functions import store
 from hoglab.functions.configuration.builder import Configuration
 from hoglab.functions.configuration.stored import read_configuration
+from hoglab.functions.documents.template_pages import example
 from hoglab.functions.runtime.compile import CompiledFunction, compile_configuration
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.functions.secrets.box import SecretBox
-from hoglab.functions.template_pages import example
 from hoglab.hog.rt.printing import repr_value
 from hoglab.storage.database import Database
 
@@ -186,7 +186,7 @@ class Here(Case):
 
     @property
     def environment(self) -> hog.Environment:
-        identity = [hog.host_function(name, lambda value: value) for name in GIVEN]
+        identity = [hog.host_function(name, impl=lambda value: value) for name in GIVEN]
         return super().environment.with_functions(*identity)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
 from hoglab.hog.backend_bytecode import compile_bytecode
 from hoglab.hog.compiler.lower import lower
 from hoglab.hog.compiler.symbols import resolve
@@ -102,10 +103,10 @@ def test_inputs_keep_their_shape() -> None:
 
 
 def test_the_wire_forms_of_filters() -> None:
-    assert hog.compile_expression("event = '$pageview'", hog.FILTER).bytecode == [
+    assert hog.compile_expression("event = '$pageview'", FILTER).bytecode == [
         "_H", 1, 32, "$pageview", 32, "event", 1, 1, 11,
     ]  # fmt: skip
-    assert hog.compile_expression("true", hog.FILTER).bytecode == ["_H", 1, 29]
+    assert hog.compile_expression("true", FILTER).bytecode == ["_H", 1, 29]
 
 
 def test_between_cannot_be_made_to_explode() -> None:

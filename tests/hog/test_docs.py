@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from hoglab import hog
 from hoglab.cli import app
 from hoglab.cli.hog import hog_app
-from hoglab.hog import reference
+from hoglab.functions.documents import language
 from hoglab.hog.formatter import format_program
 
 ROOT = Path(__file__).parents[2]
@@ -36,21 +36,21 @@ SHOWN = [
 
 def test_the_document_is_up_to_date() -> None:
     written = (ROOT / "docs/hog.md").read_text(encoding="utf-8")
-    listed = reference.listed_parts(ROOT / "tests/hog/oracles")
-    assert written == reference.reference(CHAPTERS, listed), "run `make docs`"
+    listed = language.listed_parts(ROOT / "tests/hog/oracles")
+    assert written == language.reference(CHAPTERS, listed), "run `make docs`"
 
 
 def test_everything_is_in_it() -> None:
     written = (ROOT / "docs/hog.md").read_text(encoding="utf-8")
     assert "<!--" not in written
-    for function in reference.functions():
+    for function in language.functions():
         assert f"\n#### {function.name}\n" in written
     for limit in fields(hog.Limits):
         assert f"`{limit.name}`" in written
     for command in hog_app.registered_commands:
         assert command.callback is not None
         assert f"`hoglab hog {command.name or command.callback.__name__} " in written
-    anchors = {reference._anchor(title) for title in re.findall(r"^#+ (.+)$", written, re.MULTILINE)}
+    anchors = {language._anchor(title) for title in re.findall(r"^#+ (.+)$", written, re.MULTILINE)}
     assert set(re.findall(r"\]\(#([^)]+)\)", written)) <= anchors
 
 

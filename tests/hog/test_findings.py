@@ -10,6 +10,7 @@ from tests.hog.oracles.corpus import CASES
 from tests.hog.oracles.programs import oracle_settings, programs
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
 from hoglab.hog.stdlib import LIBRARY
 
 ENVIRONMENT = hog.ANY.with_functions(hog.host_function("fetch"))
@@ -145,7 +146,7 @@ def test_unknown_functions_get_a_hint(source: str, hint: str | None) -> None:
 
 
 def test_functions_of_other_uses_are_said_to_be_so() -> None:
-    (found,) = hog.check("print(1)", hog.FILTER, kind="filter")[:1]
+    (found,) = hog.check("print(1)", FILTER, kind="filter")[:1]
     assert (found.code, found.hint) == ("unknown-function", "`print` cannot be used in a filter")
 
 
@@ -153,7 +154,7 @@ def test_known_globals() -> None:
     found = hog.check("return evnt.name", known=["event", "person"])
     assert [(one.code, one.hint) for one in found] == [("unknown-name", "did you mean `event`?")]
     assert hog.check("return event.name", known=["event"]) == []
-    (refused,) = hog.check("propertis.a = 1", hog.FILTER, kind="filter")
+    (refused,) = hog.check("propertis.a = 1", FILTER, kind="filter")
     assert (refused.code, refused.hint) == ("unknown-global", "did you mean `properties`?")
 
 
@@ -169,7 +170,7 @@ def test_known_globals() -> None:
     ],
 )
 def test_filters(source: str, found: list[str]) -> None:
-    assert codes(source, env=hog.FILTER, kind="filter") == found
+    assert codes(source, env=FILTER, kind="filter") == found
 
 
 def test_reads() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hoglab import hog
+from hoglab.functions.site.artefact import compile_site_function
 
 
 def expression(source: str) -> str:
@@ -211,7 +212,7 @@ def test_programs_are_written_in_the_language_of_2020(node_modules: Path, tmp_pa
 
     programs = (hog.compile_program(case.source, hog.ANY) for case in RUNNABLE if case.kind == "program")
     codes = [one.javascript.text for one in programs if not any(d.code == "arity" for d in one.diagnostics)]
-    site = hog.compile_site_function("export const onEvent = 1", (hog.Input("a", "{upper('x')}"),))
+    site = compile_site_function("export const onEvent = 1", (hog.Input("a", "{upper('x')}"),))
     checks = [(f"(function () {{{code}\n}})", 2020 if "??" in code else 2017) for code in codes] + [
         (site, 2018)
     ]

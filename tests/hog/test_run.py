@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
+from hoglab.functions.environments import TRANSFORMATION
 from hoglab.hog.rt.values import HogDateTime
 
-HOST = hog.ANY.with_functions(hog.host_function("fetch", max_args=2), hog.host_function("make"))
+HOST = hog.ANY.with_functions(
+    hog.host_function("fetch", "url?: any", "options?: any"), hog.host_function("make")
+)
 
 
 def start(source: str, variables: dict[str, Any] | None = None, **options: Any) -> tuple[Any, hog.Execution]:
@@ -413,7 +417,7 @@ def test_result_figures() -> None:
 
 
 def test_evaluate() -> None:
-    program = hog.compile_expression("properties.n > 3 and event ilike '%view%'", hog.FILTER)
+    program = hog.compile_expression("properties.n > 3 and event ilike '%view%'", FILTER)
     assert program.generated.bounded
     assert hog.evaluate(program, {"event": "PageView", "properties": {"n": 5}}) is True
     assert hog.evaluate(program, {"event": "x", "properties": {}}) is False
@@ -424,15 +428,15 @@ def test_evaluate() -> None:
 
 
 def test_evaluate_with_lambdas_is_metered() -> None:
-    program = hog.compile_expression("arrayExists(x -> x = 2, properties.list)", hog.FILTER)
+    program = hog.compile_expression("arrayExists(x -> x = 2, properties.list)", FILTER)
     assert not program.generated.bounded
     assert hog.evaluate(program, {"properties": {"list": [1, 2]}}) is True
-    alone = hog.compile_expression("x -> x", hog.FILTER)
+    alone = hog.compile_expression("x -> x", FILTER)
     assert not alone.generated.bounded
     assert hog.evaluate(hog.compile_expression("(x -> x + 1)(2)", hog.ANY), {}) == 3
     hostile = hog.compile_expression(
         "arrayMap(a -> arrayMap(b -> arrayMap(c -> c, range(1000)), range(1000)), range(1000))",
-        hog.FILTER.with_limits(hog.Limits(max_steps=100_000)),
+        FILTER.with_limits(hog.Limits(max_steps=100_000)),
     )
     with pytest.raises(hog.HogLimit):
         hog.evaluate(hostile, {})
@@ -440,18 +444,18 @@ def test_evaluate_with_lambdas_is_metered() -> None:
 
 def test_filters_have_their_globals_and_nothing_else() -> None:
     with pytest.raises(hog.HogCompileError) as caught:
-        hog.compile_expression("inputs.x = person_id", hog.FILTER)
+        hog.compile_expression("inputs.x = person_id", FILTER)
     assert caught.value.message == "Unknown global variable: inputs, person_id"
     with pytest.raises(hog.HogCompileError) as caught:
-        hog.compile_program("return person.id", hog.TRANSFORMATION)
+        hog.compile_program("return person.id", TRANSFORMATION)
     assert caught.value.message == (
         "Variable not available in transformations: person. "
         "Transformations only have access to project, event, and inputs."
     )
-    assert hog.compile_expression("print(1)", hog.FILTER).errors
-    assert hog.compile_program("sleep(1)", hog.TRANSFORMATION).errors
+    assert hog.compile_expression("print(1)", FILTER).errors
+    assert hog.compile_program("sleep(1)", TRANSFORMATION).errors
     with pytest.raises(hog.HogCompileError) as caught:
-        hog.compile_expression('event = "text"', hog.FILTER)
+        hog.compile_expression('event = "text"', FILTER)
     assert caught.value.hint == "double quotes make names; strings are written in single quotes"
 
 
@@ -459,7 +463,7 @@ def test_host_functions_that_answer_at_once() -> None:
     def double(x: Any) -> Any:
         return x * 2
 
-    env = hog.TEMPLATE.with_functions(hog.host_function("double", double, min_args=1, max_args=1))
+    env = hog.TEMPLATE.with_functions(hog.host_function("double", "x: any", impl=double))
     assert hog.evaluate(hog.compile_template("{double(21)}", env), {}) == 42
     with pytest.raises(hog.HogRuntimeError, match="Function double requires at most 1 arguments"):
         hog.evaluate(hog.compile_template("{double(1, 2)}", env), {})
@@ -470,7 +474,7 @@ def test_host_functions_that_answer_at_once() -> None:
 def test_compiled_texts_are_cached_per_environment() -> None:
     first = hog.compile_program("return 1 + 1", hog.ANY)
     assert hog.compile_program("return 1 + 1", hog.ANY) is first
-    assert hog.compile_program("return 1 + 1", hog.DESTINATION) is not first
+    assert hog.compile_program("return 1 + 1", hog.TEMPLATE) is not first
 
 
 def test_executions_leave_nothing_behind() -> None:
@@ -498,7 +502,7 @@ def test_host_functions_find_the_execution() -> None:
     def whose(context: Any) -> Any:
         return context.owner.seed
 
-    env = hog.ANY.with_functions(hog.host_function("whose", whose, needs_context=True))
+    env = hog.ANY.with_functions(hog.host_function("whose", impl=whose, needs_context=True))
     execution = hog.Execution(hog.compile_program("return whose()", env), seed="mine")
     step = execution.start()
     assert isinstance(step, hog.Finished)

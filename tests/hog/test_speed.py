@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
 
 pytestmark = pytest.mark.usefixtures("no_collector")
 
@@ -61,10 +62,10 @@ def plain_loop() -> int:
     return even + odd
 
 
-FILTER = (
+PURCHASES = (
     "event = '$pageview' and properties.$browser = 'Chrome' and properties.$current_url ilike '%pricing%'"
 )
-FILTER_FUNCTION = hog.compile_expression(FILTER, hog.FILTER).function
+FILTER_FUNCTION = hog.compile_expression(PURCHASES, FILTER).function
 FIB = "fun fib(n) { if (n < 2) { return n } return fib(n - 1) + fib(n - 2) } return fib(14)"
 LOOP = (
     "let even := 0 let odd := 0 for (let i := 0; i < 5000; i := i + 1) {"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER, FILTER_ROOTS
 from hoglab.functions.configuration.builder import Builder, Sent
 from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
 from hoglab.functions.errors import InvalidFunctionError
@@ -13,7 +14,6 @@ from hoglab.functions.site.functions import SITE_TYPES
 from hoglab.functions.site.source import SiteSourceError, javascript_of
 from hoglab.functions.templating.liquid import LiquidTemplate, LiquidTemplateError, has_markup
 from hoglab.hog.compiler.templates import map_texts
-from hoglab.hog.env import FILTER, FILTER_ROOTS
 from hoglab.hog.errors import HogCompileError
 
 if TYPE_CHECKING:

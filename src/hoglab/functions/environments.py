@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from hoglab.hog.env import ANY, DESTINATION, TEMPLATE, TRANSFORMATION, Environment, Globals
+from hoglab.hog.env import ANY, TEMPLATE, Environment, Globals, host_function
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import EXPRESSION_LIMITS, MASKING_LIMITS, Context, Limits
+from hoglab.hog.rt.context import EXPRESSION_BYTES, EXPRESSION_LIMITS, Context, Limits
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.stdlib.registry import Function, parameter
+from hoglab.hog.stdlib.registry import Function
 
 GeoIpLookup = Callable[[str], Mapping[str, Any] | None]
 """City record of an IP address, None when it is not known."""
@@ -39,45 +39,14 @@ DESTINATION_GLOBALS: Globals = {
 """What destinations and webhooks may see (spec: hog-runtime 1.1): `events` where they run for many of them, `record`
 where they run on rows of tables, `request` in webhooks."""
 
+DESTINATION_LIMITS = Limits(time_s=1.0, async_steps=5, print_lines=24)
+"""Bodies of hog functions."""
+
+MASKING_LIMITS = Limits(time_s=0.05, memory_bytes=EXPRESSION_BYTES)
+"""Masking hashes."""
+
 CLEAN_DEPTH = 3
 """How deep `cleanNullValues` looks."""
-
-
-def _function(
-    name: str,
-    *parameters: str,
-    impl: Callable[..., Any],
-    doc: str,
-    returns: str = "any",
-    is_async: bool = False,
-    context: bool = False,
-    pure: bool = False,
-) -> Function:
-    parsed = tuple(parameter(text) for text in parameters)
-    return Function(
-        name=name,
-        category="host",
-        min_args=sum(not one.optional for one in parsed),
-        max_args=None if any(one.variadic for one in parsed) else len(parsed),
-        exact=False,
-        params=parsed,
-        returns=tuple(returns.split("|")),
-        pure=pure,
-        infallible=False,
-        is_async=is_async,
-        needs_context=context,
-        cost="linear",
-        doc=doc,
-        examples=(),
-        impl=impl,
-    )
-
-
-def _performed_by_host(name: str) -> Callable[..., Any]:
-    def impl(*_args: Any) -> Any:
-        raise HogRuntimeError(f"Unknown async function '{name}'")
-
-    return impl
 
 
 def _refused(message: str) -> Callable[..., Any]:
@@ -85,10 +54,6 @@ def _refused(message: str) -> Callable[..., Any]:
         raise HogRuntimeError(message)
 
     return impl
-
-
-def _host(name: str, *parameters: str, doc: str) -> Function:
-    return _function(name, *parameters, impl=_performed_by_host(name), doc=doc, is_async=True)
 
 
 def _print(ctx: Context, *values: Any) -> None:
@@ -104,26 +69,28 @@ def _print(ctx: Context, *values: Any) -> None:
     ctx.print(", ".join(parts))
 
 
-PRINT = _function(
+PRINT = host_function(
     "print",
     "values...: any",
     impl=_print,
     doc="Writes the arguments, joined by commas, to the log of the function.",
     returns="null",
-    context=True,
+    needs_context=True,
 )
 
 HOST_FUNCTIONS = (
-    _host("fetch", "url: string", "options?: object", doc="Sends an HTTP request: {status, body, headers}."),
-    _host("postHogCapture", "event: object", doc="Captures an event in the function's own project."),
-    _host(
+    host_function(
+        "fetch", "url: string", "options?: object", doc="Sends an HTTP request: {status, body, headers}."
+    ),
+    host_function("postHogCapture", "event: object", doc="Captures an event in the function's own project."),
+    host_function(
         "sendEmail", "email: object", doc="Sends an e-mail over the operator's mail server: {success, error}."
     ),
-    _host("generateMessagingPreferencesUrl", "id?: any", doc="Not performed by this server."),
-    _host("sendPushNotification", "options: object", doc="Not performed by this server."),
-    _host("postHogGetTicket", "options: object", doc="Not performed by this server."),
-    _host("postHogUpdateTicket", "options: object", doc="Not performed by this server."),
-    _host("produceToWarehouseWebhooks", "payload: any", doc="Not performed by this server."),
+    host_function("generateMessagingPreferencesUrl", "id?: any", doc="Not performed by this server."),
+    host_function("sendPushNotification", "options: object", doc="Not performed by this server."),
+    host_function("postHogGetTicket", "options: object", doc="Not performed by this server."),
+    host_function("postHogUpdateTicket", "options: object", doc="Not performed by this server."),
+    host_function("produceToWarehouseWebhooks", "payload: any", doc="Not performed by this server."),
 )
 
 
@@ -174,15 +141,15 @@ def _event_functions(geoip: GeoIpLookup | None) -> tuple[Function, ...]:
         return geoip(address) if geoip is not None and isinstance(address, str) and address else None
 
     return (
-        _function("geoipLookup", "ip: string", impl=look_up, doc="City record of an address, or null."),
-        _function(
+        host_function("geoipLookup", "ip: string", impl=look_up, doc="City record of an address, or null."),
+        host_function(
             "cleanNullValues",
             "value: any",
             impl=clean_null_values,
             doc="A copy without null members, three levels deep.",
             pure=True,
         ),
-        _function(
+        host_function(
             "isKnownBotUserAgent",
             "agent: string",
             impl=is_known_bot_user_agent,
@@ -190,7 +157,7 @@ def _event_functions(geoip: GeoIpLookup | None) -> tuple[Function, ...]:
             returns="boolean",
             pure=True,
         ),
-        _function(
+        host_function(
             "isKnownBotIp",
             "ip: string",
             impl=is_known_bot_ip,
@@ -198,14 +165,14 @@ def _event_functions(geoip: GeoIpLookup | None) -> tuple[Function, ...]:
             returns="boolean",
             pure=True,
         ),
-        _function(
+        host_function(
             "fetch",
             "url: string",
             "options?: object",
             impl=_refused("fetch is not supported in transformations"),
             doc="Not available in transformations.",
         ),
-        _function(
+        host_function(
             "postHogCapture",
             "event: object",
             impl=_refused("posthogCapture is not supported in transformations"),
@@ -214,7 +181,12 @@ def _event_functions(geoip: GeoIpLookup | None) -> tuple[Function, ...]:
     )
 
 
-DELIVERING = replace(DESTINATION.with_functions(PRINT, *HOST_FUNCTIONS), globals=DESTINATION_GLOBALS)
+DELIVERING = replace(
+    ANY.with_functions(PRINT, *HOST_FUNCTIONS),
+    name="destination",
+    limits=DESTINATION_LIMITS,
+    globals=DESTINATION_GLOBALS,
+)
 """Bodies of destinations and webhooks."""
 
 TEMPLATES = replace(TEMPLATE, globals=DESTINATION_GLOBALS)
@@ -224,18 +196,31 @@ MASKING_HASHES = TEMPLATE.with_limits(MASKING_LIMITS)
 """Masking hashes."""
 
 
+TRANSFORMATION = replace(
+    ANY.without_functions("sleep"),
+    name="transformation",
+    limits=DESTINATION_LIMITS,
+    roots=frozenset(TRANSFORMATION_GLOBALS),
+    refusal=(
+        "Variable not available in transformations: {names}. "
+        "Transformations only have access to project, event, and inputs."
+    ),
+    globals=TRANSFORMATION_GLOBALS,
+)
+"""Inputs and, with any globals, bodies of transformations: nothing waits (spec: hog-functions-api 5.7)."""
+
+
 @lru_cache(maxsize=8)
 def transforming(geoip: GeoIpLookup | None = None) -> Environment:
     """Bodies of transformations. They may name any global: those that do not exist fail when it runs."""
     environment = TRANSFORMATION.with_functions(PRINT, *_event_functions(geoip))
-    return replace(environment, roots=None, globals=TRANSFORMATION_GLOBALS)
+    return replace(environment, roots=None)
 
 
 @lru_cache(maxsize=8)
 def transformation_templates(geoip: GeoIpLookup | None = None) -> Environment:
     """Inputs of transformations, which may name `project`, `event` and `inputs` only."""
-    environment = TRANSFORMATION.without_functions("print").with_functions(*_event_functions(geoip))
-    return replace(environment, globals=TRANSFORMATION_GLOBALS)
+    return TRANSFORMATION.without_functions("print").with_functions(*_event_functions(geoip))
 
 
 def any_body() -> Environment:

@@ -9,15 +9,15 @@
 
 For more control, compile once and run often:
 
-    program = hog.compile_program(source, hog.DESTINATION.with_functions(hog.host_function("fetch")))
+    program = hog.compile_program(source, hog.ANY.with_functions(hog.host_function("fetch")))
     execution = hog.Execution(program, {"event": {...}}, seed="invocation-id")
     step = execution.start()
     while isinstance(step, hog.Suspended):
         step = execution.resume(answer(step.name, step.args))
     step.result.error, step.result.value, step.result.printed
 
-`Execution.journal()` is JSON data from which another process can go on. Filters are evaluated with
-`hog.evaluate(hog.compile_expression(text, hog.FILTER), globals)`.
+`Execution.journal()` is JSON data from which another process can go on. Expressions are evaluated with
+`hog.evaluate(hog.compile_expression(text, hog.TEMPLATE), globals)`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ from hoglab.hog.backend_javascript import JavaScript
 from hoglab.hog.compiler.templates import map_texts, order_inputs
 from hoglab.hog.env import (
     ANY,
-    DESTINATION,
-    FILTER,
-    LOG_TRANSFORMATION,
     TEMPLATE,
-    TRANSFORMATION,
     Environment,
     host_function,
 )
@@ -62,7 +58,6 @@ from hoglab.hog.rt.context import Limits
 from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
 from hoglab.hog.session import Session
-from hoglab.hog.site_function import SiteMapping, compile_site_function
 from hoglab.hog.tracebacks import ErrorInfo
 from hoglab.hog.tracing import TraceStep, traced
 
@@ -71,11 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
-    "DESTINATION",
-    "FILTER",
-    "LOG_TRANSFORMATION",
     "TEMPLATE",
-    "TRANSFORMATION",
     "Diagnostic",
     "Environment",
     "ErrorInfo",
@@ -95,7 +86,6 @@ __all__ = [
     "ReadSet",
     "Result",
     "Session",
-    "SiteMapping",
     "Suspended",
     "TraceStep",
     "check",
@@ -103,7 +93,6 @@ __all__ = [
     "compile_inputs",
     "compile_javascript",
     "compile_program",
-    "compile_site_function",
     "compile_template",
     "evaluate",
     "format",

@@ -1,7 +1,8 @@
 """Environments: which functions and globals a text may use, and what its execution may cost.
 
-The same language serves filters, templates, destinations and transformations; what differs is the set of functions
-(design: Bloblang's environments). Functions of the embedding program are added with `Environment.with_functions`.
+The same language serves texts of many purposes; what differs is the set of functions (design: Bloblang's
+environments). Which purposes there are is the embedding program's; it adds its own functions with
+`Environment.with_functions`.
 """
 
 from __future__ import annotations
@@ -11,35 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, Limits
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
 from hoglab.hog.stdlib import LIBRARY
-from hoglab.hog.stdlib.registry import Function
+from hoglab.hog.stdlib.registry import Function, parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FILTER_ROOTS = frozenset(
-    {
-        "event", "uuid", "distinct_id", "timestamp", "properties", "elements_chain", "elements_chain_href",
-        "elements_chain_texts", "elements_chain_ids", "elements_chain_elements", "person", "pdi", "variables",
-    }
-    | {f"$group_{index}" for index in range(5)}
-    | {f"group_{index}" for index in range(5)}
-)  # fmt: skip
-"""The globals of filters (spec: hog-runtime 1.2)."""
-
-
 Globals = Mapping[str, frozenset[str] | None]
 """Globals by their names, with the members of those whose members are fixed (None: any)."""
-
-_PERSON = frozenset({"id", "properties"})
-FILTER_GLOBALS: Globals = {
-    **dict.fromkeys(FILTER_ROOTS),
-    "person": _PERSON,
-    "pdi": frozenset({"distinct_id", "person_id", "person"}),
-    **{f"group_{index}": frozenset({"properties"}) for index in range(5)},
-}
-"""The same with their members."""
 
 DEFAULT_LIMITS = Limits()
 
@@ -82,84 +63,45 @@ class Environment:
         return replace(self, limits=limits)
 
 
-def _library(*, suspending: bool, printing: bool) -> dict[str, Function]:
-    return {
-        name: function
-        for name, function in LIBRARY.items()
-        if (suspending or not function.is_async) and (printing or function.name != "print")
-    }
-
-
-ANY = Environment("any", _library(suspending=True, printing=True))
+ANY = Environment("any", dict(LIBRARY))
 """The whole library, any globals: for trying the language."""
 
-FILTER = Environment(
-    "filter",
-    _library(suspending=False, printing=False),
+TEMPLATE = Environment(
+    "template",
+    {name: declared for name, declared in LIBRARY.items() if name != "print" and not declared.is_async},
     EXPRESSION_LIMITS,
-    roots=FILTER_ROOTS,
-    sure_roots=FILTER_ROOTS,
-    globals=FILTER_GLOBALS,
 )
-"""Filters: event-row globals, nothing that prints or waits (spec: hog-runtime 1.2, 2.3)."""
-
-TEMPLATE = Environment("template", _library(suspending=False, printing=False), EXPRESSION_LIMITS)
-"""Input templates and masking hashes: no printing, no waiting (spec: hog-runtime 3)."""
-
-DESTINATION = Environment("destination", _library(suspending=True, printing=True), DESTINATION_LIMITS)
-"""Bodies of destinations; `fetch` and its like are added by the program that performs them."""
-
-TRANSFORMATION = Environment(
-    "transformation",
-    _library(suspending=False, printing=True),
-    DESTINATION_LIMITS,
-    roots=frozenset({"project", "event", "inputs"}),
-    refusal=(
-        "Variable not available in transformations: {names}. "
-        "Transformations only have access to project, event, and inputs."
-    ),
-)
-"""Bodies and inputs of transformations: nothing waits (spec: hog-functions-api 5.7)."""
-
-LOG_TRANSFORMATION = replace(
-    TRANSFORMATION,
-    name="log-transformation",
-    roots=frozenset({"project", "record", "inputs"}),
-    refusal=(
-        "Variable not available in log transformations: {names}. "
-        "Log transformations only have access to project, record, and inputs."
-    ),
-)
-"""As `TRANSFORMATION`, for log records."""
+"""Templates and expressions: nothing prints, nothing waits."""
 
 
 def host_function(
     name: str,
+    *params: str,
     impl: Callable[..., Any] | None = None,
-    *,
-    min_args: int = 0,
-    max_args: int | None = None,
+    returns: str = "any",
     needs_context: bool = False,
     pure: bool = False,
     doc: str = "",
 ) -> Function:
     """A function of the embedding program, for `Environment.with_functions`.
 
-    With `impl` it is called at once with Hog values (after the `Context`, if it needs that). Without, calling it
-    suspends the program until the embedding program answers.
+    `params` are declared as those of library functions (`hoglab.hog.stdlib.registry.parameter`); without any, any
+    number of arguments will do. With `impl` it is called at once with Hog values (after the `Context`, if it needs
+    that). Without, calling it suspends the program until the embedding program answers.
     """
 
     def refuse(*_args: Any) -> Any:
         raise HogRuntimeError(f"Unknown async function '{name}'")
 
+    parsed = tuple(parameter(text) for text in params or ("values...: any",))
     return Function(
         name=name,
         category="host",
-        min_args=min_args,
-        max_args=max_args,
+        min_args=sum(not declared.optional for declared in parsed),
+        max_args=None if any(declared.variadic for declared in parsed) else len(parsed),
         exact=False,
-        params=(),
-        returns=("any",),
+        params=parsed,
+        returns=tuple(returns.split("|")),
         pure=pure,
         infallible=False,
         is_async=impl is None,

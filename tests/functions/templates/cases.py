@@ -31,7 +31,7 @@ from typing import Any
 import yaml
 
 from hoglab.functions import templates
-from hoglab.functions.template_pages import example
+from hoglab.functions.documents.template_pages import example
 from hoglab.functions.templates import Template, catalogue
 
 PROJECT = {"id": 1, "name": "Shop", "url": "https://h.example/project/1"}

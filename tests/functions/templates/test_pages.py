@@ -11,7 +11,7 @@ import pytest
 from tests.functions.conftest import Api
 from tests.functions.templates.cases import cases_of
 
-from hoglab.functions.template_pages import KINDS, pages
+from hoglab.functions.documents.template_pages import KINDS, pages
 from hoglab.functions.templates import catalogue
 
 ROOT = Path(__file__).parents[3]

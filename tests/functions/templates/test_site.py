@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.functions.conftest import Api
 
-from hoglab.functions.template_pages import example
+from hoglab.functions.documents.template_pages import example
 from hoglab.functions.templates import catalogue
 
 PAGE = """

@@ -17,10 +17,8 @@ from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt import context
 from hoglab.hog.rt.context import (
     CHUNK,
-    DESTINATION_LIMITS,
     EXPRESSION_LIMITS,
     FIRST_CHUNK,
-    MASKING_LIMITS,
     UNMETERED,
     Context,
     Limits,
@@ -56,13 +54,7 @@ def test_defaults_are_the_specified_ones() -> None:
     limits = Limits()
     assert (limits.time_s, limits.memory_bytes, limits.call_depth) == (5.0, 64 * 1024 * 1024, 1000)
     assert (limits.arguments, limits.async_steps) == (300, 100)
-    assert (DESTINATION_LIMITS.time_s, DESTINATION_LIMITS.async_steps, DESTINATION_LIMITS.print_lines) == (
-        1.0,
-        5,
-        24,
-    )
     assert EXPRESSION_LIMITS.time_s == 1.0
-    assert MASKING_LIMITS.time_s == 0.05
 
 
 def test_ticks_are_counted_exactly() -> None:

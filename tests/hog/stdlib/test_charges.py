@@ -9,8 +9,9 @@ import pytest
 from tests.hog.stdlib.test_limits import FUNCTIONS, TYPICAL, invoke
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
 from hoglab.functions.environments import DELIVERING, MASKING_HASHES, TEMPLATES, transforming
-from hoglab.hog.env import FILTER, Environment
+from hoglab.hog.env import Environment
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.rt.context import CHUNK, Context, Limits, reading_units
 from hoglab.hog.rt.values import HogFunction

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
+from hoglab.functions.environments import DELIVERING, TRANSFORMATION
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.context import Context
@@ -202,11 +204,10 @@ def test_the_library_is_the_specified_one() -> None:
     ("environment", "missing"),
     [
         (hog.ANY, set()),
-        (hog.DESTINATION, set()),
-        (hog.FILTER, {"print", "sleep"}),
+        (DELIVERING, set()),
+        (FILTER, {"print", "sleep"}),
         (hog.TEMPLATE, {"print", "sleep"}),
-        (hog.TRANSFORMATION, {"sleep"}),
-        (hog.LOG_TRANSFORMATION, {"sleep"}),
+        (TRANSFORMATION, {"sleep"}),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

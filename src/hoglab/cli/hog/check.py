@@ -95,13 +95,14 @@ def _findings(
 
 def _environment(kind: TextKind) -> Environment:
     from hoglab import hog
+    from hoglab.filters.hog import FILTER
     from hoglab.functions.environments import TEMPLATES, any_body, body_environment
 
     if kind in BODIES:
         return body_environment(kind.value)
     if kind is TextKind.PROGRAM:
         return any_body()
-    return {TextKind.FILTER: hog.FILTER, TextKind.TEMPLATE: TEMPLATES}.get(kind, hog.ANY)
+    return {TextKind.FILTER: FILTER, TextKind.TEMPLATE: TEMPLATES}.get(kind, hog.ANY)
 
 
 def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:

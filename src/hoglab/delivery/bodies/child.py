@@ -17,7 +17,7 @@ from prometheus_client import Counter, Gauge
 
 import hoglab
 from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, Transform, send
-from hoglab.hog.rt.context import DESTINATION_LIMITS
+from hoglab.functions.environments import DESTINATION_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

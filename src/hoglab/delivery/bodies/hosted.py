@@ -83,6 +83,6 @@ PRINT_ROOM_CHARS = 20_000
 """Printed lines are kept longer than logs show them, so that a secret is replaced before a cut could split it."""
 
 RUNNING = DELIVERING.with_functions(
-    host_function("postHogCapture", _capture, min_args=0, max_args=1, needs_context=True)
+    host_function("postHogCapture", "event?: any", impl=_capture, needs_context=True)
 ).with_limits(replace(DELIVERING.limits, print_chars=PRINT_ROOM_CHARS))
 """What programs of destinations run in: capturing does not make them wait."""

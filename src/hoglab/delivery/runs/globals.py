@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from hoglab.functions.runtime.globals import GROUP_ROOTS, PERSON_ROOTS
+from hoglab.filters.hog.environment import GROUP_ROOTS, PERSON_ROOTS
 from hoglab.people.reading import display_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hoglab.fairness.compute_quota import ComputeQuota
-from hoglab.hog.env import FILTER
+from hoglab.filters.hog.environment import FILTER
 from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
 from hoglab.hog.program import Program, compile_expression
 from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from hoglab.filters.hog.environment import FILTER_ROOTS
 from hoglab.filters.hog.tree import NULL, TRUE, all_of, any_of, call, compare, const, negate, tuple_
 from hoglab.hog import nodes
-from hoglab.hog.env import FILTER_ROOTS
 from hoglab.hog.rt.coerce import ge, gt, le, like_matcher, lt
 from hoglab.hog.rt.regex import compile_regex
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab.filters.hog.compiled import CompiledFilter, FilterFailure
 from hoglab.filters.hog.conditions import AllOf, Leaf, plain
+from hoglab.filters.hog.environment import FILTER_ROOTS
 from hoglab.filters.hog.expression import FilterExpression, build_filter
 from hoglab.filters.hog.source import parse_condition
 from hoglab.hog import nodes as n
 from hoglab.hog.compiler.analyse import read_paths
 from hoglab.hog.compiler.symbols import resolve
-from hoglab.hog.env import FILTER_ROOTS
 from hoglab.hog.rt.conversion import to_json
 from hoglab.hog.rt.printing import is_truthy
 from hoglab.hog.unparse import write

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.elements import only_id, parse_selector, selector_pattern, tag_pattern
 from hoglab.filters.hog.conditions import NOTHING, AllOf, AnyOf, Condition, Leaf, both, either, negated, plain
+from hoglab.filters.hog.environment import FILTER_ROOTS
 from hoglab.filters.hog.operators import VALUELESS, Operand, condition
 from hoglab.filters.hog.source import parse_condition
 from hoglab.filters.hog.tree import call, compare, const, lambda_
 from hoglab.filters.hog.tree import field as path_to
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup, parse_filters
-from hoglab.hog.env import FILTER_ROOTS
 from hoglab.hog.errors import HogRuntimeError, missing_global
 from hoglab.hog.rt.regex import compile_regex
 

@@ -6,22 +6,8 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from hoglab.filters.elements import chain_elements, chain_href, chain_ids, chain_texts
-
-GROUP_TYPES = 5
-
-ELEMENT_ROOTS = frozenset(
-    (
-        "elements_chain",
-        "elements_chain_href",
-        "elements_chain_texts",
-        "elements_chain_ids",
-        "elements_chain_elements",
-    )
-)
-PERSON_ROOTS = frozenset(("person", "pdi"))
-GROUP_ROOTS = frozenset(
-    f"{prefix}{index}" for index in range(GROUP_TYPES) for prefix in ("group_", "$group_")
-)
+from hoglab.filters.hog.environment import ELEMENT_ROOTS, GROUP_ROOTS, PERSON_ROOTS
+from hoglab.filters.model import GROUP_TYPES
 
 # Shared by all events: filters only read.
 _NO_GROUPS: dict[str, Any] = {

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hoglab.filters.hog import build_filter
+from hoglab.filters.hog import FILTER, build_filter
 from hoglab.filters.model import FilterError
 from hoglab.functions import store
 from hoglab.functions.environments import TEMPLATES
 from hoglab.functions.errors import InvalidFunctionError
+from hoglab.functions.site.artefact import SiteMapping, compile_site_function, transpile_value
 from hoglab.functions.site.source import SiteSourceError, javascript_of
-from hoglab.hog.env import FILTER
 from hoglab.hog.errors import HogCompileError, HogSourceError
 from hoglab.hog.program import Input, compile_expression
-from hoglab.hog.site_function import SiteMapping, compile_site_function, transpile_value
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext

@@ -50,7 +50,7 @@ TRUNCATED: Final = "... (truncated)"
 class Limits:
     """What one execution may use.
 
-    The defaults are those of the language; the presets below those of the server.
+    The defaults are those of whole programs; expressions have their own, below.
     """
 
     time_s: float = 5.0
@@ -71,18 +71,12 @@ class Limits:
     """Length of one printed line; longer ones are cut."""
 
 
-DESTINATION_LIMITS: Final = Limits(time_s=1.0, async_steps=5, print_lines=24)
-"""Bodies of hog functions."""
-
 EXPRESSION_BYTES: Final = 16 * 1024 * 1024
-"""Accounted size of live values of filters, inputs and keys. They are computed in the server's own process, where one
-operation on a value holds up everything else: this bounds how long."""
+"""Accounted size of live values of expressions, which may be computed where one operation on a value holds up
+everything else: this bounds how long."""
 
 EXPRESSION_LIMITS: Final = Limits(time_s=1.0, memory_bytes=EXPRESSION_BYTES)
-"""Filters and inputs."""
-
-MASKING_LIMITS: Final = Limits(time_s=0.05, memory_bytes=EXPRESSION_BYTES)
-"""Masking hashes."""
+"""Expressions and templates."""
 
 
 def memory_text(limit: int, wanted: int) -> str:

@@ -1,6 +1,6 @@
 """The pages of the function templates, one each and an index, as Markdown.
 
-    python -m hoglab.functions.template_pages docs/templates
+    python -m hoglab.functions.documents.template_pages docs/templates
 
 A page is the template's own README, the table of its inputs, and a request that makes a function of it.
 """

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from hoglab import hog
+from hoglab.filters.hog import FILTER
+from hoglab.functions.site.artefact import SiteMapping, compile_site_function
 from hoglab.hog.backend_javascript.modules import exports_function
 
 SOURCE = """
@@ -34,7 +36,7 @@ INPUTS = (
 )
 
 
-ALWAYS = hog.SiteMapping(None)
+ALWAYS = SiteMapping(None)
 
 
 def run(code: str, script: str, *, posthog: str = "{ get_property: () => ({email: 'stored'}) }") -> list[str]:
@@ -48,7 +50,7 @@ def run(code: str, script: str, *, posthog: str = "{ get_property: () => ({email
 
 
 def condition(source: str) -> hog.Program:
-    return hog.compile_expression(source, hog.FILTER)
+    return hog.compile_expression(source, FILTER)
 
 
 def payload(line: str) -> Any:
@@ -56,7 +58,7 @@ def payload(line: str) -> Any:
 
 
 def test_inputs_are_built_for_loading_and_for_events(node_modules: Path) -> None:
-    code = hog.compile_site_function(SOURCE, INPUTS, None, [ALWAYS])
+    code = compile_site_function(SOURCE, INPUTS, None, [ALWAYS])
     load, callback, error, event = run(code, "app.processEvent(globals)")
     assert callback == "callback true"
     assert payload(load)["mail"] == "to stored"
@@ -81,7 +83,7 @@ def test_inputs_are_built_for_loading_and_for_events(node_modules: Path) -> None
     ],
 )
 def test_filters_decide(node_modules: Path, source: str, called: bool) -> None:
-    code = hog.compile_site_function(
+    code = compile_site_function(
         "export function onEvent() { console.log('hit') }", (), condition(source), [ALWAYS]
     )
     assert run(code, "app.processEvent(globals)") == ["callback true", *["hit"] * called]
@@ -89,14 +91,12 @@ def test_filters_decide(node_modules: Path, source: str, called: bool) -> None:
 
 def test_mappings_have_their_own_filters_and_inputs(node_modules: Path) -> None:
     mappings = [
-        hog.SiteMapping(condition("event = 'bought'"), (hog.Input("what", "{event.event} by {inputs.who}"),)),
-        hog.SiteMapping(condition("event = 'left'")),
-        hog.SiteMapping(None, (hog.Input("what", "{upper(7)}"),)),
+        SiteMapping(condition("event = 'bought'"), (hog.Input("what", "{event.event} by {inputs.who}"),)),
+        SiteMapping(condition("event = 'left'")),
+        SiteMapping(None, (hog.Input("what", "{upper(7)}"),)),
     ]
     source = "export function onEvent({ inputs }) { console.log(JSON.stringify(inputs)) }"
-    code = hog.compile_site_function(
-        source, (hog.Input("who", "Ada"), hog.Input("what", "-")), None, mappings
-    )
+    code = compile_site_function(source, (hog.Input("who", "Ada"), hog.Input("what", "-")), None, mappings)
     assert run(code, "app.processEvent(globals)") == [
         "callback true",
         '{"who":"Ada","what":"bought by Ada"}',
@@ -106,7 +106,7 @@ def test_mappings_have_their_own_filters_and_inputs(node_modules: Path) -> None:
 
 
 def test_without_mappings_no_event_is_of_interest(node_modules: Path) -> None:
-    code = hog.compile_site_function("export function onEvent() { console.log('hit') }")
+    code = compile_site_function("export function onEvent() { console.log('hit') }")
     assert run(code, "app.processEvent(globals)") == ["callback true"]
 
 
@@ -120,7 +120,7 @@ def test_without_mappings_no_event_is_of_interest(node_modules: Path) -> None:
     ],
 )
 def test_the_callback_is_told_how_loading_went(node_modules: Path, source: str, success: str) -> None:
-    printed = run(hog.compile_site_function(source), "if (app.processEvent) console.log('no')")
+    printed = run(compile_site_function(source), "if (app.processEvent) console.log('no')")
     assert printed[-1] == f"callback {success}"
     assert "no" not in printed
 
@@ -142,11 +142,11 @@ def test_the_exports_of_a_module(node_modules: Path) -> None:
 )
 def test_what_a_site_function_cannot_have_is_refused_with_its_place(source: str, line: int) -> None:
     with pytest.raises(hog.HogCompileError) as caught:
-        hog.compile_site_function(source)
+        compile_site_function(source)
     assert (caught.value.code, caught.value.line) == ("module", line)
 
 
 def test_a_faulty_template_is_named_by_its_place() -> None:
     with pytest.raises(hog.HogSourceError) as caught:
-        hog.compile_site_function("", (hog.Input("a", {"b": ["{fetch('x')}"]}),))
+        compile_site_function("", (hog.Input("a", {"b": ["{fetch('x')}"]}),))
     assert caught.value.path == ("a", "b", 0)

@@ -1,6 +1,6 @@
 """The reference of the language as Markdown: written chapters, and what the code itself says.
 
-    python -m hoglab.hog.reference docs/chapters/hog.md tests/hog/oracles docs/hog.md
+    python -m hoglab.functions.documents.language docs/chapters/hog.md tests/hog/oracles docs/hog.md
 
 Where the chapters have a comment such as `<!-- library -->`, the part of that name is put in.
 """
@@ -14,9 +14,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hoglab.hog.env import ANY, DESTINATION, FILTER, LOG_TRANSFORMATION, TEMPLATE, TRANSFORMATION
+from hoglab.filters.hog import FILTER
+from hoglab.functions.environments import DELIVERING, DESTINATION_LIMITS, MASKING_LIMITS, TRANSFORMATION
+from hoglab.hog.env import ANY, TEMPLATE
 from hoglab.hog.findings import __doc__ as findings_doc
-from hoglab.hog.rt.context import DESTINATION_LIMITS, EXPRESSION_LIMITS, MASKING_LIMITS, Limits
+from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
 from hoglab.hog.rt.numbers import format_number
 from hoglab.hog.stdlib import LIBRARY
 
@@ -51,12 +53,12 @@ _LIMITS: Final = {
     "print_chars": "characters of a printed line; longer ones are cut",
 }
 
-_ENVIRONMENTS: Final[dict[str, tuple[Environment, ...]]] = {
-    "`hoglab hog`": (ANY,),
-    "filters": (FILTER,),
-    "templates of inputs": (TEMPLATE,),
-    "destinations": (DESTINATION,),
-    "transformations": (TRANSFORMATION, LOG_TRANSFORMATION),
+_ENVIRONMENTS: Final[dict[str, Environment]] = {
+    "`hoglab hog`": ANY,
+    "filters": FILTER,
+    "templates of inputs": TEMPLATE,
+    "destinations": DELIVERING,
+    "transformations": TRANSFORMATION,
 }
 
 
@@ -108,18 +110,13 @@ def limits() -> str:
 def environments() -> str:
     """What the texts of each purpose may use."""
     rows: list[Iterable[str]] = [("Text", "Functions", "Globals")]
-    for purpose, environments in _ENVIRONMENTS.items():
-        missing = [f"`{name}`" for name in sorted(LIBRARY.keys() - environments[0].functions.keys())]
+    for purpose, environment in _ENVIRONMENTS.items():
+        missing = [f"`{name}`" for name in sorted(LIBRARY.keys() - environment.functions.keys())]
         functions = f"all but {' and '.join(missing)}" if missing else "all"
-        roots = [_roots(environment) for environment in environments]
-        rows.append((purpose, functions, "; for logs ".join(roots)))
+        roots = environment.roots
+        globals_ = "any" if roots is None else ", ".join(f"`{name}`" for name in sorted(roots))
+        rows.append((purpose, functions, globals_))
     return table(rows)
-
-
-def _roots(environment: Environment) -> str:
-    if environment.roots is None:
-        return "any"
-    return ", ".join(f"`{name}`" for name in sorted(environment.roots))
 
 
 def differences(listed: Iterable[Mapping[str, Any]], left: str, right: str) -> str:
