@@ -16,7 +16,7 @@ from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, Va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hoglab.delivery.execution.retries import RetryPolicy, parse_policy
-from hoglab.delivery.outbound.mail import MailServer
+from hoglab.delivery.outbound import MailServer
 
 if TYPE_CHECKING:
     from hoglab.storage.engines import EngineOptions

@@ -25,7 +25,7 @@ from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.transforming import GIVEN_UP, TransformationProcess
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
-from hoglab.functions.runtime.body_run import BodyRun
+from hoglab.functions.body_run import BodyRun
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
 TRIED = int(os.environ.get("HOGLAB_TEST_HOSTILE", "8"))

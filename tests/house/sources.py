@@ -46,6 +46,43 @@ def _imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterable[str]
         yield from (target for target in targets if target in known and target != name)
 
 
+@cache
+def public_face(package: str) -> frozenset[str]:
+    """What a package says in its ``__all__`` that others may import: names, and modules that are public as they are."""
+    for node in ast.parse(modules()[package].read_text()).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=names):
+                return frozenset(ast.literal_eval(names))
+    return frozenset()
+
+
+@cache
+def taken() -> dict[str, frozenset[str]]:
+    """The names, with their modules, that each module imports."""
+    return {name: names_taken(path.read_text()) for name, path in modules().items()}
+
+
+def names_taken(source: str) -> frozenset[str]:
+    """The names, with their modules, that a source imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)
+
+
+def reached_into(package: str, names: Iterable[str]) -> set[str]:
+    """Those of the imported names that are inside of a package without being public."""
+    inside, public = f"{package}.", public_face(package)
+    return {
+        name
+        for name in names
+        if name.startswith(inside) and name.removeprefix(inside).split(".")[0] not in public
+    }
+
+
 def circles(arrows: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
     """The groups of nodes of which each leads to each other (strongly connected components, by Kosaraju)."""
     order: list[NodeT] = []

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from tests.house.sources import ROOT, circles, imports, modules
+from tests.house.sources import ROOT, circles, imports, modules, names_taken, reached_into, taken
 
 from hoglab.storage.database import tables
 
@@ -57,6 +57,28 @@ def test_no_folder_has_too_many_modules() -> None:
 def test_no_module_is_too_long() -> None:
     lengths = {str(path): len(path.read_text().splitlines()) for path in modules().values()}
     assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+
+
+WINGS = sorted(
+    name
+    for name, path in modules().items()
+    if path.name == "__init__.py" and re.fullmatch(r"hoglab\.(analysis|delivery|functions)\.\w+", name)
+)
+"""The packages of the largest rooms."""
+
+
+@pytest.mark.parametrize("package", ["hoglab.hog", *WINGS])
+def test_packages_are_reached_by_their_public_face(package: str) -> None:
+    """`app` puts parts together, and may know what these are made of."""
+    outside = [name for name in modules() if not f"{name}.".startswith((f"{package}.", "hoglab.app."))]
+    assert {name: found for name in outside if (found := reached_into(package, taken()[name]))} == {}
+
+
+def test_what_reaches_into_a_package_is_found() -> None:
+    source = (
+        "from hoglab.hog import run, _run\nfrom hoglab.hog.nodes import Expr\nimport hoglab.hog.rt.context"
+    )
+    assert reached_into("hoglab.hog", names_taken(source)) == {"hoglab.hog._run", "hoglab.hog.rt.context"}
 
 
 TREES = "hoglab.hog.nodes"

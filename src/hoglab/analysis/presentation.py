@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.query import Answer, Groups
 from hoglab.analysis.query.model import FunnelMeasure, Metric, QuantileMeasure, RatioMeasure, RetentionMeasure
-from hoglab.analysis.query.statements import Answer, Groups
 from hoglab.statistics import (
     FrequentistConfig,
     Method,

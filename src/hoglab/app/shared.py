@@ -24,7 +24,7 @@ from hoglab.functions.runtime.geoip import GeoIp
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.state_changes import StateChanges
-from hoglab.hog.rt.context import EXPRESSION_LIMITS
+from hoglab.hog import EXPRESSION_LIMITS
 from hoglab.http.fields.dates import utc_now
 from hoglab.http.health import Problem
 from hoglab.people import PersonService

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hoglab.capture.records import RecordError, decode_record
-from hoglab.functions.secrets.box import SecretBox, SecretsError
-from hoglab.functions.secrets.sealed_check import unreadable_secrets
+from hoglab.functions.secrets import SecretBox, SecretsError, unreadable_secrets
 from hoglab.storage.database import Database, DatabaseError, lost_commits, tables
 from hoglab.storage.database.integrity import MAX_PROBLEMS, examined, examined_log, schema_revision
 from hoglab.storage.database.migrations import HEADS

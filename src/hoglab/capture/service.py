@@ -16,7 +16,7 @@ from hoglab.capture.envelope import read_envelope
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token, unread
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
-from hoglab.delivery.execution.capturing import CaptureRefusedError
+from hoglab.delivery.execution import CaptureRefusedError
 from hoglab.http.errors import ApiError
 from hoglab.http.fields.dates import utc_now
 from hoglab.http.requests.body import BODY_TIMEOUT_S

@@ -21,8 +21,8 @@ def rotate(data: DataOption = None) -> None:
 
     With HOGLAB_SECRET_KEYS set, no key is made: put the new one first there. Older keys still open what is in flight.
     """
-    from hoglab.functions.secrets.box import SecretBox, SecretsError
-    from hoglab.functions.secrets.rotation import rotate as encrypt_anew
+    from hoglab.functions.secrets import SecretBox, SecretsError
+    from hoglab.functions.secrets import rotate as encrypt_anew
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
 

@@ -172,9 +172,9 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
 def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProcess:
     from hoglab.accounts.errors import AccountError
     from hoglab.app import Beside, Hoglab, NotPreparedError
-    from hoglab.delivery.outbound.addresses import InvalidAllowanceError
-    from hoglab.functions.runtime.geoip import GeoIpError
-    from hoglab.functions.secrets.box import SecretsError
+    from hoglab.delivery.outbound import InvalidAllowanceError
+    from hoglab.functions.runtime import GeoIpError
+    from hoglab.functions.secrets import SecretsError
     from hoglab.settings import WITHOUT_DIRECTORY
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError

@@ -12,7 +12,7 @@ from hoglab.background import BackgroundService
 from hoglab.storage.database.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.destination_breaker import DestinationBreakers
+    from hoglab.delivery.limits import DestinationBreakers
     from hoglab.storage.invocations import InvocationQueue
 
 EVERY_S = 5.0

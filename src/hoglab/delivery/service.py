@@ -32,28 +32,29 @@ import structlog
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.delivery.dispatch.dead_letter_retry import DeadLetterRetry
-from hoglab.delivery.dispatch.dispatcher import Audience, EventDispatcher, stored_audience
-from hoglab.delivery.dispatch.internal_events import (
+from hoglab.delivery.dispatch import (
+    Audience,
+    DeadLetterRetry,
+    EventDispatcher,
     InternalEventDispatcher,
     internal_audience,
     read_unreadable,
+    stored_audience,
 )
+from hoglab.delivery.execution import TurnContext
 from hoglab.delivery.execution.retries import LASTING, RetryPolicy
-from hoglab.delivery.execution.turn import TurnContext
-from hoglab.delivery.limits.backpressure import Backpressure
-from hoglab.delivery.limits.destination_breaker import DestinationBreakers, OutageWatch
+from hoglab.delivery.limits import Backpressure, DestinationBreakers, OutageWatch
 from hoglab.delivery.limits.function_breaker import BreakerWatch, FunctionBreakers, cost_of
-from hoglab.delivery.outbound.mail import Mailer, MailLimits, MailServer
+from hoglab.delivery.outbound import Mailer, MailLimits, MailServer
 from hoglab.delivery.queue_gauges import QueueGauges
 from hoglab.delivery.runs.dead_letters import INTERNAL
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site
 from hoglab.delivery.runs.results import Versions
 from hoglab.delivery.runs.state import Timing
-from hoglab.delivery.webhooks.incoming import WebhookLimits, Webhooks
+from hoglab.delivery.webhooks import WebhookLimits, Webhooks
 from hoglab.delivery.worker import Worker, WorkerLimits
 from hoglab.fairness.compute_shares import ComputeShares
-from hoglab.functions.runtime.compile import FunctionSet
+from hoglab.functions.runtime import FunctionSet
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 
@@ -61,13 +62,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hoglab.background import Service
-    from hoglab.delivery.execution.capturing import EventSink
+    from hoglab.delivery.execution import EventSink
     from hoglab.delivery.limits.function_breaker import StateChange
-    from hoglab.delivery.outbound.addresses import AddressGuard
-    from hoglab.delivery.outbound.fetch import FetchLimits
+    from hoglab.delivery.outbound import AddressGuard, FetchLimits
     from hoglab.delivery.runs.globals import People
-    from hoglab.functions.runtime.registry import FunctionRegistry
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.runtime import FunctionRegistry
+    from hoglab.functions.secrets import SecretBox
     from hoglab.functions.status import FunctionStates
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import AppMetric, InvocationStores, LogEntry

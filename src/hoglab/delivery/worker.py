@@ -24,36 +24,34 @@ import uvloop
 from prometheus_client import Counter, Gauge, Histogram
 
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
-from hoglab.delivery.dispatch.dispatcher import NO_EVENTS_FAULT
-from hoglab.delivery.execution.batches import BATCH_QUEUE
-from hoglab.delivery.execution.capturing import CaptureRefusedError
-from hoglab.delivery.execution.program_run import clipped
+from hoglab.delivery.dispatch import NO_EVENTS_FAULT
+from hoglab.delivery.execution import BATCH_QUEUE, CaptureRefusedError, Perform, Settled, Turn, clipped
 from hoglab.delivery.execution.retries import retriable
-from hoglab.delivery.execution.turn import Perform, Settled, Turn
-from hoglab.delivery.limits.claim_size import ClaimSizes
+from hoglab.delivery.limits import ClaimSizes, RateLimiter
 from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.limits.in_flight import InFlight
-from hoglab.delivery.limits.rate_limit import RateLimiter
-from hoglab.delivery.outbound.addresses import AddressGuard
-from hoglab.delivery.outbound.fetch import Fetcher, FetchLimits, FetchResponse
-from hoglab.delivery.outbound.mail import Email, Mailer, MailSent
+from hoglab.delivery.outbound import (
+    AddressGuard,
+    Email,
+    Fetcher,
+    FetchLimits,
+    FetchResponse,
+    Mailer,
+    MailSent,
+)
 from hoglab.delivery.queue_gauges import BACKLOG, measure
-from hoglab.delivery.runs.latency import Latencies
-from hoglab.delivery.runs.progress import Heartbeat
-from hoglab.delivery.runs.streaks import Streaks
+from hoglab.delivery.runs import Heartbeat, Latencies, Streaks
 from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
+    from hoglab.delivery.execution import EventSink, TurnContext
     from hoglab.delivery.execution.answers import Answer
-    from hoglab.delivery.execution.capturing import EventSink
-    from hoglab.delivery.execution.turn import TurnContext
-    from hoglab.delivery.limits.destination_breaker import DestinationBreakers
+    from hoglab.delivery.limits import DestinationBreakers
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.delivery.limits.in_flight import Full, Quota
-    from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest
-    from hoglab.delivery.outbound.mail import MailFailure
+    from hoglab.delivery.outbound import FetchFailure, FetchRequest, MailFailure
     from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, Paces
 
 PASSED_OVER_S = 0.02

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from time import thread_time
 from typing import TypeVar
 
-from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog import HogRuntimeError
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from hoglab.accounts import activity
 from hoglab.functions.configuration.stored import SCOPE, live_config, secret_values
 
 if TYPE_CHECKING:
-    from hoglab.functions.configuration.model import Configuration
+    from hoglab.functions.configuration import Configuration
 
 VERSIONED = frozenset(
     {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings", "x_delivery"}

@@ -8,7 +8,7 @@ from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
 from hoglab.filters.hog import FilterContext
 from hoglab.functions import store
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration import Builder, Sent
 from hoglab.functions.configuration.stored import SCOPE, activity_detail, new_row
 from hoglab.http.fields.dates import utc_now
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.secrets import SecretBox
     from hoglab.storage.database import Database
 
 TEMPLATE = "template-geoip"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.functions import revisions
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration import Sent
 from hoglab.functions.configuration.stored import live_config, read_configuration
 from hoglab.functions.errors import InvalidFunctionError, stale_update
-from hoglab.functions.secrets.box import SecretsError
+from hoglab.functions.secrets import SecretsError
 from hoglab.http.errors import conflict, validation_error
 from hoglab.storage.database.types import to_micros
 

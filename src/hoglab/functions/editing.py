@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab import hog
 from hoglab.filters.hog import FILTER, FILTER_ROOTS
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration import Builder, Sent
 from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.site.functions import SITE_TYPES
-from hoglab.functions.site.source import SiteSourceError, javascript_of
-from hoglab.functions.templating.liquid import LiquidTemplate, LiquidTemplateError, has_markup
-from hoglab.hog.compiler.templates import map_texts
-from hoglab.hog.errors import HogCompileError
+from hoglab.functions.site import SITE_TYPES, SiteSourceError, javascript_of
+from hoglab.functions.templating import LiquidTemplate, LiquidTemplateError, has_markup
+from hoglab.hog import HogCompileError, map_texts
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration.model import Configuration
-    from hoglab.hog.env import Environment
-    from hoglab.hog.errors import Diagnostic
+    from hoglab.functions.configuration import Configuration
+    from hoglab.hog import Diagnostic, Environment
 
 Purpose = Literal["body", "template", "filter"]
 

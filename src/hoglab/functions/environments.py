@@ -12,11 +12,20 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from hoglab.hog.env import ANY, TEMPLATE, Environment, Globals, host_function
-from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import EXPRESSION_BYTES, EXPRESSION_LIMITS, Context, Limits
-from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.stdlib.registry import Function
+from hoglab.hog import (
+    ANY,
+    EXPRESSION_BYTES,
+    EXPRESSION_LIMITS,
+    TEMPLATE,
+    Context,
+    Environment,
+    Function,
+    Globals,
+    HogRuntimeError,
+    Limits,
+    host_function,
+)
+from hoglab.hog.values import stringify
 
 GeoIpLookup = Callable[[str], Mapping[str, Any] | None]
 """City record of an IP address, None when it is not known."""

@@ -16,7 +16,7 @@ from hoglab.functions.status import UNKNOWN, FunctionStates, Status, status_of
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.secrets import SecretBox
     from hoglab.functions.store import Row
 
 

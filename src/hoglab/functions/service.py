@@ -11,9 +11,8 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.functions import revisions, store
 from hoglab.functions.changes import VERSIONED, changes_between
-from hoglab.functions.configuration.builder import ORDERED_TYPES, Builder, Sent
+from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent, TurnedSecret
 from hoglab.functions.configuration.schemas import MAX_EXECUTION_ORDER
-from hoglab.functions.configuration.secret_history import TurnedSecret
 from hoglab.functions.configuration.stored import (
     SCOPE,
     activity_detail,
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration.model import Configuration
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.configuration import Configuration
+    from hoglab.functions.secrets import SecretBox
     from hoglab.functions.store import Row
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database, Transaction

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import store as accounts
 from hoglab.functions import revisions
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration import Sent
 from hoglab.functions.configuration.stored import live_config, read_configuration
 from hoglab.http.errors import not_found
 from hoglab.http.fields.wire import user_object

@@ -24,12 +24,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from hoglab.hog import codegen, nodes, values
 from hoglab.hog.backend_javascript import JavaScript
-from hoglab.hog.compiler.templates import map_texts, order_inputs
+from hoglab.hog.compiler.templates import Path, map_texts, order_inputs
 from hoglab.hog.env import (
     ANY,
     TEMPLATE,
     Environment,
+    Globals,
     host_function,
 )
 from hoglab.hog.errors import (
@@ -41,10 +43,14 @@ from hoglab.hog.errors import (
     HogSyntaxError,
     HogThrow,
     Position,
+    excerpt,
+    missing_global,
 )
 from hoglab.hog.findings import findings
 from hoglab.hog.formatter import format_program as format  # noqa: A004 - what every language calls it
 from hoglab.hog.formatter import format_template
+from hoglab.hog.parser import parse_expression, parse_program
+from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.program import (
     Input,
     Program,
@@ -54,10 +60,12 @@ from hoglab.hog.program import (
     compile_template,
 )
 from hoglab.hog.read_set import ReadSet, read_set
-from hoglab.hog.rt.context import Limits
+from hoglab.hog.rt.context import EXPRESSION_BYTES, EXPRESSION_LIMITS, Context, Limits
 from hoglab.hog.rt.conversion import from_json, to_json
-from hoglab.hog.run import Execution, Finished, Result, Suspended, evaluate
-from hoglab.hog.session import Session
+from hoglab.hog.run import REPEAT_FACTOR, Execution, Finished, Result, Suspended, evaluate
+from hoglab.hog.session import Session, is_complete
+from hoglab.hog.stdlib import LIBRARY, Function
+from hoglab.hog.suggestions import closest, closest_function
 from hoglab.hog.tracebacks import ErrorInfo
 from hoglab.hog.tracing import TraceStep, traced
 
@@ -66,12 +74,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "EXPRESSION_BYTES",
+    "EXPRESSION_LIMITS",
+    "LIBRARY",
+    "REPEAT_FACTOR",
     "TEMPLATE",
+    "Context",
     "Diagnostic",
     "Environment",
     "ErrorInfo",
     "Execution",
     "Finished",
+    "Function",
+    "Globals",
     "HogCompileError",
     "HogLimit",
     "HogRuntimeError",
@@ -81,6 +96,7 @@ __all__ = [
     "Input",
     "JavaScript",
     "Limits",
+    "Path",
     "Position",
     "Program",
     "ReadSet",
@@ -89,24 +105,36 @@ __all__ = [
     "Suspended",
     "TraceStep",
     "check",
+    "closest",
+    "closest_function",
+    "codegen",
     "compile_expression",
     "compile_inputs",
     "compile_javascript",
     "compile_program",
     "compile_template",
+    "ensure_stack",
     "evaluate",
+    "excerpt",
+    "findings",
     "format",
     "format_template",
     "from_json",
     "host_function",
     "interpret",
+    "is_complete",
     "map_texts",
+    "missing_global",
+    "nodes",
     "order_inputs",
+    "parse_expression",
+    "parse_program",
     "read_set",
     "reads",
     "run",
     "to_json",
     "trace",
+    "values",
 ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from hoglab.analysis.definitions.naming import NO_LABEL, value_label
+from hoglab.analysis.definitions import NO_LABEL, value_label
 from hoglab.analysis.presentation import evidence_of
 from hoglab.statistics import BayesianConfig, Correction, DifferenceType, StatisticsConfig
 from hoglab.statistics.numbers import MISSING, p_text, percent_text

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions.metric_parser import window_us
+from hoglab.analysis.definitions import window_us
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import (
@@ -30,8 +30,8 @@ from hoglab.statistics import FunnelVariant, TrendsVariant, VariantCountError, l
 from hoglab.statistics.legacy.kinds import LegacyVariant
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.execution import Computer
     from hoglab.analysis.query.model import Span
 
 DEFAULT_WINDOW = (14, "day")

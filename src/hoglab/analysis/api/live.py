@@ -13,27 +13,23 @@ from typing import TYPE_CHECKING, Any
 from hoglab.actions.references import check_references
 from hoglab.analysis.api.legacy import legacy_answer
 from hoglab.analysis.api.schemas import KINDS
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, is_computed
-from hoglab.analysis.definitions.metric_parser import METRIC_TYPES, listed
+from hoglab.analysis.definitions import METRIC_TYPES, ExperimentInputs, is_computed, listed
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.planning.experiment_plan import plan_answer
-from hoglab.analysis.planning.experiment_simulation import simulation_answer
+from hoglab.analysis.planning import plan_answer, simulation_answer
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query import Answer
 from hoglab.analysis.query.model import Metric, Span
-from hoglab.analysis.query.statements import Answer
-from hoglab.analysis.results.exposures import ExposureCounts
-from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
+from hoglab.analysis.results import ExposureCounts, is_id, plan_asked, prepared
 from hoglab.analysis.timeseries.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
-from hoglab.analysis.trends.answer import trends_answer
-from hoglab.analysis.trends.query import read_trends
+from hoglab.analysis.trends import read_trends, trends_answer
 from hoglab.experiments import store as experiments_store
 from hoglab.http.errors import ApiError, not_found, validation_error
 from hoglab.http.fields.dates import format_offset
 
 if TYPE_CHECKING:
     from hoglab.analysis.api.schemas import QueryBody
-    from hoglab.analysis.execution.computer import Computer
-    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.analysis.execution import Computer
+    from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.identity import Project
 
 SILENT_FRESH_FOR = timedelta(minutes=1)

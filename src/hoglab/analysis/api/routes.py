@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.api import schemas
 from hoglab.analysis.api.live import LiveResults
-from hoglab.analysis.results.exposures import ExposureCounts
-from hoglab.analysis.results.gathering import ExperimentResults
-from hoglab.analysis.results.health import ExperimentHealth
-from hoglab.analysis.results.routes import SCOPES, experiment_results_router
-from hoglab.analysis.results.summaries import ResultSummaries
-from hoglab.analysis.timeseries.recalculations import Recalculations
+from hoglab.analysis.results import (
+    SCOPES,
+    ExperimentHealth,
+    ExperimentResults,
+    ExposureCounts,
+    ResultSummaries,
+    experiment_results_router,
+)
+from hoglab.analysis.timeseries import Recalculations
 from hoglab.experiments.definitions import metrics
 from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
 from hoglab.http.fields.wire import DetailText
@@ -21,7 +24,7 @@ from hoglab.http.responses import empty_response, json_response
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.management.call import Call
     from hoglab.storage.event_store import EventStore
 

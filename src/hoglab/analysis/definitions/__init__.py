@@ -1,1 +1,40 @@
 """Definitions of experiments and metrics, read from what users wrote: questions, names, and what is wrong with them."""
+
+from hoglab.analysis.definitions.actions import action_matches
+from hoglab.analysis.definitions.experiment_inputs import (
+    SETTLING,
+    ExperimentInputs,
+    SeriesKey,
+    ShownMetric,
+    is_computed,
+    query_to,
+    read_inputs,
+    settled_at,
+)
+from hoglab.analysis.definitions.flag_properties import flag_property_seen
+from hoglab.analysis.definitions.metric_parser import METRIC_TYPES, MetricParser, listed, window_us
+from hoglab.analysis.definitions.metric_problems import Named, exposure_problem, metric_problem
+from hoglab.analysis.definitions.naming import NO_LABEL, metrics_of, value_label
+
+__all__ = [
+    "METRIC_TYPES",
+    "NO_LABEL",
+    "SETTLING",
+    "ExperimentInputs",
+    "MetricParser",
+    "Named",
+    "SeriesKey",
+    "ShownMetric",
+    "action_matches",
+    "exposure_problem",
+    "flag_property_seen",
+    "is_computed",
+    "listed",
+    "metric_problem",
+    "metrics_of",
+    "query_to",
+    "read_inputs",
+    "settled_at",
+    "value_label",
+    "window_us",
+]

@@ -18,6 +18,7 @@ from hoglab.analysis.definitions.cohorts import named_cohorts
 from hoglab.analysis.definitions.experiment_inputs import exposure_action_ids
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
+from hoglab.analysis.query import compiled
 from hoglab.analysis.query.model import (
     CohortMembers,
     EventSource,
@@ -29,7 +30,6 @@ from hoglab.analysis.query.model import (
     Span,
     Value,
 )
-from hoglab.analysis.query.pipeline import compiled
 from hoglab.experiments.definitions import metrics
 from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.filters import FilterError

@@ -1,1 +1,14 @@
 """Questions answered on the event store: resolved, run with limits, sharing one look at the events."""
+
+from hoglab.analysis.execution.behaviour import performers, performers_on_request
+from hoglab.analysis.execution.computer import MULTIPLE_VARIANT, Computer
+from hoglab.analysis.execution.statement_runner import StatementRunner, explained_failures
+
+__all__ = [
+    "MULTIPLE_VARIANT",
+    "Computer",
+    "StatementRunner",
+    "explained_failures",
+    "performers",
+    "performers_on_request",
+]

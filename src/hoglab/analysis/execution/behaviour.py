@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hoglab.actions import store as actions
-from hoglab.analysis.definitions.actions import action_matches
+from hoglab.analysis.definitions import action_matches
 from hoglab.analysis.errors import ComputationError, DefinitionError, wire_error
 from hoglab.analysis.execution.statement_runner import explained_failures
 from hoglab.analysis.query.days import zone_of

@@ -17,29 +17,34 @@ from hoglab.analysis.execution.statement_runner import (
     explained_failures,
     whole,
 )
-from hoglab.analysis.incremental.materialization import (
+from hoglab.analysis.incremental import (
     Materialization,
     key_of,
     materialized,
     materialized_exposures,
 )
-from hoglab.analysis.query.changes import any_merge, arrivals, merges
-from hoglab.analysis.query.counts import events_per_day, people
-from hoglab.analysis.query.exposures import MULTIPLE, exposures_per_day
-from hoglab.analysis.query.model import MeanMeasure, QuantileMeasure, Question
-from hoglab.analysis.query.pipeline import compiled, value_statement
-from hoglab.analysis.query.shared_scan import MIN_QUESTIONS
-from hoglab.analysis.query.statements import (
+from hoglab.analysis.query import (
+    MULTIPLE,
     Answer,
     Compiled,
     all_days_at_once,
+    any_merge,
+    arrivals,
     at_end_of_day,
     can_share,
+    compiled,
+    events_per_day,
+    exposures_per_day,
+    merges,
+    people,
+    value_statement,
 )
+from hoglab.analysis.query.model import MeanMeasure, QuantileMeasure, Question
+from hoglab.analysis.query.shared_scan import MIN_QUESTIONS
 from hoglab.filters import FilterError
 
 if TYPE_CHECKING:
-    from hoglab.analysis.incremental.aggregate_cache import AggregateCache
+    from hoglab.analysis.incremental import AggregateCache
     from hoglab.statistics import SufficientStatistics
     from hoglab.storage.event_store.dialects import Dialect
     from hoglab.storage.table_files import FileTable, TableDirectory

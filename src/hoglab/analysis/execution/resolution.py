@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.execution.statement_runner import StatementRunner
-from hoglab.analysis.query.counts import any_event
+from hoglab.analysis.query import any_event
 from hoglab.analysis.query.model import KnownGroups, Metric, Question, event_names, tables_of
 from hoglab.storage.table_files import TableFileError
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from hoglab.analysis.errors import ComputationError, DefinitionError
 from hoglab.analysis.execution.statement_runner import StatementRunner, bounded, explained_failures
-from hoglab.analysis.query.combined_statement import MAX_COMBINED, can_combine, combine_questions
+from hoglab.analysis.query import MAX_COMBINED, Answer, can_combine, combine_questions
 from hoglab.analysis.query.model import Question, event_names, metric_sources
 from hoglab.analysis.query.shared_scan import drop_tables, shared_scan
-from hoglab.analysis.query.statements import Answer
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
 

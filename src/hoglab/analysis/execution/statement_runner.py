@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hoglab.analysis.cancellation import Cancellation, current_cancellation
 from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, UnavailableError
+from hoglab.analysis.query import Answer, pipeline_of
 from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation
 from hoglab.analysis.query.model import QuantileMeasure, Question
-from hoglab.analysis.query.pipeline import pipeline_of
 from hoglab.analysis.query.scope import Scope, SqlStatement
-from hoglab.analysis.query.statements import Answer
 from hoglab.filters import FilterError
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,

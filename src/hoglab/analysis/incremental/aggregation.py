@@ -36,15 +36,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hoglab.analysis.query import MULTIPLE, Pipeline, can_telescope, flag_exposures, variant_of_exposure
 from hoglab.analysis.query.days import DAY_US
-from hoglab.analysis.query.exposures import MULTIPLE, flag_exposures, variant_of_exposure
 from hoglab.analysis.query.metrics.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.metrics.outcome import RUNNING_DAYS, STANDING, Days, Outcome, running, valued
 from hoglab.analysis.query.metrics.values import can_resume_value
 from hoglab.analysis.query.model import FunnelMeasure, MeanMeasure, Metric, Question, RatioMeasure
-from hoglab.analysis.query.pipeline import Pipeline
 from hoglab.analysis.query.scope import Scope, SqlStatement, Subquery
-from hoglab.analysis.query.statements import can_telescope
 
 EVENTS = "kept_events"
 ENTITY = "entity_key"

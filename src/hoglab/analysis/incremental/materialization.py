@@ -33,6 +33,15 @@ from hoglab.analysis.incremental.aggregation import (
     IncrementalAggregation,
     can_resume,
 )
+from hoglab.analysis.query import (
+    Compiled,
+    Pipeline,
+    activation_condition,
+    can_share,
+    can_telescope,
+    exposure_of_any_variant,
+    pipeline_of,
+)
 from hoglab.analysis.query.event_relation import (
     COLUMNS,
     PROMOTED,
@@ -42,7 +51,6 @@ from hoglab.analysis.query.event_relation import (
     Property,
     Reads,
 )
-from hoglab.analysis.query.exposures import activation_condition, exposure_of_any_variant
 from hoglab.analysis.query.model import (
     EventSource,
     MeanMeasure,
@@ -52,10 +60,8 @@ from hoglab.analysis.query.model import (
     event_names,
     metric_sources,
 )
-from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
 from hoglab.analysis.query.scope import Scope, SqlStatement
 from hoglab.analysis.query.shared_scan import MAX_TAKEN
-from hoglab.analysis.query.statements import Compiled, can_share, can_telescope
 from hoglab.filters.sql import combined
 
 if TYPE_CHECKING:

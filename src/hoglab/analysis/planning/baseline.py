@@ -30,8 +30,8 @@ from hoglab.analysis.query.model import (
 from hoglab.statistics import DifferenceType, RefusalError, StatisticsConfig, SufficientStatistics
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.execution import Computer
 
 EVERYBODY = "history"
 """The only variant of a history."""

@@ -15,8 +15,8 @@ from hoglab.analysis.planning.baseline import History, history_object, history_o
 from hoglab.statistics import RefusalError, StatisticsConfig, power_at, sample_size_for
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.execution import Computer
 
 DEFAULT_POWER = 0.8
 DEFAULT_EFFECTS = (0.01, 0.02, 0.05, 0.1, 0.2)

@@ -28,8 +28,8 @@ from hoglab.analysis.query.model import (
 from hoglab.statistics import BayesianConfig, FrequentistConfig, StatisticsConfig
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.execution import Computer
 
 MAX_PEOPLE = 20_000
 """Of how many people of the history a simulation knows the values, and how large its experiments may be."""

@@ -17,9 +17,7 @@ from typing import Protocol
 from hoglab.analysis.query.model import Question, chain_of, group_column, group_property
 from hoglab.filters.model import GROUP_TYPES, FilterError
 from hoglab.filters.sql import Parameters, Row
-from hoglab.hog import nodes
-from hoglab.hog.errors import HogSyntaxError
-from hoglab.hog.parser import parse_expression
+from hoglab.hog import HogSyntaxError, nodes, parse_expression
 from hoglab.storage.event_store.dialects import Dialect
 
 MAX_LENGTH = 5_000

@@ -1,1 +1,22 @@
 """The results of a whole experiment in one answer: metrics, exposures, health and verdict."""
+
+from hoglab.analysis.results import schemas
+from hoglab.analysis.results.exposures import ExposureCounts
+from hoglab.analysis.results.gathering import ExperimentResults
+from hoglab.analysis.results.health import ExperimentHealth
+from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
+from hoglab.analysis.results.routes import SCOPES, experiment_results_router
+from hoglab.analysis.results.summaries import ResultSummaries
+
+__all__ = [
+    "SCOPES",
+    "ExperimentHealth",
+    "ExperimentResults",
+    "ExposureCounts",
+    "ResultSummaries",
+    "experiment_results_router",
+    "is_id",
+    "plan_asked",
+    "prepared",
+    "schemas",
+]

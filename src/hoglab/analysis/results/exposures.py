@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions.metric_parser import MetricParser
+from hoglab.analysis.definitions import MetricParser
 from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import CohortMembers, EventSource, MeanMeasure, Question, Span, Value
 from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
@@ -22,8 +22,8 @@ from hoglab.http.fields.dates import parse_moment
 from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.timeseries import ResultsService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
 

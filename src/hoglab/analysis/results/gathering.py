@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, ShownMetric, is_computed
-from hoglab.analysis.definitions.naming import value_label
+from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, value_label
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import corrected, judged, verdict_object
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.results.health import ExperimentHealth, Finding
+    from hoglab.analysis.timeseries import ResultsService
     from hoglab.analysis.timeseries.query_cache import Status
-    from hoglab.analysis.timeseries.service import ResultsService
     from hoglab.http.identity import Project
 
 BUDGET_S = 15.0

@@ -13,11 +13,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-from hoglab.analysis.definitions.metric_problems import Named
+from hoglab.analysis.definitions import ExperimentInputs, Named
 from hoglab.analysis.errors import ComputationError, wire_error
-from hoglab.analysis.execution.computer import MULTIPLE_VARIANT
-from hoglab.analysis.execution.statement_runner import explained_failures
+from hoglab.analysis.execution import MULTIPLE_VARIANT, explained_failures
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.definitions import flag_config, metrics
 from hoglab.experiments.wire.presentation import is_frozen, live_key
@@ -28,7 +26,7 @@ from hoglab.statistics.numbers import p_text
 
 if TYPE_CHECKING:
     from hoglab.analysis.results.exposures import ExposureCounts
-    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.analysis.timeseries import ResultsService
     from hoglab.analysis.timeseries.store import Failure
     from hoglab.http.identity import Project
     from hoglab.storage.event_store import EventStore

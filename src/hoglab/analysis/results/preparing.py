@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, read_inputs
+from hoglab.analysis.definitions import ExperimentInputs, read_inputs
 from hoglab.analysis.errors import ComputationError, DefinitionError, wire_error
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.timeseries.query_cache import PreparedQuery

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, is_computed, read_inputs
+from hoglab.analysis.definitions import ExperimentInputs, is_computed, read_inputs
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.gathering import metric_object, statistics_object
 from hoglab.analysis.timeseries import store
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.analysis.results.exposures import ExposureCounts
-    from hoglab.analysis.timeseries.service import ResultsService
+    from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.identity import Project
 
 COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})

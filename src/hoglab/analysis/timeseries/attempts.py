@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hoglab.analysis.definitions.experiment_inputs import SeriesKey
+    from hoglab.analysis.definitions import SeriesKey
     from hoglab.storage.database import Database
 
 FIRST_WAIT = timedelta(minutes=1)

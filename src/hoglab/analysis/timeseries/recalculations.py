@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, SeriesKey
+from hoglab.analysis.definitions import ExperimentInputs, SeriesKey
 from hoglab.analysis.errors import DefinitionError, ResultsError
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query import Answer
 from hoglab.analysis.query.scope import exclusive
-from hoglab.analysis.query.statements import Answer
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.multiple_testing import adjusted
 from hoglab.analysis.timeseries.series import reason_of

@@ -16,7 +16,7 @@ from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.storage.catching_up import Awaiting, CatchUp
 
 if TYPE_CHECKING:
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
+    from hoglab.analysis.definitions import ExperimentInputs
     from hoglab.analysis.timeseries.service import ResultsService
 
 DEFAULT_TIMES = ("02:00:00",)

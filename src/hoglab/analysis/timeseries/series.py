@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.definitions.experiment_inputs import SETTLING, SeriesKey, query_to, settled_at
+from hoglab.analysis.definitions import SETTLING, SeriesKey, query_to, settled_at
 from hoglab.analysis.errors import ComputationError, DefinitionError, ResultsError
 from hoglab.analysis.presentation import result_object
+from hoglab.analysis.query import all_days_at_once
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.query.scope import exclusive
-from hoglab.analysis.query.statements import all_days_at_once
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.attempts import Attempts
 from hoglab.analysis.timeseries.single_flight import SingleFlight
@@ -27,8 +27,8 @@ from hoglab.storage.database import Rebuildable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs
-    from hoglab.analysis.execution.computer import Computer
+    from hoglab.analysis.definitions import ExperimentInputs
+    from hoglab.analysis.execution import Computer
     from hoglab.analysis.query.model import Question, Span
     from hoglab.analysis.timeseries.store import Failure, Newest, Point
     from hoglab.storage.database import Database

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.definitions.experiment_inputs import ExperimentInputs, SeriesKey, read_inputs
-from hoglab.analysis.execution.computer import Computer
+from hoglab.analysis.definitions import ExperimentInputs, SeriesKey, read_inputs
+from hoglab.analysis.execution import Computer
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.timeseries import store
@@ -27,7 +27,7 @@ from hoglab.storage.database import Rebuildable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hoglab.analysis.incremental.aggregate_cache import AggregateCache
+    from hoglab.analysis.incremental import AggregateCache
     from hoglab.experiments.service import ExperimentService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project

@@ -11,7 +11,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from hoglab.analysis.definitions.experiment_inputs import SeriesKey
+from hoglab.analysis.definitions import SeriesKey
 from hoglab.experiments.store import ExperimentRow
 from hoglab.storage.database.tables import experiment as experiment_table
 from hoglab.storage.database.tables import experiment_recalculation, metric_recalculation, metric_result

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.execution.statement_runner import StatementRunner, explained_failures
+from hoglab.analysis.execution import StatementRunner, explained_failures
 from hoglab.analysis.query.days import DAY_US, micros
 from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, RelationRow
 from hoglab.analysis.query.scope import SqlStatement, local_time

@@ -197,7 +197,7 @@ def _foreseen(
 
     Raises `OperatorError` when there is none at all.
     """
-    from hoglab.analysis.definitions.naming import metrics_of
+    from hoglab.analysis.definitions import metrics_of
     from hoglab.cli.experiment.source import AnswerError
     from hoglab.reports.report import is_comparable
 
@@ -242,7 +242,7 @@ def _show(
 
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:
     """Everything about an experiment. Raises `AnswerError` when nothing can be said about it."""
-    from hoglab.analysis.definitions.naming import metrics_of
+    from hoglab.analysis.definitions import metrics_of
     from hoglab.reports.report import ExperimentReport
     from hoglab.statistics import resolve_config
 

@@ -201,12 +201,10 @@ class _Local:
     def __init__(
         self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
     ) -> None:
-        from hoglab.analysis.api.live import LiveResults
-        from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
-        from hoglab.analysis.results.exposures import ExposureCounts
-        from hoglab.analysis.results.gathering import ExperimentResults
-        from hoglab.analysis.results.health import ExperimentHealth
-        from hoglab.analysis.timeseries.service import ResultsService
+        from hoglab.analysis.api import LiveResults
+        from hoglab.analysis.incremental import AggregateCache, CacheLimits
+        from hoglab.analysis.results import ExperimentHealth, ExperimentResults, ExposureCounts
+        from hoglab.analysis.timeseries import ResultsService
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
@@ -272,7 +270,7 @@ class _Local:
             )
 
     def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        from hoglab.analysis.api.schemas import QueryBody
+        from hoglab.analysis.api import QueryBody
 
         with _as_answers():
             answer, _ = self._live.answer(self._project, QueryBody(query=dict(query)))

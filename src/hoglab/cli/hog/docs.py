@@ -10,7 +10,7 @@ import typer
 from hoglab.cli.errors import OperatorError
 
 if TYPE_CHECKING:
-    from hoglab.hog.stdlib import Function
+    from hoglab.hog import Function
 
 
 def docs(
@@ -24,8 +24,7 @@ def docs(
     With the name of a function, all about it; with any other word, the functions that have it in their name or
     description; without, all of them by category.
     """
-    from hoglab.hog.stdlib import LIBRARY
-    from hoglab.hog.suggestions import closest_function
+    from hoglab.hog import LIBRARY, closest_function
 
     exact = LIBRARY.get(function)
     found = [exact] if exact is not None else _search(function)
@@ -42,7 +41,7 @@ def docs(
 
 
 def _search(word: str) -> list[Function]:
-    from hoglab.hog.stdlib import LIBRARY
+    from hoglab.hog import LIBRARY
 
     wanted = word.lower()
     found = {

@@ -64,7 +64,7 @@ class _Loop:
 
     def read(self) -> str | None:
         """One whole input, which may take several lines; None at the end of everything."""
-        from hoglab.hog.session import is_complete
+        from hoglab.hog import is_complete
 
         lines: list[str] = []
         while True:
@@ -100,7 +100,7 @@ class _Loop:
 
     def command(self, name: str, rest: str) -> None:
         from hoglab.cli.hog.docs import docs
-        from hoglab.hog.rt.printing import repr_value
+        from hoglab.hog.values import repr_value
 
         if name == "help":
             typer.echo(HELP)
@@ -119,7 +119,7 @@ class _Loop:
 
     def evaluate(self, source: str) -> None:
         from hoglab import hog
-        from hoglab.hog.rt.printing import repr_value
+        from hoglab.hog.values import repr_value
 
         try:
             answer = self.session.run(source)

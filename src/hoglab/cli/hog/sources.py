@@ -55,7 +55,7 @@ def read_globals(path: Path | None) -> dict[str, Any]:
 
 def located(file: str, source: str, one: Diagnostic) -> str:
     """A finding for a person: place, message, excerpt with carets, hint."""
-    from hoglab.hog.errors import excerpt
+    from hoglab.hog import excerpt
 
     shown = excerpt(source, one.start, one.end).replace("\n", "\n  ")
     text = f"{file}:{one.line}:{one.column}: {one.severity}: {one.message} [{one.code}]\n  {shown}"

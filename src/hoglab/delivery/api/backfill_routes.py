@@ -17,7 +17,7 @@ from hoglab.http.management.routing import ResourceRouter, UuidId
 from hoglab.storage.invocations import JobKind, JobRunsError
 
 if TYPE_CHECKING:
-    from hoglab.delivery.replay.backfills import Backfills
+    from hoglab.delivery.replay import Backfills
     from hoglab.http.management.call import Call
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import ReplayJob

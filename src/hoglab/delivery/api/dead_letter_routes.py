@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hoglab.delivery.dispatch.dead_letter_retry import MAX_RETRIED
+from hoglab.delivery.dispatch import MAX_RETRIED
 from hoglab.delivery.runs.dead_letters import STEPS, shown
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment

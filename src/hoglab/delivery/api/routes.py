@@ -26,22 +26,20 @@ from hoglab.delivery.api.schemas import (
     TestRunOut,
     TotalsOut,
 )
-from hoglab.delivery.dispatch.explain import explain_configuration
+from hoglab.delivery.dispatch import explain_configuration
 from hoglab.delivery.limits.function_breaker import SETTABLE
+from hoglab.delivery.replay import MAX_IDS, RerunFilter, dry_run, rerun
 from hoglab.delivery.replay.broadcast import broadcast
-from hoglab.delivery.replay.reruns import MAX_IDS, RerunFilter, dry_run, rerun
-from hoglab.delivery.runs import telemetry
-from hoglab.delivery.runs.live_logs import LiveLogs
+from hoglab.delivery.runs import LiveLogs, telemetry
 from hoglab.delivery.runs.telemetry import MetricQuery
-from hoglab.delivery.trials.runs import MissingEventError, TestRuns
+from hoglab.delivery.trials import MissingEventError, TestRuns
 from hoglab.functions import store
-from hoglab.functions.configuration.builder import TESTED_TYPES, Sent
+from hoglab.functions.configuration import TESTED_TYPES, Sent
 from hoglab.functions.configuration.schemas import StatusOut
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.runtime.compile import compile_configuration
-from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.runtime import compile_configuration, filter_globals
 from hoglab.functions.status import status_of
-from hoglab.hog.errors import HogSourceError
+from hoglab.hog import HogSourceError
 from hoglab.http.errors import BareError, not_found, validation_error
 from hoglab.http.fields.fields import parse_integer, parse_uuid
 from hoglab.http.fields.wire import ErrorText
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
 
     from hoglab.delivery.service import Delivery
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration.model import Configuration
+    from hoglab.functions.configuration import Configuration
     from hoglab.functions.service import FunctionService
     from hoglab.http.management.call import Call
     from hoglab.storage.database import Database

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.delivery.api.routes import READ, WRITE, configured
 from hoglab.delivery.api.schemas import RefusedTestOut, SampleBody, SampleOut
-from hoglab.delivery.trials.runs import TestRuns
-from hoglab.delivery.trials.samples import Samples
+from hoglab.delivery.trials import Samples, TestRuns
 from hoglab.http.fields.fields import parse_uuid
 from hoglab.http.management.routing import ResourceRouter, TextId
 

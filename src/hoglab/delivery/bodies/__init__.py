@@ -3,3 +3,12 @@
 `pool` is what the server uses; `process` is the program that runs in each of the processes, `protocol` what the
 two say to each other, and `hosted` what programs find there.
 """
+
+__all__ = [
+    "child",
+    "hosted",
+    "on_loop",
+    "pool",
+    "protocol",
+    "transforming",
+]

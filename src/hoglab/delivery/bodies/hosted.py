@@ -11,12 +11,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from hoglab.functions.environments import DELIVERING
-from hoglab.hog.env import host_function
-from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.context import Context
-from hoglab.hog.rt.conversion import to_json
-from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.run import Execution
+from hoglab.hog import Context, Execution, HogRuntimeError, host_function, to_json
+from hoglab.hog.values import stringify
 
 MAX_CHAIN = 9
 """An event that this many functions in a row have led to may not lead to another captured event."""

@@ -27,10 +27,10 @@ import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child, SuspendedRun, Work
 from hoglab.delivery.bodies.protocol import TurnOutcome
-from hoglab.delivery.limits.claim_size import ClaimSizes
+from hoglab.delivery.limits import ClaimSizes
 from hoglab.fairness.fair_queue import FairQueue
-from hoglab.hog.parser.recursion import ensure_stack
-from hoglab.hog.rt.numbers import format_number
+from hoglab.hog import ensure_stack
+from hoglab.hog.values import format_number
 
 T = TypeVar("T")
 

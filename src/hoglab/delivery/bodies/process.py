@@ -45,16 +45,23 @@ from hoglab.delivery.bodies.protocol import (  # noqa: E402
     json_of,
     send,
 )
+from hoglab.functions.body_run import BodyRun  # noqa: E402
 from hoglab.functions.environments import GeoIpLookup, transforming  # noqa: E402
-from hoglab.functions.runtime.body_run import BodyRun  # noqa: E402
-from hoglab.hog.env import Environment  # noqa: E402
-from hoglab.hog.errors import HogRuntimeError, HogSourceError  # noqa: E402
-from hoglab.hog.parser.recursion import ensure_stack  # noqa: E402
-from hoglab.hog.program import Program, compile_program  # noqa: E402
-from hoglab.hog.rt.context import memory_text  # noqa: E402
-from hoglab.hog.rt.conversion import from_json, to_json  # noqa: E402
-from hoglab.hog.rt.printing import is_truthy  # noqa: E402
-from hoglab.hog.run import REPEAT_FACTOR, Execution, Finished, Suspended  # noqa: E402
+from hoglab.hog import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
+    REPEAT_FACTOR,
+    Environment,
+    Execution,
+    Finished,
+    HogRuntimeError,
+    HogSourceError,
+    Program,
+    Suspended,
+    compile_program,
+    ensure_stack,
+    from_json,
+    to_json,
+)
+from hoglab.hog.values import is_truthy, memory_text  # noqa: E402
 
 HELD_RUNS = 1_000
 """Suspended runs that are kept alive; the oldest are forgotten, and come to the same point by their journals."""
@@ -312,7 +319,7 @@ class _Size:
 
 def _city_lookup(path: str) -> GeoIpLookup | None:
     """What transformations ask where an address is; None when the database has become unreadable."""
-    from hoglab.functions.runtime.geoip import GeoIp, GeoIpError
+    from hoglab.functions.runtime import GeoIp, GeoIpError
 
     try:
         return GeoIp(Path(path)).city

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from hoglab.functions.runtime.body_run import BodyRun
+from hoglab.functions.body_run import BodyRun
 
 PROGRAMS = 1_000
 """Programs that a process keeps. Both sides forget the oldest one when there are more."""

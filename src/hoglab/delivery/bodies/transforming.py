@@ -21,8 +21,8 @@ import structlog
 
 from hoglab.delivery.bodies.child import DEATHS, BodyLimits, Child
 from hoglab.fairness.compute_quota import ComputeQuota
-from hoglab.functions.runtime.body_run import BodyRun
-from hoglab.hog.rt.numbers import format_number
+from hoglab.functions.body_run import BodyRun
+from hoglab.hog.values import format_number
 
 if TYPE_CHECKING:
     from pathlib import Path

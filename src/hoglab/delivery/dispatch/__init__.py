@@ -1,1 +1,34 @@
 """Dispatch: from events to runs in the queue."""
+
+from hoglab.delivery.dispatch.dead_letter_retry import MAX_RETRIED, DeadLetterRetry
+from hoglab.delivery.dispatch.dispatcher import (
+    DEGRADED_PRIORITY,
+    NO_EVENTS_FAULT,
+    OVERFLOW_QUEUE,
+    Audience,
+    EventDispatcher,
+    stored_audience,
+)
+from hoglab.delivery.dispatch.explain import explain_configuration
+from hoglab.delivery.dispatch.internal_events import (
+    InternalEventDispatcher,
+    internal_audience,
+    read_unreadable,
+)
+from hoglab.delivery.dispatch.plan import DispatchPlan
+
+__all__ = [
+    "DEGRADED_PRIORITY",
+    "MAX_RETRIED",
+    "NO_EVENTS_FAULT",
+    "OVERFLOW_QUEUE",
+    "Audience",
+    "DeadLetterRetry",
+    "DispatchPlan",
+    "EventDispatcher",
+    "InternalEventDispatcher",
+    "explain_configuration",
+    "internal_audience",
+    "read_unreadable",
+    "stored_audience",
+]

@@ -18,21 +18,19 @@ from prometheus_client import Counter as Metric
 from hoglab.delivery.dispatch.masking import decide, mask_of
 from hoglab.delivery.dispatch.plan import Asked, Cause, DispatchPlan, PlannedRun, filtered_metrics
 from hoglab.delivery.dispatch.restarts import REASON, Restarts
-from hoglab.delivery.execution.batches import BATCH_QUEUE
-from hoglab.delivery.execution.program_run import MAX_ERROR_CHARS, clipped
+from hoglab.delivery.execution import BATCH_QUEUE, MAX_ERROR_CHARS, clipped
 from hoglab.delivery.limits.function_breaker import cost_of
+from hoglab.delivery.runs import Heartbeat
 from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, put_aside
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site, quick_globals
-from hoglab.delivery.runs.progress import Heartbeat
 from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.runs.state import Timing, invocation_id, raw_json
 from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
 from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
-from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.runtime import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.conversion import from_json
+from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import (
@@ -44,11 +42,16 @@ from hoglab.storage.invocations import (
 )
 
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.backpressure import Backpressure
+    from hoglab.delivery.limits import Backpressure
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.delivery.runs.globals import People, ShownProject
-    from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping, FunctionSet
-    from hoglab.functions.runtime.registry import FunctionRegistry, ProjectFunctions
+    from hoglab.functions.runtime import (
+        CompiledFunction,
+        CompiledMapping,
+        FunctionRegistry,
+        FunctionSet,
+        ProjectFunctions,
+    )
     from hoglab.storage.event_store.ingested import IngestedEvent
     from hoglab.storage.invocations import DeadLetter, InvocationStores, JobStep
 

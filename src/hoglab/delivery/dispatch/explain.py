@@ -10,7 +10,7 @@ from hoglab.filters.model import FilterError
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration.model import Configuration
+    from hoglab.functions.configuration import Configuration
 
 
 def explain_configuration(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.printing import is_truthy, to_string
+from hoglab.hog import HogLimit, HogRuntimeError, HogThrow
+from hoglab.hog.values import is_truthy, to_string
 from hoglab.storage.invocations import MaskingCount
 
 if TYPE_CHECKING:
-    from hoglab.functions.runtime.compile import CompiledMasking
+    from hoglab.functions.runtime import CompiledMasking
 
 MIN_TTL_S = 1
 MAX_TTL_S = 86_400

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import structlog
 
-from hoglab.delivery.execution.program_run import clipped
+from hoglab.delivery.execution import clipped
 from hoglab.delivery.runs.dead_letters import put_aside, reason_of
 from hoglab.delivery.runs.state import RunState, encode_state
 from hoglab.fairness.compute_quota import ComputeQuota
@@ -20,7 +20,7 @@ from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, Ma
 
 if TYPE_CHECKING:
     from hoglab.delivery.dispatch.masking import Masked
-    from hoglab.functions.runtime.compile import CompiledFunction, FunctionSet
+    from hoglab.functions.runtime import CompiledFunction, FunctionSet
     from hoglab.storage.event_store.ingested import IngestedEvent
     from hoglab.storage.invocations import DeadLetter
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from hoglab.delivery.outbound.fetch import FetchFailure, FetchResponse
-from hoglab.delivery.outbound.mail import MailFailure, MailSent
+from hoglab.delivery.outbound import FetchFailure, FetchResponse, MailFailure, MailSent
 
 TOLD_FROM_S = 10.0
 """Waits that are at least so long are told with their end."""

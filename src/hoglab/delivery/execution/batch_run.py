@@ -18,14 +18,13 @@ from msgspec.structs import replace
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution.program_run import ProgramRun, known_globals
 from hoglab.delivery.runs.results import INPUTS_FAILED, error_kind, kept_globals
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.conversion import from_json, to_json
+from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 
 if TYPE_CHECKING:
     from hoglab.delivery.execution.program_run import EventFacts
     from hoglab.delivery.runs.state import Item, RunState
-    from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping
-    from hoglab.functions.secrets.redaction import Redact
+    from hoglab.functions.runtime import CompiledFunction, CompiledMapping
+    from hoglab.functions.secrets import Redact
     from hoglab.storage.invocations import InvocationResult
 
 REPORTED = "The function reported a failure."

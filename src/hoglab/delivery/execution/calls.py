@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest
-from hoglab.delivery.outbound.mail import Email, MailFailure, MailLimits, email_of
-from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.numbers import format_number
+from hoglab.delivery.outbound import Email, FetchFailure, FetchRequest, MailFailure, MailLimits, email_of
+from hoglab.hog.values import format_number, stringify
 
 if TYPE_CHECKING:
     from hoglab.delivery.execution.program_run import PendingCall

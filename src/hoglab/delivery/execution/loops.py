@@ -22,7 +22,7 @@ from yarl import URL
 from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
 
 if TYPE_CHECKING:
-    from hoglab.delivery.outbound.fetch import FetchRequest
+    from hoglab.delivery.outbound import FetchRequest
 
 DEPTH_PROPERTY = "$hog_function_fetch_depth"
 """Property of events: by function, how many of its requests one after the other led to the event."""

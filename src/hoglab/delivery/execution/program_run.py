@@ -15,8 +15,7 @@ from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.protocol import TurnOutcome, json_of
 from hoglab.delivery.runs.globals import milliseconds
 from hoglab.delivery.runs.state import NOTHING, Timing
-from hoglab.hog.rt.context import TRUNCATED
-from hoglab.hog.rt.numbers import format_number
+from hoglab.hog.values import TRUNCATED, format_number
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import SuspendedRun

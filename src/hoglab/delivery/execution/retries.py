@@ -17,8 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from hoglab.delivery.execution.answers import Answer
-from hoglab.delivery.outbound.fetch import FetchFailure, FetchResponse
-from hoglab.delivery.outbound.mail import MailFailure
+from hoglab.delivery.outbound import FetchFailure, FetchResponse, MailFailure
 
 if TYPE_CHECKING:
     from hoglab.functions.configuration.delivery_policy import Retry

@@ -41,8 +41,7 @@ from hoglab.delivery.execution.program_run import (
     known_globals,
 )
 from hoglab.delivery.execution.retries import LASTING, RetryPolicy, excused
-from hoglab.delivery.outbound.fetch import FetchFailure, FetchRequest, FetchResponse
-from hoglab.delivery.outbound.mail import Email, MailFailure, MailLimits
+from hoglab.delivery.outbound import Email, FetchFailure, FetchRequest, FetchResponse, MailFailure, MailLimits
 from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
 from hoglab.delivery.runs.state import (
     NOTHING,
@@ -53,9 +52,8 @@ from hoglab.delivery.runs.state import (
     encode_state,
 )
 from hoglab.fairness.compute_quota import ComputeQuota
-from hoglab.functions.secrets.box import Secrets, SecretsError
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.conversion import from_json, to_json
+from hoglab.functions.secrets import Secrets, SecretsError
+from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import (
     AppMetric,
@@ -73,10 +71,8 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import SuspendedRun, Work
     from hoglab.delivery.bodies.protocol import TurnOutcome
     from hoglab.delivery.runs.globals import EventGlobals, ShownProject, Site
-    from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping
-    from hoglab.functions.runtime.registry import FunctionRegistry
-    from hoglab.functions.secrets.box import SecretBox
-    from hoglab.functions.secrets.redaction import Redact
+    from hoglab.functions.runtime import CompiledFunction, CompiledMapping, FunctionRegistry
+    from hoglab.functions.secrets import Redact, SecretBox
     from hoglab.storage.invocations import ClaimedInvocation
 
 _KINDS: Mapping[ResultStatus, tuple[str, str]] = {

@@ -12,7 +12,7 @@ from hoglab.http.fields.dates import utc_now
 if TYPE_CHECKING:
     from hoglab.delivery.limits.destination_breaker import DestinationBreakers
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
-    from hoglab.functions.runtime.registry import FunctionRegistry
+    from hoglab.functions.runtime import FunctionRegistry
     from hoglab.storage.invocations import InvocationQueue
 
 MAX_BACKLOG = 100_000

@@ -1,1 +1,30 @@
 """Requests and e-mails that functions send, behind the guard of addresses."""
+
+from hoglab.delivery.outbound.addresses import AddressGuard, InvalidAllowanceError
+from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest, FetchResponse
+from hoglab.delivery.outbound.mail import (
+    Email,
+    Mailer,
+    MailFailure,
+    MailLimits,
+    MailSent,
+    MailServer,
+    email_of,
+)
+
+__all__ = [
+    "AddressGuard",
+    "Email",
+    "FetchFailure",
+    "FetchLimits",
+    "FetchRequest",
+    "FetchResponse",
+    "Fetcher",
+    "InvalidAllowanceError",
+    "MailFailure",
+    "MailLimits",
+    "MailSent",
+    "MailServer",
+    "Mailer",
+    "email_of",
+]

@@ -34,10 +34,9 @@ from hoglab.storage.invocations import JobKind, JobOverError, JobStep, LogEntry,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hoglab.delivery.dispatch.dispatcher import EventDispatcher
-    from hoglab.delivery.dispatch.plan import DispatchPlan
+    from hoglab.delivery.dispatch import DispatchPlan, EventDispatcher
     from hoglab.delivery.service import Delivery
-    from hoglab.functions.runtime.compile import CompiledFunction
+    from hoglab.functions.runtime import CompiledFunction
     from hoglab.storage.event_store import EventRow, EventStore
 
 WINDOW = 2_000

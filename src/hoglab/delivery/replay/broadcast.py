@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from hoglab.delivery.runs.globals import milliseconds
 from hoglab.delivery.runs.state import RunState, encode_state, raw_json
 from hoglab.filters.hog import FilterFailure
-from hoglab.functions.runtime.compile import compile_filter
-from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.runtime import compile_filter, filter_globals
 from hoglab.http.errors import BareError
 from hoglab.people.reading import next_persons
 from hoglab.storage.database.tables import person, person_distinct_id

@@ -14,7 +14,7 @@ from hoglab.filters.hog.environment import GROUP_ROOTS, PERSON_ROOTS
 from hoglab.people.reading import display_name
 
 if TYPE_CHECKING:
-    from hoglab.functions.runtime.compile import CompiledFunction
+    from hoglab.functions.runtime import CompiledFunction
     from hoglab.people.reading import PersonView
     from hoglab.storage.event_store.ingested import IngestedEvent
 

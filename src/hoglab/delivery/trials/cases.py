@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.delivery.trials.runs import MissingEventError, TestRuns, TrialReport
-from hoglab.functions.runtime.compile import compile_configuration
+from hoglab.functions.runtime import compile_configuration
 from hoglab.functions.service import TestFailure
-from hoglab.hog.errors import HogSourceError
+from hoglab.hog import HogSourceError
 
 if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration.model import Configuration
+    from hoglab.functions.configuration import Configuration
     from hoglab.http.identity import Project
 
 

@@ -12,27 +12,30 @@ from uuid import UUID, uuid4
 import orjson
 
 from hoglab.delivery.bodies.protocol import json_of
+from hoglab.delivery.execution import EventFacts, PendingCall, ProgramRun
 from hoglab.delivery.execution.answers import failure_text, for_program, is_failure
 from hoglab.delivery.execution.batch_run import failures
 from hoglab.delivery.execution.calls import SENDING, sent_by
-from hoglab.delivery.execution.program_run import EventFacts, PendingCall, ProgramRun
-from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchRequest
-from hoglab.delivery.outbound.mail import Email, MailFailure
+from hoglab.delivery.outbound import Email, Fetcher, FetchFailure, FetchRequest, MailFailure
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, milliseconds
 from hoglab.filters.hog import FilterFailure
-from hoglab.functions.runtime.compile import CompiledFunction, CompiledMapping, FunctionSet
-from hoglab.functions.runtime.globals import filter_globals
-from hoglab.functions.runtime.registry import FunctionRegistry, ProjectFunctions
+from hoglab.functions.runtime import (
+    CompiledFunction,
+    CompiledMapping,
+    FunctionRegistry,
+    FunctionSet,
+    ProjectFunctions,
+    filter_globals,
+)
 from hoglab.functions.runtime.transformations import FAILED, SKIPPED, SUCCEEDED, Transformations
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.conversion import from_json, to_json
-from hoglab.hog.rt.json_text import stringify
+from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
+from hoglab.hog.values import stringify
 from hoglab.http.fields.dates import parse_moment
 
 if TYPE_CHECKING:
     from hoglab.delivery.execution.answers import Answer
     from hoglab.delivery.service import Delivery
-    from hoglab.functions.secrets.redaction import Redact
+    from hoglab.functions.secrets import Redact
     from hoglab.http.identity import Project
     from hoglab.storage.invocations import AppMetric, LogEntry
 

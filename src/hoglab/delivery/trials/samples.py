@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from hoglab.delivery.dispatch.explain import explain_configuration
+from hoglab.delivery.dispatch import explain_configuration
 from hoglab.filters.hog import build_filter
 from hoglab.filters.model import FilterError
-from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.runtime import filter_globals
 from hoglab.storage.event_store.history import newest
 from hoglab.storage.event_store.ingested import IngestedEvent
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.delivery.trials.runs import TestRuns
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.configuration.model import Configuration
+    from hoglab.functions.configuration import Configuration
     from hoglab.http.identity import Project
     from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.event_store import EventStore

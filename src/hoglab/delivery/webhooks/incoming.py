@@ -21,17 +21,14 @@ import orjson
 import structlog
 
 from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
-from hoglab.delivery.dispatch.dispatcher import DEGRADED_PRIORITY, OVERFLOW_QUEUE
-from hoglab.delivery.execution.capturing import CaptureRefusedError
-from hoglab.delivery.execution.loops import CHAIN_HEADER, chain_of
-from hoglab.delivery.execution.program_run import clipped
-from hoglab.delivery.execution.turn import Settled, Turn
+from hoglab.delivery.dispatch import DEGRADED_PRIORITY, OVERFLOW_QUEUE
+from hoglab.delivery.execution import CHAIN_HEADER, CaptureRefusedError, Settled, Turn, chain_of, clipped
 from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.runs.globals import NO_PERSON, milliseconds
 from hoglab.delivery.runs.state import RunState, encode_state, raw_json
 from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
 from hoglab.fairness.fair_threads import FairThreads
-from hoglab.hog.rt.json_text import stringify
+from hoglab.hog.values import stringify
 from hoglab.http.errors import ApiError
 from hoglab.http.fields.fields import parse_uuid
 from hoglab.http.requests.body import MAX_FORM_FIELDS, ContentType, decode, decode_json
@@ -48,10 +45,9 @@ from hoglab.storage.invocations import (
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
-    from hoglab.delivery.execution.capturing import EventSink
-    from hoglab.delivery.execution.turn import TurnContext
+    from hoglab.delivery.execution import EventSink, TurnContext
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
-    from hoglab.functions.runtime.compile import CompiledFunction
+    from hoglab.functions.runtime import CompiledFunction
     from hoglab.http.identity import Project
     from hoglab.storage.invocations import InvocationQueue
 

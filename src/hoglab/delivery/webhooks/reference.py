@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hoglab.delivery.execution.loops import WEBHOOK_PATH
+from hoglab.delivery.execution import WEBHOOK_PATH
 from hoglab.delivery.webhooks.incoming import REPLY_TYPES, WebhookLimits
 from hoglab.http.documents.openapi import FORMS
 from hoglab.http.requests.body import JSON, URLENCODED

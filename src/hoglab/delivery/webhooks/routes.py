@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Route
 
-from hoglab.delivery.execution.loops import WEBHOOK_PATH
+from hoglab.delivery.execution import WEBHOOK_PATH
 from hoglab.delivery.webhooks.incoming import BROKEN, CROWDED, TOO_LARGE, TOO_SLOW, IncomingRequest, Reply
 from hoglab.http.errors import ApiError
 from hoglab.http.requests.body import read_body

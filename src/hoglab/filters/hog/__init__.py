@@ -9,7 +9,7 @@ from hoglab.filters.hog.dispatch import FusedDispatcher, Matches
 from hoglab.filters.hog.environment import FILTER, FILTER_ROOTS
 from hoglab.filters.hog.expression import Branch, EventAlternative, FilterExpression, build_filter
 from hoglab.filters.hog.properties import FilterContext, ReferencedCohort
-from hoglab.hog.backend_bytecode import compile_bytecode
+from hoglab.hog.codegen import compile_bytecode
 
 __all__ = [
     "FILTER",

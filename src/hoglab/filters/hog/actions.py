@@ -10,7 +10,7 @@ from hoglab.filters.hog.operators import Operand, condition
 from hoglab.filters.hog.properties import PropertyBuilder, selector_condition, tag_condition
 from hoglab.filters.hog.tree import call, compare, const, field, lambda_
 from hoglab.filters.model import FilterError
-from hoglab.hog.rt.coerce import like
+from hoglab.hog.values import like
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.filters.hog.environment import FILTER
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.program import Program, compile_expression
-from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
-from hoglab.hog.run import evaluate
+from hoglab.hog import (
+    EXPRESSION_LIMITS,
+    HogLimit,
+    HogRuntimeError,
+    HogThrow,
+    Limits,
+    Program,
+    compile_expression,
+    evaluate,
+)
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.expression import FilterExpression

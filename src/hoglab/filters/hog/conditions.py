@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hoglab.filters.hog.environment import FILTER_ROOTS
 from hoglab.filters.hog.tree import NULL, TRUE, all_of, any_of, call, compare, const, negate, tuple_
 from hoglab.hog import nodes
-from hoglab.hog.rt.coerce import ge, gt, le, like_matcher, lt
-from hoglab.hog.rt.regex import compile_regex
+from hoglab.hog.values import compile_regex, ge, gt, le, like_matcher, lt
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.tree import Scalar

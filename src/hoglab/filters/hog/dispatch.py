@@ -18,8 +18,8 @@ from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.filters.hog.compiled import NOT_COMPILED, FilterFailure
 from hoglab.filters.hog.conditions import AllOf, either
 from hoglab.filters.hog.fuse import FilterCase, Find, fuse
-from hoglab.hog.errors import HogLimit
-from hoglab.hog.rt.context import NeedsBudgetError, without_budget
+from hoglab.hog import HogLimit
+from hoglab.hog.values import NeedsBudgetError, without_budget
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import CompiledFilter, Globals

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hoglab.filters.model import GROUP_TYPES
-from hoglab.hog.env import TEMPLATE
+from hoglab.hog import TEMPLATE
 
 if TYPE_CHECKING:
-    from hoglab.hog.env import Globals
+    from hoglab.hog import Globals
 
 ELEMENT_ROOTS = frozenset(
     {

@@ -17,11 +17,9 @@ from hoglab.filters.hog.environment import FILTER_ROOTS
 from hoglab.filters.hog.expression import FilterExpression, build_filter
 from hoglab.filters.hog.source import parse_condition
 from hoglab.hog import nodes as n
-from hoglab.hog.compiler.analyse import read_paths
-from hoglab.hog.compiler.symbols import resolve
-from hoglab.hog.rt.conversion import to_json
-from hoglab.hog.rt.printing import is_truthy
-from hoglab.hog.unparse import write
+from hoglab.hog import to_json
+from hoglab.hog.codegen import read_paths, resolve, write
+from hoglab.hog.values import is_truthy
 
 if TYPE_CHECKING:
     from hoglab.filters.hog.compiled import Globals

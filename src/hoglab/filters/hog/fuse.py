@@ -23,10 +23,11 @@ from typing import Any
 from hoglab.filters.hog.compiled import Globals, condition_function
 from hoglab.filters.hog.conditions import Chain, Predicate
 from hoglab.filters.hog.patterns import PatternSet
-from hoglab.hog.backend_python import assemble
-from hoglab.hog.backend_python.build import (
+from hoglab.hog.codegen import (
+    Constants,
     all_of,
     any_of,
+    assemble,
     assign,
     call,
     choose,
@@ -40,11 +41,8 @@ from hoglab.hog.backend_python.build import (
     run,
     store,
 )
-from hoglab.hog.backend_python.unit import Constants
 from hoglab.hog.nodes import Expr
-from hoglab.hog.rt.coerce import eq
-from hoglab.hog.rt.context import LONG, free_of_charge
-from hoglab.hog.rt.regex import compile_regex
+from hoglab.hog.values import LONG, compile_regex, eq, free_of_charge
 
 MAX_NESTING = 12
 """Nested tests in one generated function; deeper ones go into a function of their own."""

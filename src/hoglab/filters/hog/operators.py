@@ -34,11 +34,19 @@ from hoglab.filters.hog.conditions import (
 from hoglab.filters.hog.tree import FALSE, Scalar, array, call, compare, concat, const
 from hoglab.filters.model import FilterError
 from hoglab.filters.semver import caret_range, parse_version, wildcard_range
-from hoglab.hog.errors import HogRuntimeError
-from hoglab.hog.rt.coerce import format_number, ge, gt, ilike, le, lt, to_number
-from hoglab.hog.rt.dates import read_instant
-from hoglab.hog.rt.regex import compile_regex
-from hoglab.hog.rt.values import HogDateTime
+from hoglab.hog import HogRuntimeError
+from hoglab.hog.values import (
+    HogDateTime,
+    compile_regex,
+    format_number,
+    ge,
+    gt,
+    ilike,
+    le,
+    lt,
+    read_instant,
+    to_number,
+)
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr

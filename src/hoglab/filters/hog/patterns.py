@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import re2
 
-from hoglab.hog.rt.context import LONG, charge
+from hoglab.hog.values import LONG, charge
 
 MAX_PATTERN_LENGTH = 200
 """Longest pattern that may run together with others."""

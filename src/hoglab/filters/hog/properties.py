@@ -14,8 +14,8 @@ from hoglab.filters.hog.source import parse_condition
 from hoglab.filters.hog.tree import call, compare, const, lambda_
 from hoglab.filters.hog.tree import field as path_to
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup, parse_filters
-from hoglab.hog.errors import HogRuntimeError, missing_global
-from hoglab.hog.rt.regex import compile_regex
+from hoglab.hog import HogRuntimeError, missing_global
+from hoglab.hog.values import compile_regex
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 from hoglab.filters.hog.conditions import Leaf, Predicate
 from hoglab.filters.model import FilterError
-from hoglab.hog.compiler.lower import lower
-from hoglab.hog.compiler.symbols import resolve
-from hoglab.hog.errors import HogSourceError, missing_global
-from hoglab.hog.parser import parse_expression
-from hoglab.hog.stdlib import LIBRARY
+from hoglab.hog import LIBRARY, HogSourceError, missing_global, parse_expression
+from hoglab.hog.codegen import lower, resolve
 
 if TYPE_CHECKING:
-    from hoglab.hog.compiler.symbols import SymbolTable
+    from hoglab.hog.codegen import SymbolTable
     from hoglab.hog.nodes import Expr
 
 

@@ -11,7 +11,7 @@ import orjson
 from hoglab.functions import icons
 from hoglab.functions.api.listing import FunctionList, FunctionListing, moment_or_none
 from hoglab.functions.api.search import MAX_SEARCH_LENGTH
-from hoglab.functions.configuration.builder import Sent, unknown_inputs
+from hoglab.functions.configuration import Sent, unknown_inputs
 from hoglab.functions.configuration.schemas import (
     CompletionsOut,
     CompletionsQuery,

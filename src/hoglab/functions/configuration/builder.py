@@ -31,10 +31,10 @@ from hoglab.functions.configuration.schemas import FunctionBody, InputItem, Inpu
 from hoglab.functions.configuration.schemas import Mapping as MappingBody
 from hoglab.functions.environments import template_environment
 from hoglab.functions.errors import InvalidFunctionError, Path
-from hoglab.functions.site.functions import SITE_TYPES
+from hoglab.functions.site import SITE_TYPES
 from hoglab.functions.templates import UNUSABLE, Template, find_template
-from hoglab.functions.templating.hog_templates import TemplateDialect, TemplateError, compile_value
-from hoglab.hog.suggestions import closest
+from hoglab.functions.templating import TemplateDialect, TemplateError, compile_value
+from hoglab.hog import closest
 from hoglab.http.fields.unknown_keys import (
     UNKNOWN_FIELD,
     UnknownKey,

@@ -6,10 +6,7 @@ from typing import Any
 
 from hoglab.functions.environments import body_environment
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.hog import nodes
-from hoglab.hog.errors import HogSourceError
-from hoglab.hog.parser import parse_program
-from hoglab.hog.program import compile_program
+from hoglab.hog import HogSourceError, compile_program, nodes, parse_program
 
 MAX_CODE_BYTES = 102_400
 

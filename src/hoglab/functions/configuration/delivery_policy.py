@@ -12,10 +12,9 @@ from typing import Annotated, Any
 
 from hoglab.functions.environments import MASKING_HASHES, template_environment
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.templating.hog_templates import TemplateDialect, TemplateError, compile_value
-from hoglab.hog.program import Program, compile_template
-from hoglab.hog.rt.printing import is_truthy, to_string
-from hoglab.hog.run import evaluate
+from hoglab.functions.templating import TemplateDialect, TemplateError, compile_value
+from hoglab.hog import Program, compile_template, evaluate
+from hoglab.hog.values import is_truthy, to_string
 from hoglab.http.fields.fields import Int, Number, Text, WireModel
 from hoglab.http.fields.notes import Note, Notes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.filters.hog import FilterContext, build_filter, filter_bytecode
 from hoglab.filters.model import FilterError
 from hoglab.functions.errors import InvalidFunctionError, Path
-from hoglab.functions.site.functions import filter_program, transpiled
+from hoglab.functions.site import filter_program, transpiled
 
 if TYPE_CHECKING:
     from hoglab.functions.configuration.schemas import Filters

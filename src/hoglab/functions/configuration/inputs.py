@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.functions.configuration.input_types import TYPES, problem
 from hoglab.functions.errors import InvalidFunctionError, Path
-from hoglab.functions.secrets.box import MASK
-from hoglab.functions.templating.hog_templates import TemplateDialect, TemplateError, compile_value
-from hoglab.hog.compiler.templates import order_inputs
-from hoglab.hog.errors import HogCompileError
+from hoglab.functions.secrets import MASK
+from hoglab.functions.templating import TemplateDialect, TemplateError, compile_value
+from hoglab.hog import HogCompileError, order_inputs
 
 if TYPE_CHECKING:
     from hoglab.functions.configuration.schemas import InputItem

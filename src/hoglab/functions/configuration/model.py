@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hoglab.functions.configuration.inputs import Inputs, shown_inputs
-from hoglab.functions.secrets.box import Secrets
-from hoglab.functions.site.functions import SiteMappingParts, SiteParts
+from hoglab.functions.secrets import Secrets
+from hoglab.functions.site import SiteMappingParts, SiteParts
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from hoglab.http.fields.wire import user_object
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.secrets import SecretBox
     from hoglab.http.identity import User
 
 Row = Mapping[str, Any]

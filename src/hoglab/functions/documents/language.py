@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hoglab.filters.hog import FILTER
 from hoglab.functions.environments import DELIVERING, DESTINATION_LIMITS, MASKING_LIMITS, TRANSFORMATION
-from hoglab.hog.env import ANY, TEMPLATE
-from hoglab.hog.findings import __doc__ as findings_doc
-from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
-from hoglab.hog.rt.numbers import format_number
-from hoglab.hog.stdlib import LIBRARY
+from hoglab.hog import ANY, EXPRESSION_LIMITS, LIBRARY, TEMPLATE, Limits, findings
+from hoglab.hog.values import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hoglab.hog.env import Environment
-    from hoglab.hog.stdlib import Function
+    from hoglab.hog import Environment, Function
 
 CATEGORIES: Final = {
     "logic": "Null, comparison and choice",
@@ -188,12 +184,13 @@ def listed_parts(folder: Path) -> dict[str, str]:
 
 def reference(chapters: str, listed: Mapping[str, str]) -> str:
     """The whole document; `listed` are the parts that `listed_parts` gives."""
+    codes = sys.modules[findings.__module__].__doc__ or ""
     parts = {
         **listed,
         "contents": _contents(chapters),
         "limits": limits(),
         "environments": environments(),
-        "findings": "\n".join(line for line in (findings_doc or "").splitlines() if line.startswith("|")),
+        "findings": "\n".join(line for line in codes.splitlines() if line.startswith("|")),
         "library": library(),
     }
     return re.sub(r"<!-- ([a-z]+) -->", lambda found: parts[found[1]], chapters)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.hog import CompiledFilter, FilterContext, FusedDispatcher, build_filter
 from hoglab.filters.model import FilterError
+from hoglab.functions.configuration import TABLE_SOURCES
 from hoglab.functions.configuration.delivery_policy import DEFAULT as NO_POLICY
 from hoglab.functions.configuration.delivery_policy import DeliveryPolicy, compile_delivery
-from hoglab.functions.configuration.filtering import TABLE_SOURCES
 from hoglab.functions.configuration.stored import read_configuration
 from hoglab.functions.environments import (
     MASKING_HASHES,
@@ -22,18 +22,25 @@ from hoglab.functions.environments import (
     body_environment,
     template_environment,
 )
-from hoglab.functions.secrets.redaction import Redact, redactor
-from hoglab.functions.templating.liquid import renderer
+from hoglab.functions.secrets import Redact, redactor
+from hoglab.functions.templating import renderer
+from hoglab.hog import (
+    EXPRESSION_LIMITS,
+    Input,
+    Limits,
+    Program,
+    compile_inputs,
+    compile_program,
+    compile_template,
+    evaluate,
+)
 from hoglab.hog.nodes import Field, walk
-from hoglab.hog.program import Input, Program, compile_inputs, compile_program, compile_template
-from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
-from hoglab.hog.run import evaluate
 
 if TYPE_CHECKING:
+    from hoglab.functions.configuration import Configuration
     from hoglab.functions.configuration.inputs import Inputs, Item
-    from hoglab.functions.configuration.model import Configuration
-    from hoglab.functions.secrets.box import SecretBox
-    from hoglab.hog.env import Environment
+    from hoglab.functions.secrets import SecretBox
+    from hoglab.hog import Environment
 
 NOT_RESOLVED = frozenset({"integration", "integration_multi"})
 """Types of inputs whose values name things that this server does not keep: programs see null."""

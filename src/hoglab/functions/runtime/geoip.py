@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import maxminddb
 
-from hoglab.hog.rt.conversion import from_json
+from hoglab.hog import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path

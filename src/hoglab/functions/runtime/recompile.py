@@ -15,15 +15,14 @@ import structlog
 from hoglab.accounts import store as accounts
 from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.functions import store
-from hoglab.functions.configuration.builder import recompiled
-from hoglab.functions.configuration.compiler_version import COMPILER_VERSION
+from hoglab.functions.configuration import COMPILER_VERSION, recompiled
 from hoglab.functions.configuration.stored import read_configuration, row_values
 from hoglab.functions.errors import InvalidFunctionError
-from hoglab.functions.secrets.box import SecretsError
+from hoglab.functions.secrets import SecretsError
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.secrets import SecretBox
     from hoglab.storage.database import Database
     from hoglab.storage.database.changes import Topic
 

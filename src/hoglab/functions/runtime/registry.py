@@ -13,15 +13,14 @@ from hoglab.accounts import store as accounts
 from hoglab.filters.hog import FilterContext
 from hoglab.functions import store
 from hoglab.functions.runtime.compile import CompiledFunction, FunctionSet, compile_function
-from hoglab.functions.secrets.box import SecretsError
-from hoglab.functions.site.functions import SITE_TYPES
-from hoglab.hog.errors import HogSourceError
-from hoglab.hog.rt.context import EXPRESSION_LIMITS, Limits
+from hoglab.functions.secrets import SecretsError
+from hoglab.functions.site import SITE_TYPES
+from hoglab.hog import EXPRESSION_LIMITS, HogSourceError, Limits
 from hoglab.storage.database import DatabaseError, DatabaseUnreadableError
 
 if TYPE_CHECKING:
     from hoglab.functions.environments import GeoIpLookup
-    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.functions.secrets import SecretBox
     from hoglab.functions.store import Row
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database

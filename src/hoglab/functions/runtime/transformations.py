@@ -19,16 +19,15 @@ from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
 from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.runtime.globals import filter_globals
-from hoglab.hog.errors import HogLimit, HogRuntimeError, HogThrow
-from hoglab.hog.rt.conversion import from_json, to_json
+from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.invocations import AppMetric, LogEntry
 
 if TYPE_CHECKING:
-    from hoglab.functions.runtime.body_run import BodyRun
+    from hoglab.functions.body_run import BodyRun
     from hoglab.functions.runtime.compile import CompiledFunction
     from hoglab.functions.runtime.registry import FunctionRegistry
-    from hoglab.functions.secrets.redaction import Redact
+    from hoglab.functions.secrets import Redact
 
 SUCCEEDED = "$transformations_succeeded"
 FAILED = "$transformations_failed"

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 
 import orjson
 
-from hoglab.hog.rt.printing import repr_value
+from hoglab.hog.values import repr_value
 
 REPLACEMENT = "***REDACTED***"
 

@@ -10,18 +10,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hoglab.hog.backend_javascript import JavaScript, library_code
-from hoglab.hog.backend_javascript.library import in_order
-from hoglab.hog.backend_javascript.modules import exports_function
-from hoglab.hog.compiler.templates import Path, map_texts
-from hoglab.hog.env import TEMPLATE
-from hoglab.hog.errors import HogSourceError
-from hoglab.hog.program import Input, Program, compile_template
+from hoglab.hog import TEMPLATE, HogSourceError, Input, JavaScript, Path, Program, compile_template, map_texts
+from hoglab.hog.codegen import exports_function, in_order, library_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hoglab.hog.env import Environment
+    from hoglab.hog import Environment
 
 
 @dataclass(frozen=True, slots=True)

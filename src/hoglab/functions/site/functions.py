@@ -14,13 +14,11 @@ from hoglab.functions.environments import TEMPLATES
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.site.artefact import SiteMapping, compile_site_function, transpile_value
 from hoglab.functions.site.source import SiteSourceError, javascript_of
-from hoglab.hog.errors import HogCompileError, HogSourceError
-from hoglab.hog.program import Input, compile_expression
+from hoglab.hog import HogCompileError, HogSourceError, Input, compile_expression
 
 if TYPE_CHECKING:
     from hoglab.filters.hog import FilterContext
-    from hoglab.hog.backend_javascript import JavaScript
-    from hoglab.hog.program import Program
+    from hoglab.hog import JavaScript, Program
     from hoglab.storage.database import Database
 
 SITE_TYPES = frozenset({"site_destination", "site_app"})

@@ -23,6 +23,8 @@ from hoglab.functions.icons import icon_url
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+__all__ = ["UNUSABLE", "Template", "catalogue", "find_template"]
+
 UNUSABLE = frozenset({"hidden"})
 """Statuses of templates that nothing may be created from."""
 

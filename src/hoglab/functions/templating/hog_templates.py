@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from hoglab.functions.site.functions import transpile_input
-from hoglab.hog import nodes
-from hoglab.hog.backend_bytecode import compile_bytecode
-from hoglab.hog.compiler.templates import map_texts
-from hoglab.hog.errors import HogSourceError
-from hoglab.hog.program import Program, compile_template
+from hoglab.functions.site import transpile_input
+from hoglab.hog import HogSourceError, Program, compile_template, map_texts, nodes
+from hoglab.hog.codegen import compile_bytecode
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from hoglab.hog.compiler.templates import Path
-    from hoglab.hog.env import Environment
+    from hoglab.hog import Environment, Path
 
 
 class TemplateError(Exception):

@@ -35,8 +35,7 @@ from hoglab.functions.templating.liquid_filters import (
     escape,
     printed,
 )
-from hoglab.hog.compiler.templates import map_texts
-from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog import HogRuntimeError, map_texts
 from hoglab.http.fields.dates import utc_now
 
 if TYPE_CHECKING:

@@ -16,9 +16,7 @@ import re2
 from liquid.exceptions import LiquidError
 from liquid.undefined import is_undefined
 
-from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.printing import js_string
-from hoglab.hog.rt.values import HogDate, HogDateTime
+from hoglab.hog.values import HogDate, HogDateTime, js_string, stringify
 from hoglab.http.fields.dates import parse_moment, utc_now
 
 MAX_VALUE_CHARS = 1_000_000

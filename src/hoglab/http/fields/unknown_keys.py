@@ -27,7 +27,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from hoglab.hog.suggestions import closest
+from hoglab.hog import closest
 from hoglab.http.errors import ApiError, validation_error
 
 UNKNOWN_FIELD = "unknown_field"
