@@ -54,6 +54,8 @@ def make_batch(seed: int) -> bytes:
 
 
 async def serve(folder: Path) -> None:
+    from tests.embedded import EmbeddedEventLog
+
     from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.service import AccountService
     from hoglab.capture import Capture, capture_routes
@@ -61,12 +63,11 @@ async def serve(folder: Path) -> None:
     from hoglab.http.server import claim, stop_on_signals
     from hoglab.http.server import serve as serve_app
     from hoglab.storage.database import Database
-    from hoglab.storage.event_log.sqlite import SqliteEventLog
 
     database = Database.open(folder / "hoglab.db")
     accounts = AccountService(database)
     bootstrap(database, accounts, project_token=TOKEN)
-    log = SqliteEventLog(folder / "queue.db")
+    log = EmbeddedEventLog(folder / "queue.db")
     capture = Capture(log, accounts.project_by_token)
     app = build_app([], {**capture_routes(capture), "/gunzip": gunzip_only}, accounts)
     stop = asyncio.Event()

@@ -33,6 +33,7 @@ import orjson
 import uvloop
 from aiohttp import web
 from cryptography.fernet import Fernet
+from tests.embedded import EmbeddedInvocationQueue
 
 from benchmarks.dispatch_filters import make_event, make_filter
 from hoglab.accounts.bootstrap import bootstrap
@@ -48,7 +49,6 @@ from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations.sql import stores_of
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 SEED = 20_260_101
 CONCURRENCY = 64
@@ -75,7 +75,7 @@ class House:
         project = accounts.project(1)
         assert project is not None
         self.project = project
-        self.queue = SqliteInvocationQueue(folder / "queue.db")
+        self.queue = EmbeddedInvocationQueue(folder / "queue.db")
         self.queue_database = Database.open(folder / "queue.db", tables.queue_metadata)
         box = SecretBox([Fernet.generate_key().decode()])
         self.delivery = Delivery(

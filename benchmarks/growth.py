@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.embedded import EmbeddedEventStore
 
 from benchmarks.results_served import serving
 from hoglab.storage.database import Database
 from hoglab.storage.database.sqlite import person_search
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SPAN = timedelta(days=90)
@@ -145,7 +145,7 @@ def installed(directory: Path) -> Path:
 
 def fill(directory: Path, first: int, last: int, total: int, *, every: bool = True) -> None:
     """Events ``[first, last)`` of so many; ``every``: not those of the experiment alone."""
-    store = DuckDbEventStore(directory / "events.duckdb")
+    store = EmbeddedEventStore(directory / "events.duckdb")
     with store.reader() as reader:
         for start in range(first, last, FILL_ROWS):
             values = {
@@ -159,7 +159,7 @@ def fill(directory: Path, first: int, last: int, total: int, *, every: bool = Tr
     store.close()
 
 
-def seal(store: DuckDbEventStore, *, is_idle: bool) -> None:
+def seal(store: EmbeddedEventStore, *, is_idle: bool) -> None:
     """As a server does."""
     while store.seal(is_idle=is_idle):
         store.checkpoint()
@@ -180,7 +180,7 @@ def fill_persons(directory: Path, first: int, last: int) -> None:
 
 def somebody(directory: Path) -> str:
     """A distinct id that has as many events at every size, all of them sealed, if there is one."""
-    store = DuckDbEventStore(directory / "events.duckdb")
+    store = EmbeddedEventStore(directory / "events.duckdb")
     try:
         with store.reader() as reader:
             found = reader.execute(SOMEBODY, {"events": EVENTS_OF_SOMEBODY}, timeout_s=600)
@@ -366,7 +366,7 @@ def resident_mb(process_id: int) -> float:
 
 def json_bytes(directory: Path) -> float:
     """Bytes of the JSON of an event as it was sent."""
-    store = DuckDbEventStore(directory / "events.duckdb")
+    store = EmbeddedEventStore(directory / "events.duckdb")
     try:
         with store.reader() as reader:
             text = "strlen(regexp_replace(properties, ',\"\\$ip\".*$', '}'))"

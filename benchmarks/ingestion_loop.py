@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import harmonic_mean, linear_regression
 
 import sqlalchemy as sa
+from tests.embedded import EmbeddedEventLog, EmbeddedEventStore
 
 from benchmarks.capture_batches import EVENTS, make_batch
 from benchmarks.delivery_throughput import FORWARD, House
@@ -33,9 +34,8 @@ from hoglab.ingestion import IngestedEvent, Ingestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.event_store import EventBatch, EventRow
-from hoglab.storage.event_store.duckdb import MEMORY, DuckDbEventStore
+from hoglab.storage.event_store.duckdb import MEMORY
 
 MIB = 1024 * 1024
 
@@ -75,7 +75,7 @@ class Keeper:
         """Nothing waits."""
 
 
-async def fill(log: SqliteEventLog, numbers: range) -> None:
+async def fill(log: EmbeddedEventLog, numbers: range) -> None:
     for start in range(numbers.start, numbers.stop, 64):
         part = range(start, min(start + 64, numbers.stop))
         await asyncio.gather(*(log.append(record(number)) for number in part))
@@ -130,7 +130,7 @@ def run_loop(
     *,
     first_page: int = 1_000,
     memory: str = MEMORY,
-    after_round: Callable[[Speed, DuckDbEventStore], object] = lambda _speed, _store: None,
+    after_round: Callable[[Speed, EmbeddedEventStore], object] = lambda _speed, _store: None,
 ) -> tuple[list[Speed], list[EventRow]]:
     """The speed of each round, and, without functions, the rows stored first. Later rounds meet known persons.
 
@@ -139,8 +139,8 @@ def run_loop(
     house = House(folder)
     accounts = AccountService(house.database)
     add_functions(house, functions, first_page)
-    log = SqliteEventLog(folder / "queue.db")
-    store = DuckDbEventStore(folder / "events.duckdb", memory=memory)
+    log = EmbeddedEventLog(folder / "queue.db")
+    store = EmbeddedEventStore(folder / "events.duckdb", memory=memory)
     people, keeper = PersonService(house.database), Keeper()
     dispatcher = house.delivery.dispatcher if functions else keeper
     speeds, known = [], 0
@@ -169,7 +169,7 @@ def run_loop(
 
 def store_only(folder: Path, rows: list[EventRow], size: int = 5_000) -> float:
     """Events per second of writing rows to a store, in batches as large as those of the loop."""
-    store = DuckDbEventStore(folder / "reference.duckdb")
+    store = EmbeddedEventStore(folder / "reference.duckdb")
     started_at = time.perf_counter()
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
@@ -205,7 +205,7 @@ class Memory:
         self._every = max(1, rounds // SAMPLES)
         self._speeds: list[Speed] = []
 
-    def after_round(self, speed: Speed, store: DuckDbEventStore) -> None:
+    def after_round(self, speed: Speed, store: EmbeddedEventStore) -> None:
         self._speeds.append(speed)
         if len(self._speeds) % self._every:
             return

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from tests.embedded import EmbeddedEventStore
 
 from benchmarks.results_mean_funnel import DAYS, EVENTS_PER_USER, FUNNEL, MEAN, START, question
 from hoglab.analysis.execution.computer import Computer
@@ -28,7 +29,6 @@ from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLim
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 INCREMENT_LIMIT = 0.15
 SERIES_LIMIT = 2.0
@@ -114,7 +114,7 @@ def _numbers(answer: Answer) -> dict[tuple[str, int], float]:
 
 
 def measure(
-    store: DuckDbEventStore, asked: Question, step: str, costs: dict[str, list[tuple[float, float]]]
+    store: EmbeddedEventStore, asked: Question, step: str, costs: dict[str, list[tuple[float, float]]]
 ) -> None:
     """Answer from what is kept and from all events, and note what that costs."""
     state = AggregateCache(store, timeout_s=600, limits=CacheLimits(min_events=1))
@@ -140,12 +140,12 @@ def main() -> int:
     checkpoints: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as directory:
         path, state_path = Path(directory) / "events.duckdb", Path(directory) / "results-state.duckdb"
-        DuckDbEventStore(path).close()
+        EmbeddedEventStore(path).close()
         with duckdb.connect(
             str(path)
         ) as connection:  # at once, which a store's limit of memory would not let
             add_days(connection.execute, events, 0, DAYS - NEW_DAYS)
-        store = DuckDbEventStore(path, state_path=state_path)  # which stays open, as in a server
+        store = EmbeddedEventStore(path, state_path=state_path)  # which stays open, as in a server
         for day in range(DAYS - NEW_DAYS, DAYS + 1):
             if day > DAYS - NEW_DAYS:
                 with store.reader() as reader:

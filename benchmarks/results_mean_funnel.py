@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.execution.computer import Computer
@@ -26,7 +27,6 @@ from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import at_end_of_day
 from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 30
@@ -120,16 +120,16 @@ FROM u LEFT JOIN h USING (person_id) GROUP BY variant
 """  # noqa: S608 - no value comes from outside
 
 
-def generated(path: Path, events: int, *, position: int | None = None) -> DuckDbEventStore:
+def generated(path: Path, events: int, *, position: int | None = None) -> EmbeddedEventStore:
     """A store with that many events; ``position`` is where in the event log they end, if not at their number."""
-    DuckDbEventStore(path).close()
+    EmbeddedEventStore(path).close()
     with duckdb.connect(str(path)) as connection:
         span_us = DAYS * 86_400_000_000
         values = {"events": events, "users": max(1, events // EVENTS_PER_USER), "span_us": span_us}
         connection.execute(GENERATE, values)
         end = events if position is None else position
         connection.execute("UPDATE store_state SET next_seq = $1, position = $2", [events + 1, end])
-    return DuckDbEventStore(path)
+    return EmbeddedEventStore(path)
 
 
 def question(metric: dict[str, Any]) -> Question:

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from tests.embedded import EmbeddedEventLog
 
 from benchmarks._driver import Served, served
 from benchmarks.capture_batches import EVENTS, TOKEN, make_batch
 from benchmarks.ingestion_loop import fill
 from hoglab.app import Hoglab
 from hoglab.settings import Settings
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 COUNTER = "hoglab_ingestion_events_total "
 BATCHES = 2_000
@@ -79,7 +79,7 @@ def prepared(folder: Path, batches: int) -> Path:
     settings = {"data": folder, "bootstrap_project_token": TOKEN, "access_log": False}
     Hoglab.open(Settings.model_validate(settings)).stop()
     if batches:
-        log = SqliteEventLog(folder / "queue.db")
+        log = EmbeddedEventLog(folder / "queue.db")
         asyncio.run(fill(log, range(batches)))
         log.close()
     return folder

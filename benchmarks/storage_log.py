@@ -20,9 +20,10 @@ import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.embedded import EmbeddedEventLog
+
 from hoglab.storage.event_log import EventLog
 from hoglab.storage.event_log.log import LogLimits
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 PRODUCERS = 64
 SIZES = (600, 5_000, 60_000)
@@ -97,9 +98,9 @@ async def measure(kind: str, size: int, seconds: float) -> tuple[float, str]:
     payload = os.urandom(size)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         if kind == "file":
-            log: SqliteEventLog | PlainFile = PlainFile(Path(folder) / "log")
+            log: EmbeddedEventLog | PlainFile = PlainFile(Path(folder) / "log")
         else:
-            log = SqliteEventLog(Path(folder) / "queue.db", limits=LogLimits(max_backlog_bytes=1 << 40))
+            log = EmbeddedEventLog(Path(folder) / "queue.db", limits=LogLimits(max_backlog_bytes=1 << 40))
         stop = threading.Event()
         consumer = threading.Thread(target=consume, args=(log, stop))
         if kind == "log, consumed":

@@ -19,6 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from tests.embedded import EmbeddedEventLog
 from tests.postgres import _programs
 from tests.storage.engines import PostgresEngine
 from tests.storage.own_postgres import own_server
@@ -26,7 +27,6 @@ from tests.storage.own_postgres import own_server
 from benchmarks.storage_log import produce
 from benchmarks.storage_queue import BATCH, STATE, Rates, timed
 from hoglab.storage.event_log.log import GroupCommitLog, LogLimits
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 from hoglab.storage.invocations import ConsumerPosition, InvocationBatch, InvocationOutcome, NewInvocation
 
 QUEUE_GOAL, LOG_GOAL = 0.6, 0.35
@@ -109,7 +109,7 @@ def main() -> None:
                     f"ratio {ratio:.2f} (goal {QUEUE_GOAL})"
                 )
             for size in SIZES:
-                with closing(SqliteEventLog(Path(folder) / f"{size}.db", limits=UNBOUNDED)) as embedded:
+                with closing(EmbeddedEventLog(Path(folder) / f"{size}.db", limits=UNBOUNDED)) as embedded:
                     one = asyncio.run(appended(embedded, size, seconds))
                 with closing(engine.log(max_backlog_bytes=1 << 40)) as log:
                     other = asyncio.run(appended(log, size, seconds))

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+from tests.embedded import EmbeddedInvocationQueue
+
 from hoglab.storage.invocations import (
     AppMetric,
     ConsumerPosition,
@@ -27,7 +29,6 @@ from hoglab.storage.invocations import (
     LogEntry,
     NewInvocation,
 )
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 BATCH = 100
 STATE = b"x" * 600
@@ -75,7 +76,7 @@ def reference(path: Path, total: int) -> Rates:
 
 
 def queue(path: Path, total: int, *, traces: bool, workers: int = 1) -> Rates:
-    invocations = SqliteInvocationQueue(path)
+    invocations = EmbeddedInvocationQueue(path)
     now = datetime.now(UTC)
 
     def enqueue() -> int:

@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 import orjson
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.storage.event_store import EventBatch, EventRow
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.rows import table_of
 
 NOW = datetime.now(UTC)
@@ -73,7 +73,7 @@ def rows(count: int, offset: int, *, age: timedelta = timedelta(0)) -> list[Even
 
 class Bench:
     def __init__(self, folder: Path, fill: int) -> None:
-        self.store = DuckDbEventStore(folder / "events.duckdb")
+        self.store = EmbeddedEventStore(folder / "events.duckdb")
         self.connection: Any = self.store._file.connection  # noqa: SLF001
         self.offset = 0
         step = 1_000_000
@@ -129,7 +129,7 @@ def replace_uuid(row: EventRow, other: EventRow) -> EventRow:
     return msgspec.structs.replace(row, uuid=other.uuid)
 
 
-def read_until(stop: threading.Event, store: DuckDbEventStore, waits: list[float]) -> None:
+def read_until(stop: threading.Event, store: EmbeddedEventStore, waits: list[float]) -> None:
     sql = "SELECT event, date_trunc('day', timestamp), count(*) FROM events GROUP BY ALL"
     while not stop.wait(0.05):
         start = time.perf_counter()

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from tests.analysis.events import Event, person_id, row, store_events
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.execution.resolution import Groups
 from hoglab.storage.event_store import QueryError
 from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory
 
 TABLES = """
@@ -71,7 +71,7 @@ class DuckDbEngine:
     def __init__(self, path: Path) -> None:
         self.tables = _tables(path)
         self.groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]] = {}
-        self.store = DuckDbEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
+        self.store = EmbeddedEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
         self.computer = Computer(self.store, timeout_s=60, tables=self.tables, groups=_from(self.groups))
         self.examples = 60
 

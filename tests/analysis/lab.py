@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import httpx
 from tests.analysis.events import Event, store_events
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -37,7 +38,6 @@ from hoglab.http.app import HttpSettings, build_app
 from hoglab.people.cohorts import CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.table_files import TableDirectory
 from hoglab.warehouse.routes import warehouse_router
 from hoglab.warehouse.service import WarehouseService
@@ -69,7 +69,7 @@ class Lab:
         self.accounts = AccountService(self.database)
         bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
         self.tables = TableDirectory(path / "tables")
-        self.events = DuckDbEventStore(
+        self.events = EmbeddedEventStore(
             path / "events.duckdb",
             memory="512MB",
             threads=2,

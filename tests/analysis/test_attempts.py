@@ -13,6 +13,7 @@ import pytest
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, exposed
 from tests.analysis.test_live import START, hogql
 from tests.analysis.worst_statements import grouped, leaf, nested
+from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.definitions.experiment_inputs import SeriesKey
 from hoglab.analysis.query.expressions import MAX_DEPTH
@@ -20,7 +21,6 @@ from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.attempts import FIRST_WAIT, MAX_WAIT, STOPPED, wait_after
 from hoglab.analysis.timeseries.recalculations import Recalculations
 from hoglab.storage.event_store import QueryMemoryError, QueryTimeoutError
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 TODAY = "2026-03-10"
 SLOW = "Query exceeded the time limit of 30 s"
@@ -31,15 +31,15 @@ class Failing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
         self.tries = 0
-        execute = DuckDbReader.execute
+        execute = EmbeddedReader.execute
 
-        def fail(reader: DuckDbReader, sql: str, *rest: Any, **options: Any) -> Any:
+        def fail(reader: EmbeddedReader, sql: str, *rest: Any, **options: Any) -> Any:
             if "purchase" not in str(rest):
                 return execute(reader, sql, *rest, **options)
             self.tries += 1
             raise error
 
-        monkeypatch.setattr(DuckDbReader, "execute", fail)
+        monkeypatch.setattr(EmbeddedReader, "execute", fail)
 
 
 def running(lab: Lab, *metrics: dict[str, Any]) -> dict[str, Any]:
@@ -126,15 +126,15 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from tests.analysis.lab import Lab
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
+from tests.embedded import EmbeddedReader
 
 lab = Lab(Path(sys.argv[1]))
-execute = DuckDbReader.execute
+execute = EmbeddedReader.execute
 def die(reader, sql, *rest, **options):
     if "purchase" in str(rest):
         os._exit(137)
     return execute(reader, sql, *rest, **options)
-DuckDbReader.execute = die
+EmbeddedReader.execute = die
 lab.runner.run_once()
 print("survived")
 """

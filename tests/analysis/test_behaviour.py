@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.analysis.events import Event, person_id, store_events
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -16,7 +17,6 @@ from hoglab.analysis.execution.behaviour import performers
 from hoglab.people.cohorts import CohortCalculator, CohortService
 from hoglab.people.cohorts import store as cohort_store
 from hoglab.storage.database import Database
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
 PEOPLE = ("ann", "bob", "cem", "dot")
@@ -27,7 +27,7 @@ class Lab:
 
     def __init__(self, path: Path) -> None:
         self.database = Database.open(path / "hoglab.db")
-        self.store = DuckDbEventStore(path / "events.duckdb")
+        self.store = EmbeddedEventStore(path / "events.duckdb")
         accounts = AccountService(self.database)
         bootstrap(self.database, accounts)
         project = accounts.project(1)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.analysis.test_emitters import START, exposure, question
 from tests.analysis.worst_statements import CONSTRUCTS, MEAN, SOURCE, grouped, leaf, nested, summed
+from tests.embedded import EmbeddedDialect, EmbeddedEventStore
 
 from hoglab.analysis.definitions.metric_parser import MAX_BREAKDOWNS, MAX_STEPS, MetricParser
 from hoglab.analysis.errors import DefinitionError
@@ -33,8 +34,6 @@ from hoglab.filters.sql import MAX_LENGTH, MAX_VALUES
 from hoglab.storage.event_store import QueryTimeoutError
 from hoglab.storage.event_store.dialects import Dialect
 from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
-from hoglab.storage.event_store.dialects.duckdb import DuckDb
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 PLAN_S = 20.0
 """Processor time in which any statement is planned; they take 2 s at most on a machine of today."""
@@ -71,7 +70,7 @@ def test_the_worst_statements_are_planned_in_time_and_memory() -> None:
 
 
 @pytest.mark.parametrize("construct", [name for name in CONSTRUCTS if CONSTRUCTS[name].count("{e}") == 1])
-@pytest.mark.parametrize("dialect", [DuckDb(), ClickHouse()], ids=["duckdb", "clickhouse"])
+@pytest.mark.parametrize("dialect", [EmbeddedDialect(), ClickHouse()], ids=["duckdb", "clickhouse"])
 def test_statements_are_linear_in_their_expressions(construct: str, dialect: Dialect) -> None:
     lengths = [
         len(compiled(question(summed(nested(construct, depth)), 1), dialect).statement.sql)
@@ -82,7 +81,7 @@ def test_statements_are_linear_in_their_expressions(construct: str, dialect: Dia
 
 def refused(metric: dict[str, Any], **options: Any) -> str:
     with pytest.raises((DefinitionError, FilterError)) as raised:
-        compiled(question(metric, 1, **options), DuckDb())
+        compiled(question(metric, 1, **options), EmbeddedDialect())
     return str(raised.value)
 
 
@@ -98,7 +97,7 @@ def test_deep_expressions_are_refused() -> None:
 
 def test_a_sum_of_many_is_not_deep() -> None:
     many = "+".join(f"properties.p{number}" for number in range(99))
-    compiled(question(summed(many), 1), DuckDb())
+    compiled(question(summed(many), 1), EmbeddedDialect())
     parts = f"an expression can have at most {MAX_NODES} parts"
     assert parts in refused(summed(f"{many}+{many}"))
 
@@ -143,7 +142,7 @@ def test_an_action_of_too_many_steps_is_refused() -> None:
     metric = {**MEAN, "source": {"kind": "ActionsNode", "id": 1}}
     read = MetricParser(lambda _identifier: steps).metric(metric)
     with pytest.raises(FilterError, match="characters of SQL"):
-        compiled(replace(question(MEAN, 1), metric=read), DuckDb())
+        compiled(replace(question(MEAN, 1), metric=read), EmbeddedDialect())
 
 
 def test_every_limit_is_told() -> None:
@@ -225,8 +224,8 @@ def reading(first: int, count: int) -> dict[str, Any]:
 def test_metrics_that_read_too_many_properties_share_no_table() -> None:
     many = [question(reading(400 * number, 400), 1) for number in range(3)]
     with pytest.raises(FilterError, match=f"more than {MAX_TAKEN} properties"):
-        shared_scan(many, DuckDb())
-    shared_scan(many[:1] * 3, DuckDb())
+        shared_scan(many, EmbeddedDialect())
+    shared_scan(many[:1] * 3, EmbeddedDialect())
 
 
 def test_what_reads_too_many_properties_is_not_kept() -> None:
@@ -235,8 +234,8 @@ def test_what_reads_too_many_properties_is_not_kept() -> None:
         days = DayGrid.between(found.span.start, found.span.end, UTC)
         return replace(found, span=replace(found.span, days=days))
 
-    assert materialized(asked(MAX_TAKEN), DuckDb()) is not None
-    assert materialized(asked(MAX_TAKEN + 1), DuckDb()) is None
+    assert materialized(asked(MAX_TAKEN), EmbeddedDialect()) is not None
+    assert materialized(asked(MAX_TAKEN + 1), EmbeddedDialect()) is None
 
 
 def test_a_time_limit_that_passes_while_a_statement_is_planned_ends_it(tmp_path: Path) -> None:
@@ -244,7 +243,7 @@ def test_a_time_limit_that_passes_while_a_statement_is_planned_ends_it(tmp_path:
     doubled = "1.0"
     for _ in range(10):  # what the engine doubles with each level
         doubled = f"(1.0 / nullif(i + {doubled}, 0))"
-    store = DuckDbEventStore(tmp_path / "events.duckdb", memory="256MB", threads=1)
+    store = EmbeddedEventStore(tmp_path / "events.duckdb", memory="256MB", threads=1)
     with store.reader() as reader, pytest.raises(QueryTimeoutError):
         reader.execute(f"SELECT sum({doubled}) FROM range(90000000000) AS numbers(i)", timeout_s=0.05)  # noqa: S608
     store.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event, person_id
+from tests.embedded import EmbeddedDialect
 
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.errors import DefinitionError
@@ -18,7 +19,6 @@ from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.statistics import StatisticsConfig
 from hoglab.storage.event_store.dialects import Dialect
 from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
-from hoglab.storage.event_store.dialects.duckdb import DuckDb
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 END = START + timedelta(days=1)
@@ -215,7 +215,7 @@ def test_people_of_a_cohort_are_bound(engine: Engine, project: int) -> None:
         assert engine.computer.result(asked).groups["control"].sum == found
 
 
-@pytest.mark.parametrize("dialect", [DuckDb(), ClickHouse()])
+@pytest.mark.parametrize("dialect", [EmbeddedDialect(), ClickHouse()])
 def test_no_text_of_a_user_is_in_a_statement(dialect: Dialect) -> None:
     mark = "xq'zzy\\"
     condition = {"key": mark, "operator": "icontains", "value": mark, "type": "event"}

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.test_emitters import question
+from tests.embedded import EmbeddedDialect
 
 from hoglab.analysis.query.expressions import ExpressionKind, Sql, number_of, read, text_of
 from hoglab.analysis.query.scope import Scope
 from hoglab.storage.event_store.dialects import Dialect
 from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
-from hoglab.storage.event_store.dialects.duckdb import NUMBER, DuckDb
+from hoglab.storage.event_store.dialects.duckdb import NUMBER
 
 ROWS: list[dict[str, Any]] = [
     {"a": a, "b": b, "s": s, "t": t}
@@ -253,7 +254,7 @@ def relation(dialect: Dialect) -> str:
 def test_every_construct_means_what_it_says(engine: Engine, wanted: str, depth: int) -> None:
     chance = random.Random(f"{wanted} {depth}")
     meaning, translated = AS[wanted]
-    dialect: Dialect = ClickHouse() if "ClickHouse" in type(engine).__name__ else DuckDb()
+    dialect: Dialect = ClickHouse() if "ClickHouse" in type(engine).__name__ else EmbeddedDialect()
     for _ in range(8):
         scope = Scope(question(MEAN, 1), dialect)
         expected: list[list[Any]] = []

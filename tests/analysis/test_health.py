@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import update
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, Lab, bought, exposed
+from tests.embedded import EmbeddedReader
 
 from hoglab.accounts import activity
 from hoglab.storage.database.tables import feature_flag, project
 from hoglab.storage.event_store import QueryTimeoutError
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = NOW - timedelta(days=2)
 
@@ -218,7 +218,7 @@ def test_a_metric_whose_last_computation_failed(lab: Lab, monkeypatch: pytest.Mo
     def failed() -> dict[str, Any]:
         lab.now += timedelta(hours=1)
         with monkeypatch.context() as patch:
-            patch.setattr(DuckDbReader, "execute", slow)
+            patch.setattr(EmbeddedReader, "execute", slow)
             lab.series(experiment)
         return finding(lab, experiment, "metric_failed")
 
@@ -248,7 +248,7 @@ def test_a_failure_is_remembered_over_a_restart(tmp_path: Path, monkeypatch: pyt
         raise QueryTimeoutError("slow")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDbReader, "execute", slow)
+        patch.setattr(EmbeddedReader, "execute", slow)
         failing = lab.series(experiment)
     day, reason = "2026-03-10", "Query exceeded the time limit of 30 s"
     assert failing["timeseries"] == before["timeseries"]
@@ -286,7 +286,7 @@ def test_a_failure_on_schedule_waits_for_the_next_time(lab: Lab, monkeypatch: py
         raise QueryTimeoutError("slow")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDbReader, "execute", slow)
+        patch.setattr(EmbeddedReader, "execute", slow)
         assert lab.runner.run_once() == 1
         assert lab.runner.run_once() == 0
     finding(lab, experiment, "metric_failed")
@@ -330,14 +330,14 @@ def test_events_that_cannot_be_looked_at_now_are_asked_for_again(
     experiment = running(lab)
     lab.send(crowd({"control": 100, "test": 100}))
     health(lab, experiment)
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def slow(self: DuckDbReader, statement: str, *rest: Any, **options: Any) -> Any:
+    def slow(self: EmbeddedReader, statement: str, *rest: Any, **options: Any) -> Any:
         if "unnest($names)" in statement:
             raise QueryTimeoutError("slow")
         return execute(self, statement, *rest, **options)
 
-    monkeypatch.setattr(DuckDbReader, "execute", slow)
+    monkeypatch.setattr(EmbeddedReader, "execute", slow)
     answer = lab.call("GET", f"/experiments/{experiment['id']}/health/")
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "30")
     found = lab.ok("GET", f"/experiments/{experiment['id']}/results/")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
+from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.api.schemas import KINDS
 from hoglab.analysis.execution.statement_runner import MAX_CELLS
@@ -19,7 +20,6 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 
@@ -280,7 +280,7 @@ def test_faults_of_the_engine_are_readable(
     experiment = lab.experiment(metrics=[REVENUE], start_date=START.isoformat())
     query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDbReader, "execute", fail)
+        patch.setattr(EmbeddedReader, "execute", fail)
         assert lab.query(query, status=status)["detail"] == detail
         assert lab.series(experiment)["errors"] == {"2026-03-10": detail}
     lab.now = NOW + timedelta(minutes=2)
@@ -301,7 +301,7 @@ def test_a_result_outlives_a_failure_which_is_not_repeated_at_once(
     before = lab.series(experiment)
     lab.now = NOW + timedelta(minutes=2)
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDbReader, "execute", fail)
+        patch.setattr(EmbeddedReader, "execute", fail)
         assert lab.series(experiment)["timeseries"] == before["timeseries"]
         assert lab.series(experiment)["status"] == "partial"
         assert len(calls) == 1

@@ -12,9 +12,9 @@ from tests.analysis.events import Event, person_id
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 from tests.analysis.test_background import stored, sums
 from tests.analysis.test_late_events import DAYS, METRICS, START, WINSORIZED, computed, day, history
+from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.query.changes import MERGED
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 __all__ = ["computed"]  # a fixture
 
@@ -25,13 +25,13 @@ UNIQUE = {**REVENUE, "source": {"kind": "EventsNode", "event": "purchase", "math
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was asked of the event store."""
     asked: list[str] = []
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def noted(reader: DuckDbReader, sql: str, *args: Any, **options: Any) -> Any:
+    def noted(reader: EmbeddedReader, sql: str, *args: Any, **options: Any) -> Any:
         asked.append(sql)
         return execute(reader, sql, *args, **options)
 
-    monkeypatch.setattr(DuckDbReader, "execute", noted)
+    monkeypatch.setattr(EmbeddedReader, "execute", noted)
     return asked
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
+from tests.embedded import EmbeddedEventStore, EmbeddedReader
 
 from hoglab.analysis.timeseries import query_cache as queries
 from hoglab.storage.event_store import QueryCancelledError, QueryTimeoutError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
@@ -57,13 +56,13 @@ def ended(lab: Lab, identifier: str, *, status: int = 200) -> dict[str, Any]:
 def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Makes every statement endless; set once one runs."""
     running = threading.Event()
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def endless(reader: DuckDbReader, sql: str, *_: Any, **__: Any) -> Any:
+    def endless(reader: EmbeddedReader, sql: str, *_: Any, **__: Any) -> Any:
         running.set()
         return execute(reader, ENDLESS, timeout_s=PATIENCE_S)
 
-    monkeypatch.setattr(DuckDbReader, "execute", endless)
+    monkeypatch.setattr(EmbeddedReader, "execute", endless)
     return running
 
 
@@ -90,7 +89,7 @@ def test_a_query_that_did_not_end_is_not_tried_again_at_once(
         raise QueryTimeoutError
 
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDbReader, "execute", too_long)
+        patch.setattr(EmbeddedReader, "execute", too_long)
         waits = []
         for _ in range(4):
             before = len(tried)
@@ -199,10 +198,10 @@ def test_a_blocking_query_can_be_cancelled_by_its_clients_id(
 def test_a_query_beyond_its_time_is_refused_and_the_server_goes_on(
     lab: Lab, query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
     with monkeypatch.context() as patch:
         patch.setattr(
-            DuckDbReader, "execute", lambda reader, *_, **__: execute(reader, ENDLESS, timeout_s=0.2)
+            EmbeddedReader, "execute", lambda reader, *_, **__: execute(reader, ENDLESS, timeout_s=0.2)
         )
         assert "exceeded the time limit" in ask(lab, query, status=429)["detail"]
     lab.now += timedelta(seconds=30)
@@ -212,10 +211,10 @@ def test_a_query_beyond_its_time_is_refused_and_the_server_goes_on(
 def test_a_query_beyond_its_memory_is_refused_and_the_server_goes_on(
     lab: Lab, query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
     big = "SELECT max(len(l)) FROM (SELECT list(i) AS l FROM range(400000000) AS a(i))"
     with monkeypatch.context() as patch:
-        patch.setattr(DuckDbReader, "execute", lambda reader, *_, **__: execute(reader, big))
+        patch.setattr(EmbeddedReader, "execute", lambda reader, *_, **__: execute(reader, big))
         assert ask(lab, query, status=429)["detail"] == "Query exceeded the memory limit"
     lab.now += timedelta(seconds=30)
     assert ask(lab, query)["baseline"]["sum"] == 5
@@ -250,7 +249,7 @@ def test_bad_options_are_refused(lab: Lab, query: dict[str, Any]) -> None:
 
 
 def test_a_reader_is_interrupted(tmp_path: Path) -> None:
-    store = DuckDbEventStore(tmp_path / "events.duckdb", threads=1)
+    store = EmbeddedEventStore(tmp_path / "events.duckdb", threads=1)
     with store.reader() as reader:
         caught: list[BaseException] = []
 

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 from tests.analysis.test_against_oracle import METRICS
 from tests.analysis.test_emitters import question
+from tests.embedded import EmbeddedDialect
 
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.event_relation import EventRelation, Form, Property, Reads
@@ -18,7 +19,6 @@ from hoglab.analysis.query.model import CohortMembers, Question
 from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
 from hoglab.analysis.query.scope import Scope
 from hoglab.analysis.query.statements import all_days_at_once, can_share
-from hoglab.storage.event_store.dialects.duckdb import DuckDb
 
 NARROW = EventRelation("narrow_events", extracted=frozenset(Form))
 TYPES = {
@@ -39,7 +39,7 @@ def asked(metric: dict[str, Any], **options: Any) -> Question:
 
 
 def pipeline(found: Question) -> Pipeline:
-    return pipeline_of(Scope(found, DuckDb(), NARROW))
+    return pipeline_of(Scope(found, EmbeddedDialect(), NARROW))
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,6 @@ def test_what_depends_on_the_moment_says_so(value: str, depends: bool, by: str) 
     ids=["nobody", "cohort", "expression", "a property of that name"],
 )
 def test_conditions_on_who_somebody_is_say_so(metric: dict[str, Any], names: bool) -> None:
-    scope = Scope(asked(metric, cohorts={1: CohortMembers(people=("a",))}), DuckDb())
+    scope = Scope(asked(metric, cohorts={1: CohortMembers(people=("a",))}), EmbeddedDialect())
     scope.matches(scope.question.metric.value.source)  # type: ignore[arg-type, union-attr]
     assert ("person_id" in scope.row.reads().columns) is names

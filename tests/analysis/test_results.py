@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import update
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
+from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.exposures import ExposureCounts
@@ -19,7 +20,6 @@ from hoglab.analysis.results.judging import plan_of
 from hoglab.statistics.verdict import Plan
 from hoglab.storage.database.tables import feature_flag
 from hoglab.storage.event_store import QueryTimeoutError
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 START = NOW - timedelta(days=9)
 FREQUENTIST = {"method": "frequentist"}
@@ -207,15 +207,15 @@ def test_a_metric_that_fails_leaves_the_others(lab: Lab, monkeypatch: pytest.Mon
     experiment = running(lab, metrics=[PURCHASES, REVENUE])
     lab.send(crowd(("control", 100, 20), ("test", 100, 50)))
     results(lab, experiment)
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def slow(self: DuckDbReader, statement: str, *rest: Any, **options: Any) -> Any:
+    def slow(self: EmbeddedReader, statement: str, *rest: Any, **options: Any) -> Any:
         if "amount" in repr(rest) + repr(options) + statement:
             raise QueryTimeoutError("slow")
         return execute(self, statement, *rest, **options)
 
     lab.send([bought("p-control-99", NOW - timedelta(hours=1), 5)])
-    monkeypatch.setattr(DuckDbReader, "execute", slow)
+    monkeypatch.setattr(EmbeddedReader, "execute", slow)
     found = results(lab, experiment, refresh="true")
     rate, revenue = found["metrics"]
     assert (rate["status"], rate["result"]["baseline"]["sum"], rate["error"]) == ("completed", 21, None)
@@ -231,7 +231,7 @@ def test_exposures_that_cannot_be_told_are_explained(lab: Lab, monkeypatch: pyte
     def slow(*_: object, **__: object) -> Any:
         raise QueryTimeoutError("slow")
 
-    monkeypatch.setattr(DuckDbReader, "execute", slow)
+    monkeypatch.setattr(EmbeddedReader, "execute", slow)
     found = results(lab, experiment)
     assert found["exposures_error"] == "Query exceeded the time limit of 30 s"
     assert (found["status"], found["pending"], found["verdict"]) == ("partial", ["health"], None)

@@ -10,12 +10,12 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event
 from tests.analysis.test_emitters import START, exposure, question
+from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question
 from hoglab.analysis.query.shared_scan import EXPOSURE_TABLES, TABLE
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 PURCHASE = {"kind": "EventsNode", "event": "purchase"}
 BIG = {"key": "size", "value": ["big", 7], "operator": "exact", "type": "event"}
@@ -47,7 +47,7 @@ class Asked(list[str]):
     """The statements that an engine was asked."""
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = DuckDbReader if "DuckDb" in type(engine).__name__ else type(engine)
+        asked = EmbeddedReader if "DuckDb" in type(engine).__name__ else type(engine)
         execute: Any = asked.execute
 
         def noted(reader: Any, sql: str, *values: Any, **options: Any) -> Any:

@@ -25,6 +25,7 @@ from tests.analysis.test_against_oracle import (
     in_window,
     seeds,
 )
+from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError, DefinitionError
@@ -33,7 +34,6 @@ from hoglab.analysis.query.combined_statement import MAX_COMBINED
 from hoglab.analysis.query.model import EventMatch, EventSource, Question
 from hoglab.analysis.query.statements import Answer
 from hoglab.storage.event_store import QueryMemoryError
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
 PATIENCE_S = 60
@@ -116,16 +116,16 @@ class Statements:
         self.of_all_events = 0
         self.of_exposures = 0
         self.of_shared_events: list[str] = []
-        execute = DuckDbReader.execute
+        execute = EmbeddedReader.execute
 
-        def counted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+        def counted(reader: EmbeddedReader, sql: str, *options: Any, **named: Any) -> Any:
             self.of_all_events += "resolved_events" in sql
             self.of_exposures += "feature_flag_response IN" in sql
             if "shared_events" in sql and "CREATE" not in sql and "DROP" not in sql:
                 self.of_shared_events.append(sql)
             return execute(reader, sql, *options, **named)
 
-        monkeypatch.setattr(DuckDbReader, "execute", counted)
+        monkeypatch.setattr(EmbeddedReader, "execute", counted)
 
 
 def plain() -> Setting:
@@ -154,13 +154,13 @@ def test_what_counts_as_exposure_is_asked_once(bench: Bench, monkeypatch: pytest
     asked = [replace(each, exposures=replace(each.exposures, substitute=other)) for each in asked]
     alone = [bench.computer.result(question) for question in asked]
     looked: list[str] = []
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def counted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+    def counted(reader: EmbeddedReader, sql: str, *options: Any, **named: Any) -> Any:
         looked.extend([sql] if sql.startswith("SELECT 1 AS found") else [])
         return execute(reader, sql, *options, **named)
 
-    monkeypatch.setattr(DuckDbReader, "execute", counted)
+    monkeypatch.setattr(EmbeddedReader, "execute", counted)
     with bench.computer.sharing(asked) as result:
         assert [result(question) for question in asked] == alone
     assert len(looked) == 1
@@ -201,14 +201,14 @@ def test_metrics_of_the_same_events_are_computed_together(
 def test_what_fails_together_is_computed_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = questions(bench, plain(), 5, [mean(), mean(math="sum", math_property="amount"), mean(math="dau")])
     alone = [bench.computer.result(question) for question in asked]
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def limited(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+    def limited(reader: EmbeddedReader, sql: str, *options: Any, **named: Any) -> Any:
         if "FILTER" in sql:
             raise QueryMemoryError("too much")
         return execute(reader, sql, *options, **named)
 
-    monkeypatch.setattr(DuckDbReader, "execute", limited)
+    monkeypatch.setattr(EmbeddedReader, "execute", limited)
     with bench.computer.sharing(asked) as result:
         assert [result(question) for question in asked] == alone
 
@@ -216,9 +216,9 @@ def test_what_fails_together_is_computed_alone(bench: Bench, monkeypatch: pytest
 def test_the_table_of_events_can_be_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = questions(bench, plain(), 7, [mean(), mean(math="dau"), mean(math="unique_session")])
     cancellation = Cancellation()
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def endless(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+    def endless(reader: EmbeddedReader, sql: str, *options: Any, **named: Any) -> Any:
         if not sql.startswith("CREATE TEMP TABLE shared_events"):
             return execute(reader, sql, *options, **named)
         stopper = Thread(target=cancel)
@@ -235,7 +235,7 @@ def test_the_table_of_events_can_be_cancelled(bench: Bench, monkeypatch: pytest.
         while not ended.wait(0.01):  # an engine that has not begun forgets that it was interrupted
             cancellation.request()
 
-    monkeypatch.setattr(DuckDbReader, "execute", endless)
+    monkeypatch.setattr(EmbeddedReader, "execute", endless)
     with (
         cancellable(cancellation),
         pytest.raises(ComputationError, match="cancelled"),
@@ -248,14 +248,14 @@ def test_only_what_is_read_is_taken_out_of_events(bench: Bench, monkeypatch: pyt
     only = mean(properties=[{"key": "size", "value": "big", "operator": "exact", "type": "event"}])
     asked = questions(bench, plain(), 6, [only, mean(math="sum", math_property="amount"), mean(math="dau")])
     made: list[str] = []
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
 
-    def noted(reader: DuckDbReader, sql: str, *options: Any, **named: Any) -> Any:
+    def noted(reader: EmbeddedReader, sql: str, *options: Any, **named: Any) -> Any:
         if sql.startswith("CREATE TEMP TABLE shared_events"):
             made.append(sql)
         return execute(reader, sql, *options, **named)
 
-    monkeypatch.setattr(DuckDbReader, "execute", noted)
+    monkeypatch.setattr(EmbeddedReader, "execute", noted)
     with bench.computer.sharing(asked) as result:
         for question in asked:
             result(question)

@@ -34,6 +34,7 @@ from tests.analysis.test_against_oracle import (
     seeds,
 )
 from tests.analysis.test_sharing import numbers
+from tests.embedded import EmbeddedDialect, EmbeddedEventStore, EmbeddedReader
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError
@@ -44,9 +45,6 @@ from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import Answer, can_telescope
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.dialects.duckdb import DuckDb
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
-from hoglab.storage.event_store.duckdb_file import DuckDbReader
 
 ALWAYS = CacheLimits(min_events=1, patience_s=0.01)
 REVENUE = mean(source={**PURCHASE, **AMOUNT, "math": "sum"})
@@ -63,7 +61,7 @@ class Stateful(DuckDbEngine):
         self.examples = 15
 
     def open(self, limits: CacheLimits = ALWAYS) -> None:
-        self.store = DuckDbEventStore(
+        self.store = EmbeddedEventStore(
             self.path / "events.duckdb",
             memory="512MB",
             threads=2,
@@ -187,7 +185,9 @@ def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) ->
 def test_what_is_kept_covers_the_usual_questions(lasting: Stateful) -> None:
     bench = Bench(lasting)
     covered = [
-        metric for metric in METRICS if materialized(bench.ask(plain(), [], metric), DuckDb()) is not None
+        metric
+        for metric in METRICS
+        if materialized(bench.ask(plain(), [], metric), EmbeddedDialect()) is not None
     ]
     of_sessions = [metric for metric in METRICS if "session_properties" in repr(metric)]
     assert [metric for metric in METRICS if metric not in covered] == of_sessions
@@ -197,22 +197,31 @@ def test_questions_that_time_or_merges_change_are_not_kept(lasting: Stateful) ->
     bench = Bench(lasting)
     recent = {"key": "when", "type": "event", "operator": "is_date_after", "value": "-7d"}
     assert (
-        materialized(bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day")))), DuckDb()) is None
+        materialized(
+            bench.ask(plain(matured_only=True), [], mean(**in_window((1, "day")))), EmbeddedDialect()
+        )
+        is None
     )
     assert (
-        materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]})), DuckDb())
+        materialized(
+            bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [recent]})), EmbeddedDialect()
+        )
         is None
     )
     of_group = {"key": "plan", "type": "group", "operator": "exact", "value": "pro", "group_type_index": 0}
     assert (
-        materialized(bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]})), DuckDb())
+        materialized(
+            bench.ask(plain(), [], mean(source={**PURCHASE, "properties": [of_group]})), EmbeddedDialect()
+        )
         is None
     )
     by_group = {"breakdowns": [{"property": "plan", "type": "group", "group_type_index": 0}]}
-    assert materialized(bench.ask(plain(), [], mean(breakdownFilter=by_group)), DuckDb()) is None
+    assert materialized(bench.ask(plain(), [], mean(breakdownFilter=by_group)), EmbeddedDialect()) is None
     question = bench.ask(plain(), [], REVENUE)
-    assert materialized(replace(question, span=replace(question.span, capped=True)), DuckDb()) is None
-    assert materialized(replace(question, span=replace(question.span, days=None)), DuckDb()) is None
+    assert (
+        materialized(replace(question, span=replace(question.span, capped=True)), EmbeddedDialect()) is None
+    )
+    assert materialized(replace(question, span=replace(question.span, days=None)), EmbeddedDialect()) is None
 
 
 # -- what changes cost (11.5) --------------------------------------------------------------------------
@@ -512,17 +521,17 @@ def test_a_step_that_breaks_off_leaves_nothing_behind(
     engine = experiment.engine
     engine.add([Event("user-1", START + 2 * HOUR, "purchase", {"amount": 7})], project_id=experiment.project)
     question = experiment.ask(REVENUE)
-    execute = DuckDbReader.execute
+    execute = EmbeddedReader.execute
     reached: list[str] = []
     with monkeypatch.context() as patch:
 
-        def breaking(reader: DuckDbReader, sql: str, *args: Any, **options: Any) -> Any:
+        def breaking(reader: EmbeddedReader, sql: str, *args: Any, **options: Any) -> Any:
             if point in sql:
                 reached.append(point)
                 raise EventStoreUnavailableError("the power went")
             return execute(reader, sql, *args, **options)
 
-        patch.setattr(DuckDbReader, "execute", breaking)
+        patch.setattr(EmbeddedReader, "execute", breaking)
         assert_same_points(engine, question, "broken off")
     assert reached
     work = experiment.cost(question)
@@ -580,7 +589,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
 
 
 def kept_table(question: Question) -> str:
-    found = materialized(question, DuckDb())
+    found = materialized(question, EmbeddedDialect())
     assert found is not None
     return found.table.partition(".")[2]
 
@@ -619,7 +628,7 @@ def test_every_so_many_increments_contributions_are_checked(tmp_path: Path) -> N
 
 
 def kept_of(question: Question) -> Any:
-    found = materialized(question, DuckDb())
+    found = materialized(question, EmbeddedDialect())
     assert found is not None
     return found
 

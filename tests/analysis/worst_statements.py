@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.analysis.test_emitters import question
+from tests.embedded import EmbeddedDialect, EmbeddedEventStore
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query.combined_statement import combine_questions
@@ -26,8 +27,6 @@ from hoglab.analysis.query.pipeline import compiled
 from hoglab.analysis.query.scope import SqlStatement
 from hoglab.filters import FilterError
 from hoglab.hog.parser.recursion import ensure_stack
-from hoglab.storage.event_store.dialects.duckdb import DuckDb
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 MEMORY_BYTES = 3 << 30
 PROCESSOR_S = 120
@@ -120,7 +119,7 @@ def nested(construct: str, depth: int) -> str:
 def statement_of(metric: dict[str, Any]) -> SqlStatement | None:
     """None for a metric that is refused."""
     try:
-        return compiled(question(metric, 1), DuckDb()).statement
+        return compiled(question(metric, 1), EmbeddedDialect()).statement
     except (DefinitionError, FilterError):
         return None
 
@@ -159,7 +158,7 @@ def metrics_together() -> Iterator[tuple[str, int, SqlStatement]]:
         for count in (10, 5, 2):
             try:
                 found = combine_questions(
-                    [question(summed(text, each), 1) for each in range(count)], DuckDb()
+                    [question(summed(text, each), 1) for each in range(count)], EmbeddedDialect()
                 )
             except FilterError:
                 continue
@@ -214,7 +213,7 @@ def main() -> None:
     ensure_stack()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
-        store = DuckDbEventStore(Path(directory) / "events.duckdb", memory="256MB", threads=1)
+        store = EmbeddedEventStore(Path(directory) / "events.duckdb", memory="256MB", threads=1)
 
         def plan() -> None:
             with store.reader() as reader:

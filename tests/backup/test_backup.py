@@ -20,6 +20,7 @@ import duckdb
 import httpx
 import pytest
 from tests.conftest import StartServer, free_port
+from tests.embedded import EmbeddedEventLog
 from tests.faults.destination import Destination
 from tests.ingestion.conftest import event, record
 
@@ -32,7 +33,6 @@ from hoglab.capture.records import decode_record
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
 from hoglab.settings import Settings
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 FORWARD = {
     "name": "Forward purchases",
@@ -192,7 +192,7 @@ def test_what_waits_is_restored_and_held_until_somebody_lets_it_go(
         wait_for(lambda: queue.execute(waits).fetchone() == (1,))  # nobody listens: to be tried again
     server.stop()
     made_up = [event(name, uuid=str(uuid4())) for name in ("bought", "viewed")]
-    log = SqliteEventLog(server.data / "queue.db")
+    log = EmbeddedEventLog(server.data / "queue.db")
     offset = asyncio.run(log.append(record(*made_up)))
     log.close()
     with sqlite3.connect(server.data / "queue.db") as queue:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.embedded import EmbeddedEventLog
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -20,7 +21,6 @@ from hoglab.capture.records import DecodedRecord, decode_record
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.http.server import Address, claim, serve
 from hoglab.storage.database import Database
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 ONE, TWO = "phc_first_project", "phc_second_project"
 LIMITS = CaptureLimits(
@@ -32,7 +32,7 @@ LIMITS = CaptureLimits(
 class Server:
     """The event endpoints over a real log, without a network."""
 
-    log: SqliteEventLog
+    log: EmbeddedEventLog
     app: HoglabApp
     client: httpx.AsyncClient
 
@@ -58,7 +58,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bootstrap(database, accounts, project_token=ONE)
     accounts.create_project(accounts.projects()[0].organization_id, "Second", token=TWO)
     database.dispose()
-    SqliteEventLog(folder / "queue.db").close()
+    EmbeddedEventLog(folder / "queue.db").close()
     return folder
 
 
@@ -75,8 +75,8 @@ def database(folder: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def log(folder: Path) -> Iterator[SqliteEventLog]:
-    opened = SqliteEventLog(folder / "queue.db")
+def log(folder: Path) -> Iterator[EmbeddedEventLog]:
+    opened = EmbeddedEventLog(folder / "queue.db")
     yield opened
     opened.close()
 
@@ -87,7 +87,7 @@ def limits() -> CaptureLimits:
 
 
 @pytest.fixture
-def server(database: Database, log: SqliteEventLog, limits: CaptureLimits) -> Iterator[Server]:
+def server(database: Database, log: EmbeddedEventLog, limits: CaptureLimits) -> Iterator[Server]:
     accounts = AccountService(database)
     capture = Capture(log, accounts.project_by_token, limits=limits)
     app = build_app([], capture_routes(capture), accounts)

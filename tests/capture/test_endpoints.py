@@ -14,6 +14,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.embedded import EmbeddedEventLog
 
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, CaptureLimits, capture_routes
@@ -24,7 +25,6 @@ from hoglab.capture.service import PathRules, Request
 from hoglab.http.app import build_app
 from hoglab.ingestion.normalise import events_of
 from hoglab.storage.event_log.log import LogLimits
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -244,7 +244,7 @@ async def test_browsers_may_call(server: Any, path: str) -> None:
 
 
 async def test_a_full_log_asks_to_come_back(server: Any, folder: Path) -> None:
-    log = SqliteEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=3_000))
+    log = EmbeddedEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=3_000))
     capture = Capture(log, lambda _: type("Project", (), {"id": 1}))
     request = Request(dumps(batch(event(properties={"a": "x" * 500}))), NO_QUERY, b"", b"", None)
     rules = PathRules(10_000, 10_000)
@@ -353,7 +353,7 @@ async def test_a_project_that_fills_the_log_keeps_no_other_out(
 ) -> None:
     """``several``: a project that is alone may fill it."""
     accounts = AccountService(database)
-    log = SqliteEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=20_000))
+    log = EmbeddedEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=20_000))
     capture = Capture(log, accounts.project_by_token, has_several_projects=lambda: several)
     app = build_app([], capture_routes(capture), accounts)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)

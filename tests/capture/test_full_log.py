@@ -9,20 +9,20 @@ from typing import Any
 
 import posthog
 import pytest
+from tests.embedded import EmbeddedEventLog
 
 from hoglab.capture.records import decode_record
 from hoglab.http.server import Address
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log import log as log_module
 from hoglab.storage.event_log.log import LogLimits
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 EVENTS = 120
 
 pytestmark = [pytest.mark.clients, pytest.mark.faults]
 
 
-class SmallLog(SqliteEventLog):
+class SmallLog(EmbeddedEventLog):
     """A log that is soon full, and says so once."""
 
     refused = threading.Event()
@@ -36,7 +36,7 @@ class SmallLog(SqliteEventLog):
 
 
 @pytest.fixture
-def log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteEventLog]:
+def log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedEventLog]:
     monkeypatch.setattr(log_module, "RETRY_BACKLOG_S", 1)
     opened = SmallLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=15_000))
     opened.refused.clear()

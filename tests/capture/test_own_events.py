@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from tests.embedded import EmbeddedEventLog
 
 from hoglab.accounts.service import AccountService
 from hoglab.capture.records import decode_record
@@ -15,12 +16,11 @@ from hoglab.capture.service import Capture
 from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_log.log import LogLimits
-from hoglab.storage.event_log.sqlite import SqliteEventLog
 
 EVENT = {"event": "echo", "distinct_id": "ada", "uuid": "01a20360-0a0b-73fb-a4c1-8fb03226bf01"}
 
 
-def capture_into(database: Database, log: SqliteEventLog, event: dict[str, Any], **options: Any) -> None:
+def capture_into(database: Database, log: EmbeddedEventLog, event: dict[str, Any], **options: Any) -> None:
     accounts = AccountService(database)
     with database.read() as connection:
         project_id = connection.execute(select(tables.project.c.id)).scalars().first()
@@ -32,12 +32,12 @@ def capture_into(database: Database, log: SqliteEventLog, event: dict[str, Any],
         capture.close()
 
 
-def events_of(log: SqliteEventLog) -> list[str]:
+def events_of(log: EmbeddedEventLog) -> list[str]:
     records = log.read(0, max_records=10, max_bytes=1 << 20)
     return [one.event for record in records for one in decode_record(record.payload).envelope.events]
 
 
-def test_what_may_never_be_stored_is_refused_for_good(database: Database, log: SqliteEventLog) -> None:
+def test_what_may_never_be_stored_is_refused_for_good(database: Database, log: EmbeddedEventLog) -> None:
     for event in ({**EVENT, "properties": {"text": "x" * 1_000_000}}, {**EVENT, "event": 7}):
         with pytest.raises(CaptureRefusedError) as caught:
             capture_into(database, log, event)
@@ -48,7 +48,7 @@ def test_what_may_never_be_stored_is_refused_for_good(database: Database, log: S
 def test_an_event_that_nobody_can_send_again_is_taken_however_much_waits(
     database: Database, folder: Path
 ) -> None:
-    log = SqliteEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=1))
+    log = EmbeddedEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=1))
     try:
         with pytest.raises(CaptureRefusedError, match="retry") as caught:
             capture_into(database, log, EVENT)

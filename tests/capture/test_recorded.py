@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.accounts.service import AccountService
 from hoglab.ingestion import Ingestion, Quarantine
@@ -19,7 +20,6 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +146,7 @@ class Replay:
     def __init__(self, server: Any, folder: Path, database: Database) -> None:
         self.client = server.client
         self.people = PersonService(database)
-        self.store = DuckDbEventStore(folder / "events.duckdb")
+        self.store = EmbeddedEventStore(folder / "events.duckdb")
         self._queue = Database.open(folder / "queue.db", queue_metadata)
         self._log = server.log
         projects = AccountService(database).project

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from aiohttp import web
 from cryptography.fernet import Fernet
+from tests.embedded import EmbeddedInvocationQueue
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
@@ -37,7 +38,6 @@ from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations.sql import stores_of
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 ensure_stack()
 
@@ -166,7 +166,7 @@ class House:
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
-        self.queue = SqliteInvocationQueue(self.folder / "queue.db")
+        self.queue = EmbeddedInvocationQueue(self.folder / "queue.db")
         self.queue_database = Database.open(self.folder / "queue.db", tables.queue_metadata)
         self.accounts = AccountService(self.database)
         self.people = PersonService(self.database)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests.delivery.conftest import House, Receiver, stored, wait_for
 from tests.delivery.test_dead_letters import letters
 from tests.delivery.test_routes import Api
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.api.backfill_routes import backfill_router
@@ -21,7 +22,6 @@ from hoglab.delivery.replay import backfills as rules
 from hoglab.delivery.replay.backfills import Backfills
 from hoglab.delivery.replay.reruns import RerunFilter, rerun
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.history import TimeRange
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import InvocationBatch, JobKind, JobOverError, JobRunsError, ReplayJob
@@ -36,7 +36,7 @@ class History:
     """Stored events, and what runs functions on them."""
 
     house: House
-    store: DuckDbEventStore
+    store: EmbeddedEventStore
     offset: int = 0
 
     @property
@@ -72,7 +72,7 @@ class History:
 
 @pytest.fixture
 def history(house: House) -> Iterator[History]:
-    store = DuckDbEventStore(house.folder / "events.duckdb", memory="256MB")
+    store = EmbeddedEventStore(house.folder / "events.duckdb", memory="256MB")
     yield History(house, store)
     store.close()
 

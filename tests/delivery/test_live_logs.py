@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.contract.rules import rule
+from tests.embedded import EmbeddedInvocationQueue
 
 from hoglab.delivery.runs import live_logs
 from hoglab.delivery.runs.live_logs import LiveLogs
@@ -21,22 +22,21 @@ from hoglab.http.streams import ServerEvent
 from hoglab.storage.database import Database, tables
 from hoglab.storage.invocations import LogEntry, LogQuery, RunStore
 from hoglab.storage.invocations.sql import stores_of
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
 
 FUNCTION = "0199a3d4-0000-7000-8000-000000000001"
 OTHER = "0199a3d4-0000-7000-8000-000000000002"
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[SqliteInvocationQueue]:
+def queue(tmp_path: Path) -> Iterator[EmbeddedInvocationQueue]:
     Database.open(tmp_path / "queue.db", tables.queue_metadata).dispose()
-    queue = SqliteInvocationQueue(tmp_path / "queue.db")
+    queue = EmbeddedInvocationQueue(tmp_path / "queue.db")
     yield queue
     queue.close()
 
 
 @pytest.fixture
-def store(queue: SqliteInvocationQueue, tmp_path: Path) -> Iterator[RunStore]:
+def store(queue: EmbeddedInvocationQueue, tmp_path: Path) -> Iterator[RunStore]:
     database = Database.open(tmp_path / "queue.db", tables.queue_metadata)
     yield stores_of(queue, database).runs
     database.dispose()
@@ -88,7 +88,7 @@ async def following(live: LiveLogs, count: int) -> None:
 
 
 @rule("X5.1")
-def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue, store: RunStore) -> None:
+def test_each_follower_gets_its_own_lines_in_order(queue: EmbeddedInvocationQueue, store: RunStore) -> None:
     async def story(live: LiveLogs) -> None:
         queue.write_logs([entry("before")])
         all_lines = Reader(live.follow(1, FUNCTION, LogQuery()))
@@ -111,7 +111,7 @@ def test_each_follower_gets_its_own_lines_in_order(queue: SqliteInvocationQueue,
 
 @rule("X5.1")
 def test_what_was_missed_comes_first_and_nothing_twice(
-    queue: SqliteInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
+    queue: EmbeddedInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_logs, "BATCH_LINES", 3)
 
@@ -130,7 +130,7 @@ def test_what_was_missed_comes_first_and_nothing_twice(
 
 @rule("X5.1")
 def test_a_slow_follower_is_told_what_it_missed(
-    queue: SqliteInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
+    queue: EmbeddedInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "MAX_WAITING", 5)
 
@@ -147,7 +147,7 @@ def test_a_slow_follower_is_told_what_it_missed(
 
 
 def test_reading_stops_with_the_last_follower_and_begins_again(
-    queue: SqliteInvocationQueue, store: RunStore
+    queue: EmbeddedInvocationQueue, store: RunStore
 ) -> None:
     async def story(live: LiveLogs) -> None:
         for _ in range(2):

@@ -18,6 +18,7 @@ import orjson
 from tests.conftest import StartServer
 from tests.e2e.file_search import packed_cells, places
 from tests.e2e.test_erasure import wait_for
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import Quarantine
@@ -25,7 +26,6 @@ from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log import LogRecord
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 KEY = "phx_" + "e" * 43
 TOKEN = "phc_" + "e" * 43
@@ -146,7 +146,7 @@ def quarantined(data: Path) -> None:
 
 def fill(data: Path) -> None:
     """Many events of others, so that those before are sealed and results keep what they read."""
-    store = DuckDbEventStore(data / "events.duckdb")
+    store = EmbeddedEventStore(data / "events.duckdb")
     with store.reader() as reader:
         [(seq, offset)] = reader.execute("SELECT next_seq, position FROM store_state")
         reader.execute(

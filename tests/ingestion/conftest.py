@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.embedded import EmbeddedEventLog, EmbeddedEventStore
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -21,8 +22,6 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
-from hoglab.storage.event_log.sqlite import SqliteEventLog
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 ONE, TWO = "phc_first_project", "phc_second_project"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -36,13 +35,13 @@ class House:
     folder: Path
     limits: IngestionLimits = LIMITS
     parts: dict[str, Any] = field(default_factory=dict)  # dispatcher, transformer
-    make_store: Callable[[Path], DuckDbEventStore] = DuckDbEventStore
+    make_store: Callable[[Path], EmbeddedEventStore] = EmbeddedEventStore
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
         self.queue = Database.open(self.folder / "queue.db", queue_metadata)
         self.accounts = AccountService(self.database)
-        self.log = SqliteEventLog(self.folder / "queue.db")
+        self.log = EmbeddedEventLog(self.folder / "queue.db")
         self.store = self.make_store(self.folder / "events.duckdb")
         self.people = PersonService(self.database)
         self.quarantine = Quarantine(SqlQuarantineStore(self.queue))
@@ -139,7 +138,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert first is not None
     accounts.create_project(accounts.projects()[0].organization_id, "Second", token=TWO)
     database.dispose()
-    SqliteEventLog(folder / "queue.db").close()
+    EmbeddedEventLog(folder / "queue.db").close()
     return folder
 
 

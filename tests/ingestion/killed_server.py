@@ -9,6 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from tests.embedded import EmbeddedEventLog, EmbeddedEventStore
+
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, capture_routes
 from hoglab.http.app import build_app
@@ -18,16 +20,14 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
-from hoglab.storage.event_log.sqlite import SqliteEventLog
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 
 async def main(folder: Path) -> None:
     database = Database.open(folder / "hoglab.db")
     accounts = AccountService(database)
-    log = SqliteEventLog(folder / "queue.db")
+    log = EmbeddedEventLog(folder / "queue.db")
     quarantine = Quarantine(SqlQuarantineStore(Database.open(folder / "queue.db", queue_metadata)))
-    store = DuckDbEventStore(folder / "events.duckdb")
+    store = EmbeddedEventStore(folder / "events.duckdb")
     ingestion = Ingestion(
         log,
         store,

@@ -13,13 +13,13 @@ import httpx
 import orjson
 import pytest
 from tests.conftest import free_port
+from tests.embedded import EmbeddedEventStore
 from tests.http.asgi import ask
 
 from hoglab.app import Hoglab
 from hoglab.demo.server import ChildServer
 from hoglab.ingestion.live_events import LiveEvents, LiveQuery
 from hoglab.settings import Settings
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 LIVE = "/api/projects/1/events/live/"
 Told = tuple[str, int | None, Any]
@@ -205,8 +205,8 @@ def test_who_may_no_longer_follow_is_sent_away(server: Server, *, busy: bool) ->
 def test_nothing_is_read_while_nobody_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hoglab = Hoglab.open(Settings(data=tmp_path / "data", access_log=False))
     reads = []
-    reader = DuckDbEventStore.reader
-    monkeypatch.setattr(DuckDbEventStore, "reader", lambda store: reads.append(1) or reader(store))
+    reader = EmbeddedEventStore.reader
+    monkeypatch.setattr(EmbeddedEventStore, "reader", lambda store: reads.append(1) or reader(store))
     project = hoglab.accounts.projects()[0]
 
     async def go() -> None:

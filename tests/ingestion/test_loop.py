@@ -13,11 +13,11 @@ from uuid import UUID
 import orjson
 import pytest
 from prometheus_client import REGISTRY
+from tests.embedded import EmbeddedEventStore
 
 from hoglab.ingestion import Event, IngestedEvent, IngestionLimits
 from hoglab.people import derived_person_id
 from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 
 # How the pieces of this test are made is in conftest.py.
@@ -244,7 +244,7 @@ def test_a_record_that_fails_alone_is_quarantined_and_no_other(
 # --- engines that fail for a while
 
 
-class FragileStore(DuckDbEventStore):
+class FragileStore(EmbeddedEventStore):
     """Refuses as often as `failures` says."""
 
     failures = 0

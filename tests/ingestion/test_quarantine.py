@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
+from tests.embedded import EmbeddedEventStore
 from tests.ingestion.conftest import event, record, wait_for
 
 from hoglab.capture.records import VERSION, RecordError, decode_record
@@ -20,7 +21,6 @@ from hoglab.storage.database.tables import person
 from hoglab.storage.event_log import LogRecord
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_store import EventBatch, EventRow, EventStoreUnavailableError
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -62,7 +62,7 @@ class Parts:
         self.offset = log_offset
 
 
-class BrokenStore(DuckDbEventStore):
+class BrokenStore(EmbeddedEventStore):
     """Its tables cannot be written while `error` is set, though it looks sound."""
 
     error: Exception | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.embedded import EmbeddedEventStore
 from tests.storage.event_rows import event_row
 
 from hoglab.accounts import activity
@@ -19,7 +20,6 @@ from hoglab.ingestion.retention import EventRetention, kept_days
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import activity_log
 from hoglab.storage.event_store import EventBatch
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 NOW = datetime(2026, 3, 31, 17, 30, tzinfo=UTC)
 
@@ -31,8 +31,8 @@ class Project:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[DuckDbEventStore]:
-    store = DuckDbEventStore(tmp_path / "events.duckdb")
+def store(tmp_path: Path) -> Iterator[EmbeddedEventStore]:
+    store = EmbeddedEventStore(tmp_path / "events.duckdb")
     yield store
     store.close()
 
@@ -48,7 +48,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.dispose()
 
 
-def days_left(store: DuckDbEventStore) -> set[tuple[int, int]]:
+def days_left(store: EmbeddedEventStore) -> set[tuple[int, int]]:
     """Projects, and how many days old their events are."""
     with store.reader() as reader:
         found = reader.execute("SELECT project_id, timestamp FROM stored_events")
@@ -63,7 +63,7 @@ def test_the_shorter_time_counts(own: int | None, most: int | None, days: int | 
     assert kept_days(own, most) == days
 
 
-def test_events_expire_by_project_and_day(store: DuckDbEventStore, database: Database) -> None:
+def test_events_expire_by_project_and_day(store: EmbeddedEventStore, database: Database) -> None:
     rows = [
         event_row(1, project_id=project, timestamp=NOW - timedelta(days=days), captured_at=NOW)
         for project in (1, 2, 3)
@@ -102,7 +102,7 @@ def test_events_expire_by_project_and_day(store: DuckDbEventStore, database: Dat
     assert {days for project, days in days_left(store) if project == 3} == {0, 9, 10, 11, 29, 31, 400}
 
 
-def test_nothing_expires_by_default(store: DuckDbEventStore, database: Database) -> None:
+def test_nothing_expires_by_default(store: EmbeddedEventStore, database: Database) -> None:
     store.append(EventBatch([event_row(1, timestamp=datetime(1999, 1, 1, tzinfo=UTC))]), log_offset=1)
 
     def never(_before: datetime) -> None:

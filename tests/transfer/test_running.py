@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import StartServer
+from tests.embedded import EmbeddedEventStore
 from tests.storage.event_rows import event_row
 from tests.transfer.test_commands import Place, hoglab, rows, write_lines
 
 from hoglab.storage.event_store import EventBatch
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.export import EventSelection
 from hoglab.transfer.exporting import ExportError, export_events_beside_server
 from hoglab.transfer.running import CutOffError, ExportService, NotServedError, running_export
@@ -27,8 +27,8 @@ ALL = EventSelection(project_id=1)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDbEventStore]:
-    store = DuckDbEventStore(tmp_path_factory.mktemp("store") / "events.duckdb", memory="200MB")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedEventStore]:
+    store = EmbeddedEventStore(tmp_path_factory.mktemp("store") / "events.duckdb", memory="200MB")
     given = [
         event_row(1, event=f"e{number % 10}", properties=b'{"n":%d,"pad":"%b"}' % (number, b"x" * 300))
         for number in range(EVENTS)
@@ -42,7 +42,7 @@ StartService = Callable[..., Path]
 
 
 @pytest.fixture
-def serve(store: DuckDbEventStore, tmp_path: Path) -> Iterator[StartService]:
+def serve(store: EmbeddedEventStore, tmp_path: Path) -> Iterator[StartService]:
     """Starts a service and tells where its socket is."""
     started: list[ExportService] = []
 
@@ -73,7 +73,7 @@ def test_nothing_selected_is_an_empty_answer(serve: StartService) -> None:
 
 
 def test_events_that_come_meanwhile_are_left_out(tmp_path: Path) -> None:
-    store = DuckDbEventStore(tmp_path / "events.duckdb")
+    store = EmbeddedEventStore(tmp_path / "events.duckdb")
     store.append(EventBatch([event_row(1) for _ in range(5_000)]), log_offset=1)
     service = ExportService(store, tmp_path / "hoglab.sock")
     service.start()
@@ -104,7 +104,7 @@ def test_a_path_may_be_longer_than_the_address_of_a_socket(tmp_path: Path, serve
         assert export.rows == EVENTS
 
 
-def test_a_service_that_ends_cuts_off_and_says_so(store: DuckDbEventStore, tmp_path: Path) -> None:
+def test_a_service_that_ends_cuts_off_and_says_so(store: EmbeddedEventStore, tmp_path: Path) -> None:
     path = tmp_path / "hoglab.sock"
     service = ExportService(store, path)
     service.start()

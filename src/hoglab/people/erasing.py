@@ -65,7 +65,7 @@ class Log(Protocol):
 
 
 class Events(Protocol):
-    """What erasing needs of the event store: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+    """What erasing needs of the event store: see `hoglab.storage.engines.EventStoreEngine`."""
 
     def uuids(self, doomed: Doomed) -> list[UUID]: ...
 

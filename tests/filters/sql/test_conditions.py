@@ -11,11 +11,11 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.embedded import EmbeddedDialect
 
 from hoglab.analysis.query.event_relation import RelationRow
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.sql import OPERATORS, FilterScope, Parameters, group_condition
-from hoglab.storage.event_store.dialects.duckdb import DuckDb
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 MISSING = object()
@@ -26,7 +26,7 @@ def holds(
 ) -> bool:
     """Whether a row with these event properties meets a filter, or a list or group of filters."""
     parameters = Parameters()
-    scope = FilterScope(RelationRow(DuckDb(), parameters), NOW, ZoneInfo("Europe/Berlin"))
+    scope = FilterScope(RelationRow(EmbeddedDialect(), parameters), NOW, ZoneInfo("Europe/Berlin"))
     raw = condition if isinstance(condition, list) or "values" in condition else [condition]
     sql = group_condition(parse_filters(raw), scope)
     row = {
