@@ -286,8 +286,10 @@ class _Shift:
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         put_back = [
-            InvocationOutcome(one.id, one.lock_token, "available", scheduled_at=one.scheduled_at)
-            for one in abandoned
+            InvocationOutcome(
+                invocation.id, invocation.lock_token, "available", scheduled_at=invocation.scheduled_at
+            )
+            for invocation in abandoned
         ]
         await self._flush(put_back)
         loop = asyncio.get_running_loop()
@@ -320,15 +322,15 @@ class _Shift:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._in_flight.free)
             full, quota = self._in_flight.pass_over(), self._in_flight.quota(self._paces, self._breakers)
-            each = max(1, min(self._portions.size(), free // 8))
-            claimed = await loop.run_in_executor(self._claimer, self._claim, room, each, full, quota)
+            size = max(1, min(self._portions.size(), free // 8))
+            claimed = await loop.run_in_executor(self._claimer, self._claim, room, size, full, quota)
             if self._stopping.is_set():
                 self._not_begun += claimed
                 return
             self._progress.beat()
-            self._portions.note(one.function_id for one in claimed)
-            for one in claimed:
-                self._take(one)
+            self._portions.note(invocation.function_id for invocation in claimed)
+            for invocation in claimed:
+                self._take(invocation)
             _IN_FLIGHT.set(len(self._tasks))
 
     async def _wait_for_room(self, free: int) -> None:
@@ -359,7 +361,7 @@ class _Shift:
         if self._in_flight.is_stale(full):
             return claimed  # one of them had a run that ended before the last claim, which thus knows of its wake
         wait_s = min(
-            (each for each in (self._paces.wait_s(), self._breakers.wait_s()) if each is not None),
+            (wait_s for wait_s in (self._paces.wait_s(), self._breakers.wait_s()) if wait_s is not None),
             default=None,
         )
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
@@ -533,17 +535,17 @@ class _Shift:
 
     def _write(self, settled: list[Settled], more: list[InvocationOutcome]) -> None:
         self._queue.finish(
-            [one.outcome for one in settled] + more,
-            logs=[line for one in settled for line in one.logs],
-            metrics=[metric for one in settled for metric in one.metrics],
-            results=[result for one in settled for result in one.results],
+            [settlement.outcome for settlement in settled] + more,
+            logs=[line for settlement in settled for line in settlement.logs],
+            metrics=[metric for settlement in settled for metric in settlement.metrics],
+            results=[result for settlement in settled for result in settlement.results],
         )
         costs: Tally[str] = Tally()
-        for one in settled:
-            for result in one.results:
+        for settlement in settled:
+            for result in settlement.results:
                 self._streaks.note(result)
-            if one.timings:
-                costs[one.function_id] += cost_of(one.timings)
+            if settlement.timings:
+                costs[settlement.function_id] += cost_of(settlement.timings)
         if costs:
             self._function_breakers.observe(costs)
 
@@ -553,7 +555,7 @@ class _Shift:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._limits.heartbeat_s)
-            held = {one.id: one.lock_token for one in self._tasks.values()}
+            held = {invocation.id: invocation.lock_token for invocation in self._tasks.values()}
             if not held:
                 continue
             kept = await loop.run_in_executor(self._writer, self._queue.heartbeat, held)

@@ -269,14 +269,14 @@ class EventDispatcher:
         if is_due:
             self._asked_since = self._clock()
         totals = Counter(
-            filtered=sum(len(one.functions) * one.events - one.hits.total() for one in plan.asked)
+            filtered=sum(len(asked.functions) * asked.events - asked.hits.total() for asked in plan.asked)
         )
         for (_, _, name), count in plan.counts.items():
             totals[name] += count
         for name, count in totals.items():
             _DISPATCHED.labels(name).inc(count)
-        for one in plan.dead:
-            _PUT_ASIDE.labels(one.step).inc()
+        for dead in plan.dead:
+            _PUT_ASIDE.labels(dead.step).inc()
         if plan.costs:
             self._function_breakers.observe(plan.costs)
         return new
@@ -325,8 +325,8 @@ class EventDispatcher:
             state = states.get(function.id)
             if state == DISABLED_STATE:
                 batch.stopped.add(function.id)
-                for each in function.filters():
-                    batch.quota.refuse(each)
+                for compiled in function.filters():
+                    batch.quota.refuse(compiled)
             elif state == DEGRADED_STATE:
                 for key in (function.id, *function.filters()):
                     batch.quota.hurry(key)
@@ -378,14 +378,14 @@ class EventDispatcher:
         batch: DispatchPlan,
     ) -> None:
         """Build the runs of one event."""
-        made = self._audience.globals(functions.project, event)
-        cause = Cause(event, raw_json(made))
+        globals_ = self._audience.globals(functions.project, event)
+        cause = Cause(event, raw_json(globals_))
         values: dict[str, Any] | None = None
         for function in matched:
             try:
                 for mapping in self._mappings(function, event, seen, batch):
                     if values is None:
-                        values = from_json(made)
+                        values = from_json(globals_)
                         values.setdefault("person", None)
                     self._candidate(function, mapping, cause, values, batch)
             except NO_EVENTS_FAULT:
@@ -399,16 +399,16 @@ class EventDispatcher:
         """The mappings that apply; one None for a function without any."""
         if function.mappings is None:
             return [None]
-        found: list[CompiledMapping | None] = []
+        mappings: list[CompiledMapping | None] = []
         for mapping in function.mappings:
             try:
                 if mapping.filter.matches_in_time(seen, batch.quota):
-                    found.append(mapping)
+                    mappings.append(mapping)
                 else:
                     batch.count(function, "filtered")
             except FilterFailure as failure:
                 self._filter_failed(function, event, str(failure), batch)
-        return found
+        return mappings
 
     def _filter_failed(
         self, function: CompiledFunction, event: IngestedEvent, message: str, batch: DispatchPlan
@@ -515,12 +515,15 @@ class EventDispatcher:
         """Which candidates become invocations: those that were not begun before and are not masked."""
         candidates = batch.candidates
         if self._once and candidates:
-            settled = self._queue.settled([one.id for one in candidates])
+            settled = self._queue.settled([candidate.id for candidate in candidates])
             batch.settled = len(settled)
-            candidates = [one for one in candidates if one.id not in settled]
-        keys = list(dict.fromkeys(one.masked.key for one in candidates if one.masked is not None))
-        known = {(one.function_id, one.hash): one for one in self._queue.masking_counts(keys)} if keys else {}
-        passed, batch.masking = decide([one.masked for one in candidates], known, batch.now)
+            candidates = [candidate for candidate in candidates if candidate.id not in settled]
+        keys = list(
+            dict.fromkeys(candidate.masked.key for candidate in candidates if candidate.masked is not None)
+        )
+        counts = self._queue.masking_counts(keys) if keys else ()
+        known = {(count.function_id, count.hash): count for count in counts}
+        passed, batch.masking = decide([candidate.masked for candidate in candidates], known, batch.now)
         waiting: Counter[str] = Counter()
         crowded: list[PlannedRun] = []
         for candidate, passes in zip(candidates, passed, strict=True):
@@ -538,12 +541,14 @@ class EventDispatcher:
 
     def _fail_crowded(self, candidates: Sequence[PlannedRun], batch: DispatchPlan) -> None:
         """End runs before they begin, for too many of their functions wait; not those that are among them."""
-        known = self._queue.settled([one.id for one in candidates])
-        candidates = [one for one in candidates if one.id not in known]
+        known = self._queue.settled([candidate.id for candidate in candidates])
+        candidates = [candidate for candidate in candidates if candidate.id not in known]
         message = f"{self._room.max_waiting} runs of the function waited already."
-        batch.results += [self._never_begun(one, QUEUE_FULL, message, batch.now) for one in candidates]
-        functions = {one.function.id: one.function for one in candidates}
-        for function_id, number in Counter(one.function.id for one in candidates).items():
+        batch.results += [
+            self._never_begun(candidate, QUEUE_FULL, message, batch.now) for candidate in candidates
+        ]
+        functions = {candidate.function.id: candidate.function for candidate in candidates}
+        for function_id, number in Counter(candidate.function.id for candidate in candidates).items():
             function = functions[function_id]
             batch.count(function, "queue_full", number)
             batch.log_error(

@@ -116,9 +116,9 @@ class _Pending:
 
     def text_on(self, chain: Chain) -> Predicate | None:
         """A comparison of a property with a text."""
-        for one in self.left:
-            if one.kind == "text" and not one.negated and one.chain == chain:
-                return one
+        for predicate in self.left:
+            if predicate.kind == "text" and not predicate.negated and predicate.chain == chain:
+                return predicate
         return None
 
     def only(self) -> Predicate | None:
@@ -130,7 +130,9 @@ class _Pending:
 def _fused(cases: Sequence[FilterCase]) -> Find:
     known: dict[object, Predicate] = {}  # decisions that are alike are one
     pending = [
-        _Pending(case.place, frozenset(known.setdefault(one.key, one) for one in case.decisions))
+        _Pending(
+            case.place, frozenset(known.setdefault(decision.key, decision) for decision in case.decisions)
+        )
         for case in cases
     ]
     generator = _Generator()
@@ -196,15 +198,15 @@ class _Block:
 
     def decide(self, pending: list[_Pending], depth: int) -> None:
         """Adds statements that decide some cases."""
-        if done := [one.place for one in pending if not one.left]:
+        if done := [case.place for case in pending if not case.left]:
             self.holds(done)
-        left = [one for one in pending if one.left]
+        left = [case for case in pending if case.left]
         if left and depth > MAX_NESTING:
             self.statements.append(run(call(self.generator.function(left), name("g"), name("r"))))
             return
         while left and (chain := _most_compared(left)) is not None:
-            self.look_up(chain, [one for one in left if one.text_on(chain) is not None])
-            left = [one for one in left if one.text_on(chain) is None]
+            self.look_up(chain, [case for case in left if case.text_on(chain) is not None])
+            left = [case for case in left if case.text_on(chain) is None]
         self.search_sets(left)
         left = self.held_texts(self.thresholds(self.found_patterns(left)))
         while left:
@@ -212,10 +214,10 @@ class _Block:
             condition = self.condition(decision)
             inner = _Block(self.generator, self)
             inner.decide(
-                [_Pending(one.place, one.left - {decision}) for one in left if decision in one.left],
+                [_Pending(case.place, case.left - {decision}) for case in left if decision in case.left],
                 depth + 1,
             )
-            left = [one for one in left if decision not in one.left]
+            left = [case for case in left if decision not in case.left]
             self.statements.append(ast.If(condition, inner.statements, []))
 
     def holds(self, places: Sequence[int]) -> None:
@@ -228,21 +230,21 @@ class _Block:
     def look_up(self, chain: Chain, chosen: Sequence[_Pending]) -> None:
         """Decides all cases that compare a property with a text by looking its value up."""
         groups: dict[str, list[_Pending]] = {}
-        for one in chosen:
-            decision = one.text_on(chain)
+        for case in chosen:
+            decision = case.text_on(chain)
             if decision is not None:
-                groups.setdefault(decision.operand, []).append(_Pending(one.place, one.left - {decision}))
+                groups.setdefault(decision.operand, []).append(_Pending(case.place, case.left - {decision}))
         entries: dict[str, Entry] = {}
         for text, members in groups.items():
-            more = [one for one in members if one.left]
+            more = [case for case in members if case.left]
             entries[text] = (
-                tuple(one.place for one in members if not one.left),
+                tuple(case.place for case in members if not case.left),
                 self.generator.function(more) if more else None,
             )
         table = self.generator.table(entries)
         value, hit = self.value(chain), self.generator.fresh("h")
         more_of_it = item(name(hit), const(1))
-        found = [
+        matched = [
             _extend(item(name(hit), const(0))),
             ast.If(_is_not_null(more_of_it), [run(ast.Call(more_of_it, [name("g"), name("r")], []))], []),
         ]
@@ -251,7 +253,7 @@ class _Block:
         self.statements.append(
             ast.If(
                 _is_text(value),
-                [look, ast.If(_is_not_null(name(hit)), found, [])],
+                [look, ast.If(_is_not_null(name(hit)), matched, [])],
                 [ast.If(_is_not_null(name(value)), [odd], [])],
             )
         )
@@ -260,17 +262,17 @@ class _Block:
         """Runs the patterns that several cases need of one property together."""
         patterns: dict[Chain, dict[Predicate, None]] = {}
         for case in pending:
-            for one in case.left:
-                if one.kind == "regex" and PatternSet.fits(one.operand):
-                    patterns.setdefault(one.chain, {})[one] = None
+            for decision in case.left:
+                if decision.kind == "regex" and PatternSet.fits(decision.operand):
+                    patterns.setdefault(decision.chain, {})[decision] = None
         for chain, decisions in patterns.items():
             if len(decisions) < SET_FROM:
                 continue
-            value, found = self.value(chain), self.generator.fresh("s")
-            search = self.constant(PatternSet([one.operand for one in decisions]).search)
+            value, answers = self.value(chain), self.generator.fresh("s")
+            search = self.constant(PatternSet([decision.operand for decision in decisions]).search)
             answer = choose(_is_text(value), call(search, name(value)), const(()))
-            self.statements.append(assign(store(found), answer))
-            self.in_set.update({one: (found, number) for number, one in enumerate(decisions)})
+            self.statements.append(assign(store(answers), answer))
+            self.in_set.update({decision: (answers, number) for number, decision in enumerate(decisions)})
 
     def found_patterns(self, pending: list[_Pending]) -> list[_Pending]:
         """Decides the cases that wait only for one pattern of a set: few of its patterns match. Returns the others."""
@@ -281,17 +283,19 @@ class _Block:
             if decision is None or decision.negated or decision not in self.in_set:
                 others.append(case)
                 continue
-            found, number = self.in_set[decision]
-            sets.setdefault(found, {}).setdefault(number, []).append(case.place)
-        for found, places in sets.items():
-            get = self.constant({number: tuple(each) for number, each in places.items()}.get)
+            answers, number = self.in_set[decision]
+            sets.setdefault(answers, {}).setdefault(number, []).append(case.place)
+        for answers, numbered in sets.items():
+            get = self.constant({number: tuple(cases) for number, cases in numbered.items()}.get)
             held = _extend(call(get, name("n"), const(())))
-            self.statements.append(ast.For(store("n"), name(found), [held], []))
+            self.statements.append(ast.For(store("n"), name(answers), [held], []))
         return others
 
     def thresholds(self, pending: list[_Pending]) -> list[_Pending]:
         """Decides the cases that wait only for `property > number`, by one search. Returns the others."""
-        groups = _by_property(pending, lambda one: one.kind == "number" and one.operand[0] == ">")
+        groups = _by_property(
+            pending, lambda predicate: predicate.kind == "number" and predicate.operand[0] == ">"
+        )
         decided: set[int] = set()
         for chain, cases in groups.items():
             if len(cases) < SEARCH_FROM:
@@ -310,7 +314,10 @@ class _Block:
     def held_texts(self, pending: list[_Pending]) -> list[_Pending]:
         """Decides the cases that wait only for a text inside of a property, by one search. Returns the others."""
         groups = _by_property(
-            pending, lambda one: one.kind == "contains" and not one.negated and _is_plain(one.operand)
+            pending,
+            lambda predicate: (
+                predicate.kind == "contains" and not predicate.negated and _is_plain(predicate.operand)
+            ),
         )
         decided: set[int] = set()
         for chain, cases in groups.items():
@@ -324,15 +331,17 @@ class _Block:
             value, lowered = self.value(chain), self.lowered(chain)
             get = self.constant(dict(enumerate(map(tuple, places.values()))).get)
             search = call(self.constant(PatternSet(patterns).search), name(lowered))
-            each = ast.For(store("n"), search, [_extend(call(get, name("n")))], [])
+            loop = ast.For(store("n"), search, [_extend(call(get, name("n")))], [])
             self.statements.append(
-                ast.If(_is_not_null(name(lowered)), [each], [self.each_asked(cases, value)])
+                ast.If(_is_not_null(name(lowered)), [loop], [self.each_asked(cases, value)])
             )
         return [case for case in pending if case.place not in decided]
 
     def each_asked(self, cases: Sequence[tuple[Predicate, int]], value: str) -> ast.stmt:
         """For a value that is not of the common kind, each case's own expression is asked."""
-        asked = self.constant(_by_asking([(one, _when_needed(one.node), place) for one, place in cases]))
+        asked = self.constant(
+            _by_asking([(decision, _when_needed(decision.node), place) for decision, place in cases])
+        )
         return run(call(asked, name("g"), name("r"), name(value)))
 
     # --- values of properties
@@ -353,8 +362,8 @@ class _Block:
         if known is not None:
             return known
         value = self.value(chain)
-        made = choose(is_class(name(value), "dict"), name(value), name("no_members"))
-        return self.keep("members", chain, made)
+        members = choose(is_class(name(value), "dict"), name(value), name("no_members"))
+        return self.keep("members", chain, members)
 
     def lowered(self, chain: Chain) -> str:
         """The local name of a short text in lower case, null where there is none."""
@@ -362,12 +371,12 @@ class _Block:
         if known is not None:
             return known
         value = self.value(chain)
-        made = choose(_is_short(value), method(name(value), "lower"), const(None))
-        return self.keep("lower", chain, made)
+        lowered = choose(_is_short(value), method(name(value), "lower"), const(None))
+        return self.keep("lower", chain, lowered)
 
-    def keep(self, what: str, chain: Chain, made: ast.expr) -> str:
+    def keep(self, what: str, chain: Chain, value: ast.expr) -> str:
         variable = self.known[what, chain] = self.generator.fresh("v")
-        self.statements.append(assign(store(variable), made))
+        self.statements.append(assign(store(variable), value))
         return variable
 
     def constant(self, value: Any) -> ast.expr:
@@ -405,12 +414,12 @@ class _Block:
                 lowered = self.lowered(decision.chain)
                 return compare(const(operand), among, name(lowered)), _is_not_null(name(lowered))
             case "regex" if decision in self.in_set:
-                found, number = self.in_set[decision]
-                return compare(const(number), among, name(found)), is_text
+                answers, number = self.in_set[decision]
+                return compare(const(number), among, name(answers)), is_text
             case "regex":
-                found_in_it = self.found(operand, value)
-                made = ast.UnaryOp(ast.Not(), found_in_it) if decision.negated else found_in_it
-                return made, _is_short(value)
+                match = self.found(operand, value)
+                answer = ast.UnaryOp(ast.Not(), match) if decision.negated else match
+                return answer, _is_short(value)
         relation, number = operand
         return compare(name(value), _ORDER[relation](), const(number)), _is_number(value)
 
@@ -429,8 +438,8 @@ def _extend(places: ast.expr) -> ast.stmt:
     return run(call("extend", name("r"), places))
 
 
-def _is_not_null(made: ast.expr) -> ast.expr:
-    return compare(made, ast.IsNot(), const(None))
+def _is_not_null(value: ast.expr) -> ast.expr:
+    return compare(value, ast.IsNot(), const(None))
 
 
 @lru_cache(maxsize=4_096)
@@ -490,14 +499,16 @@ def _by_property(
 
 def _most_shared(pending: Sequence[_Pending]) -> Predicate:
     """The decision that most cases wait for."""
-    return Counter(one for case in pending for one in case.left).most_common(1)[0][0]
+    return Counter(decision for case in pending for decision in case.left).most_common(1)[0][0]
 
 
 def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
     """The property that most cases compare with a text, None when no two do."""
     counts: Counter[Chain] = Counter()
     for case in pending:
-        counts.update({one.chain for one in case.left if one.kind == "text" and not one.negated})
+        counts.update(
+            {decision.chain for decision in case.left if decision.kind == "text" and not decision.negated}
+        )
     if not counts:
         return None
     chain, count = counts.most_common(1)[0]

@@ -110,7 +110,7 @@ class CompiledFunction:
 
     def filters(self) -> list[CompiledFilter]:
         """Its own filter and those of its mappings."""
-        return [self.filter, *(one.filter for one in self.mappings or ())]
+        return [self.filter, *(mapping.filter for mapping in self.mappings or ())]
 
     @cached_property
     def reads(self) -> frozenset[str]:
@@ -163,7 +163,7 @@ class CompiledFunction:
         """The mapping with this id; None for no id, and for one that is not in use any more."""
         if mapping_id is None:
             return None
-        return next((one for one in self.mappings or () if one.id == mapping_id), None)
+        return next((mapping for mapping in self.mappings or () if mapping.id == mapping_id), None)
 
     def lacks_mapping(self, mapping_id: str | None) -> bool:
         """Whether a run was for a mapping that is not in use any more: it has no inputs then."""
@@ -244,24 +244,24 @@ def compile_configuration(
         if mappings is None
         else [
             CompiledMapping(
-                one.id,
-                one.name,
-                compile_filter(one.filters, context, limits),
+                mapping.id,
+                mapping.name,
+                compile_filter(mapping.filters, context, limits),
                 _inputs(
-                    _overridden(configuration.inputs, one.inputs),
-                    [*configuration.inputs_schema, *one.inputs_schema],
+                    _overridden(configuration.inputs, mapping.inputs),
+                    [*configuration.inputs_schema, *mapping.inputs_schema],
                     environment,
                 ),
-                one.inputs_schema,
+                mapping.inputs_schema,
             )
-            for one in mappings
-            if not one.disabled
+            for mapping in mappings
+            if not mapping.disabled
         ],
         masking=None if masking is None else _masking(masking),
         raw_values={key: item["value"] for key, item in configuration.inputs.plain.items()},
         stored_secrets=[
             item["value"]
-            for inputs in (configuration.inputs, *(one.inputs for one in mappings or ()))
+            for inputs in (configuration.inputs, *(mapping.inputs for mapping in mappings or ()))
             for item in inputs.secret.values()
         ],
         geoip=geoip,
@@ -295,7 +295,7 @@ def _inputs(
     missing = [key for key in types if key not in {key for key, _ in items}]
     inputs = [Input(key, None, "plain") for key in missing]
     inputs += [_input(key, item, types.get(key, "string")) for key, item in items]
-    rendered = {one.key: one.value for one in inputs if one.mode == "rendered"}
+    rendered = {entry.key: entry.value for entry in inputs if entry.mode == "rendered"}
     return compile_inputs(inputs, environment, renderer(rendered) if rendered else None)
 
 
@@ -323,11 +323,11 @@ class FunctionSet:
     def __init__(self, functions: Sequence[CompiledFunction], before: FunctionSet | None = None) -> None:
         """``before``: those of a moment ago; what of their filters is the same need not be prepared again."""
         self.functions = tuple(functions)
-        filters = [one.filter for one in self.functions]
+        filters = [function.filter for function in self.functions]
         self.dispatcher: FusedDispatcher = FusedDispatcher(
             filters, None if before is None else before.dispatcher
         )
-        self.reads: frozenset[str] = frozenset().union(*{one.reads for one in self.functions})
+        self.reads: frozenset[str] = frozenset().union(*{function.reads for function in self.functions})
         """The roots that filters look at, those of mappings too: nothing else need be made for them."""
 
     def __len__(self) -> int:
@@ -335,8 +335,8 @@ class FunctionSet:
 
 
 def _roots(filters: Iterable[CompiledFilter]) -> Iterator[str]:
-    for one in filters:
-        if one.expression is not None:
-            for node in walk(one.expression.node):
+    for compiled in filters:
+        if compiled.expression is not None:
+            for node in walk(compiled.expression.node):
                 if isinstance(node, Field):
                     yield node.chain[0]
