@@ -15,7 +15,7 @@ from tests.functions.mmdb import database as mmdb
 from hoglab.accounts.activity import entries
 from hoglab.accounts.service import AccountService
 from hoglab.functions.defaults import GeoIpByDefault
-from hoglab.functions.runtime.geoip import PLACE_FIELDS, GeoIp, GeoIpError
+from hoglab.functions.runtime.geoip import MAX_ADDRESS_CHARS, PLACE_FIELDS, GeoIp, GeoIpError
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.storage.database import Database
 
@@ -45,9 +45,15 @@ def test_fields_are_named_as_programs_know_them(geoip: GeoIp) -> None:
     }
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "no address", "::1"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "no address", "::1", "fe80::1%" + "a" * MAX_ADDRESS_CHARS])
 def test_unknown_addresses(geoip: GeoIp, address: str) -> None:
     assert geoip.city(address) is None
+
+
+def test_only_what_may_be_an_address_is_remembered(geoip: GeoIp) -> None:
+    for length in (10, MAX_ADDRESS_CHARS, MAX_ADDRESS_CHARS + 1, 1_000_000):
+        assert geoip.city("1" * length) is None
+    assert geoip._remembered.cache_info().currsize == 2
 
 
 def test_what_a_program_does_to_a_record_stays_with_it(geoip: GeoIp) -> None:

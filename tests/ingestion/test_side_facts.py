@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from tests.ingestion.test_reading import ApiClient
 
+from hoglab.flags.validation import MAX_KEY_LENGTH
 from hoglab.http.app import build_app
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.warnings import warnings_router
@@ -65,6 +66,16 @@ def test_flags_know_when_they_were_called(house: Any) -> None:
     house.run()
     assert called_at(house, "one") == first + timedelta(seconds=61)
     assert called_at(house, "two") == NOW  # no call lies in the future
+
+
+def test_only_keys_that_a_flag_may_have_are_remembered(house: Any) -> None:
+    """Whoever has a project's token chooses them: a megabyte each would be ten gigabytes."""
+    calls = house.parts["flag_calls"] = FlagCalls(house.database)
+    house.restart()
+    lengths = (1, MAX_KEY_LENGTH, MAX_KEY_LENGTH + 1, 500_000)
+    house.send(*(call("x" * length, NOW) for length in lengths))
+    house.run()
+    assert {len(key) for _project, key in calls._written} == {1, MAX_KEY_LENGTH}
 
 
 # --- warnings

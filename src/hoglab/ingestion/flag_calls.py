@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from hoglab.flags.validation import MAX_KEY_LENGTH
 from hoglab.storage.database import Rebuildable
 from hoglab.storage.database.tables import feature_flag
 
@@ -68,7 +69,7 @@ class FlagCalls:
             if event.event != FLAG_CALLED:
                 continue
             key = event.properties.get("$feature_flag")
-            if isinstance(key, str):
+            if isinstance(key, str) and len(key) <= MAX_KEY_LENGTH:  # no flag has a longer one
                 name = (event.project_id, key)
                 at = min(event.timestamp, event.captured_at)
                 latest[name] = max(at, latest.get(name, at))

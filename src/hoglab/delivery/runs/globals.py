@@ -7,8 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote
+
+import orjson
 
 from hoglab.filters.hog.environment import GROUP_ROOTS, PERSON_ROOTS
 from hoglab.people.reading import display_name
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 GROUP_CACHE_S = 10.0
 """How old the properties of a group may be that functions see."""
 GROUP_CACHE_SIZE = 10_000
+GROUP_CACHE_BYTES = 16 * 1024 * 1024
+"""How many groups are remembered, and how many bytes of their properties as JSON; then the oldest are forgotten."""
 
 NO_PERSON: Mapping[str, Any] = {"id": "", "name": "", "url": "", "properties": {}}
 """Stands for the person of an event without one, so that ``person.properties.x`` is null and no error."""
@@ -94,25 +98,40 @@ class Site:
         }
 
 
+class _KnownGroup(NamedTuple):
+    """Properties of a group, until when they count, and their bytes as JSON."""
+
+    until: float
+    properties: dict[str, Any]
+    size: int
+
+
 class GroupProperties:
     """Properties of groups, kept for a moment so that a batch does not ask for the same ones again and again."""
 
     def __init__(self, people: People, clock: Callable[[], float] = time.monotonic) -> None:
         self._people = people
         self._clock = clock
-        self._known: OrderedDict[tuple[int, int, str], tuple[float, dict[str, Any]]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int, str], _KnownGroup] = OrderedDict()
+        self.bytes = 0
+        """Of all properties that are remembered, as JSON."""
 
     def get(self, project_id: int, index: int, key: str) -> dict[str, Any]:
         name, now = (project_id, index, key), self._clock()
         known = self._known.get(name)
-        if known is not None and known[0] > now:
-            return known[1]
+        if known is not None and known.until > now:
+            return known.properties
         properties = self._people.group_properties(project_id, index, key) or {}
-        self._known[name] = (now + GROUP_CACHE_S, properties)
-        self._known.move_to_end(name)
-        if len(self._known) > GROUP_CACHE_SIZE:
-            self._known.popitem(last=False)
+        self._keep(name, _KnownGroup(now + GROUP_CACHE_S, properties, len(orjson.dumps(properties))))
         return properties
+
+    def _keep(self, name: tuple[int, int, str], group: _KnownGroup) -> None:
+        former = self._known.pop(name, None)
+        self.bytes += group.size - (0 if former is None else former.size)
+        self._known[name] = group
+        while len(self._known) > GROUP_CACHE_SIZE or self.bytes > GROUP_CACHE_BYTES:
+            _, oldest = self._known.popitem(last=False)
+            self.bytes -= oldest.size
 
 
 def has_person(event: IngestedEvent) -> bool:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REMEMBERED_ADDRESSES = 10_000
+MAX_ADDRESS_CHARS = 64
+"""A longer text is no address; it is not remembered either."""
 
 PLACE_FIELDS: Mapping[str, tuple[str | int, ...]] = {
     "city_name": ("city", "names", "en"),
@@ -55,6 +57,8 @@ class GeoIp:
 
     def city(self, ip: str) -> dict[str, Any] | None:
         """The city record of an address as programs get it, a copy of their own; None when there is none."""
+        if len(ip) > MAX_ADDRESS_CHARS:
+            return None
         record: dict[str, Any] | None = from_json(self._remembered(ip))
         return record
 

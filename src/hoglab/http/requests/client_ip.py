@@ -20,11 +20,16 @@ def client_ip(scope: Scope) -> str | None:
     return ip
 
 
-@lru_cache(maxsize=4096)
 def forwarded_ip(header: bytes) -> str | None:
     """The first entry of an ``X-Forwarded-For`` header without its port; None when it is no address."""
-    entry = _address(header.decode("latin-1").partition(",")[0])
-    return None if entry is None else str(entry)
+    entry = header.partition(b",")[0]
+    return _shown(entry) if len(entry) <= MAX_FORWARDED_BYTES else None
+
+
+@lru_cache(maxsize=4096)
+def _shown(entry: bytes) -> str | None:
+    address = _address(entry.decode("latin-1"))
+    return None if address is None else str(address)
 
 
 def nearest_address(scope: Scope) -> str:
@@ -52,7 +57,7 @@ def is_local(scope: Scope) -> bool:
 
 
 MAX_FORWARDED_BYTES = 512
-"""How much of the end of ``X-Forwarded-For`` is looked at."""
+"""How much of the end of ``X-Forwarded-For`` is looked at, and how long its first entry may be."""
 _FORWARDING = frozenset(
     (b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"forwarded", b"via")
 )

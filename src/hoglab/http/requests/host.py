@@ -20,7 +20,7 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::\d{
 def check_host(scope: Scope) -> None:
     """Raises 400 unless a request names one host. HTTP/1.0 need name none."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
-    if len(hosts) == 1 and _is_host(hosts[0]):
+    if len(hosts) == 1 and len(hosts[0]) <= MAX_HOST_BYTES and _is_host(hosts[0]):
         return
     # The server shows a header that is missing as one that is empty.
     if not any(hosts) and scope.get("http_version") in ("1", "1.0"):
@@ -30,4 +30,4 @@ def check_host(scope: Scope) -> None:
 
 @lru_cache(maxsize=256)
 def _is_host(value: bytes) -> bool:
-    return len(value) <= MAX_HOST_BYTES and _HOST.fullmatch(value) is not None
+    return _HOST.fullmatch(value) is not None
