@@ -6,7 +6,7 @@ are limited to some projects or organizations neither make nor see keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -28,6 +28,7 @@ from hoglab.accounts.schemas import (
 )
 from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http import errors
+from hoglab.http.fields.unknown_keys import refuse, within
 from hoglab.http.fields.wire import user_object
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
 from hoglab.http.management import access
@@ -44,10 +45,16 @@ if TYPE_CHECKING:
 _PROJECT_SCOPES = ("project:read", "project:write")
 
 
-def routers(accounts: AccountService, database: Database) -> list[ResourceRouter]:
+CheckFilters = Callable[[Project, list[dict[str, Any]]], None]
+"""Raises 400 for filters of test accounts that the project cannot have."""
+
+
+def routers(
+    accounts: AccountService, database: Database, check_account_filters: CheckFilters = lambda *_: None
+) -> list[ResourceRouter]:
     """Every router of the room."""
     return [
-        _project(accounts),
+        _project(accounts, check_account_filters),
         _projects(accounts),
         _organizations(accounts),
         _users(accounts),
@@ -83,7 +90,7 @@ def _visible(accounts: AccountService, principal: Principal) -> list[Project]:
     return [project for project in accounts.projects() if principal.reaches_project(project)]
 
 
-def _project(accounts: AccountService) -> ResourceRouter:
+def _project(accounts: AccountService, check_account_filters: CheckFilters) -> ResourceRouter:
     router = ResourceRouter("", tag="projects", scopes=_PROJECT_SCOPES)
 
     @router.get("/", response=ProjectOut)
@@ -96,6 +103,10 @@ def _project(accounts: AccountService) -> ResourceRouter:
         """Change a project. Needs an admin."""
         access.check_level(call.principal, Level.ADMIN)
         changes = call.validate(ProjectChanges).sent()
+        if "test_account_filters" in changes:
+            stored = {"test_account_filters": call.project.test_account_filters}
+            refuse(within(ProjectChanges, changes), within(ProjectChanges, stored))
+            check_account_filters(call.project, changes["test_account_filters"])
         project = _wire(accounts.update_project, call.project.id, changes)
         return project_object(project, call.principal)
 

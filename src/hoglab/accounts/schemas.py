@@ -18,6 +18,8 @@ from hoglab.http.fields.fields import (
     WireModel,
 )
 from hoglab.http.fields.notes import Note, Notes
+from hoglab.http.fields.property_filters import Properties
+from hoglab.http.fields.unknown_keys import Keys
 
 NOTES: Notes = {
     "name": Note("What people call it.", "Shop"),
@@ -72,7 +74,7 @@ class ProjectChanges(WireModel):
 
     name: Annotated[str, Text(max_length=MAX_NAME_LENGTH)] = ""
     timezone: Annotated[str, Text(max_length=64)] = "UTC"
-    test_account_filters: Annotated[list[dict[str, Any]], JsonList(JsonObject())] = Field(
+    test_account_filters: Annotated[list[dict[str, Any]], JsonList(JsonObject()), Keys(Properties)] = Field(
         default_factory=list
     )
     person_display_name_properties: Annotated[list[str], JsonList(Text(max_length=400))] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hoglab import __version__
@@ -10,6 +11,7 @@ from hoglab.accounts.sessions import routes as session_routes
 from hoglab.actions.routes import actions_router
 from hoglab.actions.service import ActionService
 from hoglab.analysis.api import routes as results_routes
+from hoglab.analysis.definitions.account_filters import check_account_filters
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.execution.behaviour import performers_on_request
 from hoglab.app.roles import Part
@@ -67,7 +69,9 @@ def web(services: Services) -> HoglabApp:
     delivery, streams = services.delivery, services.streams
     return build_app(
         [
-            *account_routes.routers(accounts, database),
+            *account_routes.routers(
+                accounts, database, partial(check_account_filters, database, store.dialect)
+            ),
             *session_routes.routers(sessions, accounts),
             system_status_router(services.status.look),
             *_experiment_routers(services),

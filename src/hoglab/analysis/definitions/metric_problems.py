@@ -115,6 +115,14 @@ def exposure_problem(
     return _named_by(dialect, connection, project_id, criteria).exposure_problem(criteria)
 
 
+def account_filters_problem(
+    dialect: Dialect, connection: Connection, project_id: int, filters: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Why nobody could be left out by filters of test accounts, in one line; None when they can be computed."""
+    named = _named_by(dialect, connection, project_id, {"properties": filters})
+    return named.exposure_problem({"filterTestAccounts": True}, filters)
+
+
 def _named_by(
     dialect: Dialect, connection: Connection, project_id: int, definition: Mapping[str, Any]
 ) -> Named:
