@@ -145,6 +145,11 @@ def test_who_fails_is_not_called_healthy(place: Place) -> None:
     assert "HOGLAB_FETCH_ALLOW_CIDRS" in listing[failing["id"]]["last_error"]["message"]
     assert listing[away["id"]]["unfinished"] == 2
     assert listing[fine["id"]] == {**listing[fine["id"]], "failed": 0, "unfinished": 0, "last_error": None}
+    narrow = place.run("list")  # of the usual width: what went wrong can be read all the same
+    for one in (failing, away):
+        assert f"{one['name']}, last error at 20" in narrow
+        assert listing[one["id"]]["last_error"]["message"].partition(" Retrying")[0] in narrow
+    assert "Fine, last error" not in narrow
     place.columns = 250
     shown = place.run("list").splitlines()
     lines = {name: next(line for line in shown if name in line) for name in ("Failing", "Away", "Fine")}

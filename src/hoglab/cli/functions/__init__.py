@@ -69,12 +69,17 @@ def list_functions(
     if as_json:
         typer.echo(json.dumps([{**one, "health": health.get(one["id"])} for one in found]))
         return
-    table = light_table(None, whole("Id"), "Name", "Type", "State", "Ok", "Failed", "Last error")
+    table = light_table(None, whole("Id"), "Name", "Type", "State", "Ok", "Failed")
+    errors = []
     for one in found:
         lately = health.get(one["id"], NOTHING)
         numbers = str(lately["succeeded"]), str(lately["failed"])
-        table.add_row(one["id"], one["name"], one["type"], _state(one, lately), *numbers, _last_error(lately))
+        table.add_row(one["id"], one["name"], one["type"], _state(one, lately), *numbers)
+        if (error := _last_error(lately)) is not None:
+            errors.append(f"{one['name']}, last error at {error}")
     Console().print(table)
+    for text in errors:  # below the table, where there is room for sentences
+        typer.echo(text)
 
 
 def _state(function: dict[str, Any], lately: dict[str, Any]) -> str:
@@ -91,9 +96,9 @@ def _state(function: dict[str, Any], lately: dict[str, Any]) -> str:
     return "retrying" if lately["last_error"] and lately["unfinished"] else STATES[HEALTHY]
 
 
-def _last_error(lately: dict[str, Any]) -> str:
+def _last_error(lately: dict[str, Any]) -> str | None:
     error = lately["last_error"]
-    return "" if error is None else f"{error['timestamp'][:16].replace('T', ' ')} {error['message']}"
+    return None if error is None else f"{error['timestamp'][:16].replace('T', ' ')}: {error['message']}"
 
 
 @functions_app.command()
