@@ -80,12 +80,7 @@ def show(
     from hoglab.ingestion.quarantine import events_in
 
     with opened_quarantine(data) as quarantine:
-        found = quarantine.get(record_id)
-    if found is None:
-        raise OperatorError(
-            f"there is no record {record_id}: `hoglab ingestion quarantine list` shows the ids"
-        )
-    record, payload = found
+        record, payload = _found(quarantine, record_id)
     events = events_in(payload)
     shown = _shown(record) | ({"events": events} if events is not None else {"payload_hex": payload.hex()})
     typer.echo(json.dumps(shown, indent=2))
@@ -99,6 +94,8 @@ def replay(ids: IdsArgument = None, every: AllOption = False, data: DataOption =
     """
     wanted = _wanted(ids, every)
     with opened_quarantine(data) as quarantine:
+        for record_id in wanted or ():
+            _found(quarantine, record_id)
         typer.echo(f"replaying {quarantine.replay(wanted)} records")
 
 
@@ -107,6 +104,8 @@ def discard(ids: IdsArgument = None, every: AllOption = False, data: DataOption 
     """Delete records for good."""
     wanted = _wanted(ids, every)
     with opened_quarantine(data) as quarantine:
+        for record_id in wanted or ():
+            _found(quarantine, record_id)
         typer.echo(f"discarded {quarantine.discard(wanted)} records")
 
 
@@ -114,6 +113,16 @@ def _wanted(ids: list[int] | None, every: bool) -> list[int] | None:
     if bool(ids) == every:
         raise OperatorError("name the ids of records, or --all of them")
     return ids or None
+
+
+def _found(quarantine: Quarantine, record_id: int) -> tuple[QuarantinedRecord, bytes]:
+    """A record with its payload. Raises `OperatorError`."""
+    found = quarantine.get(record_id)
+    if found is None:
+        raise OperatorError(
+            f"there is no record {record_id}: `hoglab ingestion quarantine list` shows the ids"
+        )
+    return found
 
 
 def _shown(record: QuarantinedRecord) -> dict[str, Any]:
