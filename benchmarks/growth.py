@@ -416,6 +416,12 @@ def grown(folder: Path, sizes: tuple[int, ...], place: int) -> Measured:
     stored = directory / "events.duckdb"
     found.other["bytes per event"] = stored.stat().st_size / size
     found.other["bytes per person"] = (directory / "hoglab.db").stat().st_size / (size // EVENTS_PER_PERSON)
+    told = ", ".join(
+        f"{name} {value:.1f}"
+        for part in (found.reads, found.results, found.other)
+        for name, value in part.items()
+    )
+    print(f"{size:,} events: {told}", flush=True)  # who ends a long run has something of it
     return found
 
 
