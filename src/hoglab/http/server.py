@@ -31,7 +31,7 @@ HEADER_TIMEOUT_S = 15.0
 MAX_HEADER_BYTES = 64 * 1024
 """Size of the buffer that headers are read into; requests with much larger ones get 431."""
 BACKLOG = 1024
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 60.0
 """How long the server may take until it accepts connections."""
 POLL_S = 0.005
 
