@@ -227,7 +227,10 @@ def _sound(
         place = None if key is None else np.searchsorted(keys, key)
         if place is not None and place < len(keys) and keys[place] == key:
             return keys
-    _log.warning("event_keys_made_anew", path=str(path), reason="of other events" if is_whole else "damaged")
+    reason = (
+        "damaged" if not is_whole else "of other events" if key is not None else "of events that are gone"
+    )
+    _log.warning("event_keys_made_anew", path=str(path), reason=reason)
     with suppress(OSError):
         path.unlink(missing_ok=True)
     return None
