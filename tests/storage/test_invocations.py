@@ -383,6 +383,19 @@ class TestTurns:
         assert queue.finish([outcome(slow, "failed")]) == frozenset()
         assert queue.finish([outcome(fresh), outcome(slow)]) == {fresh.id}
 
+    def test_whoever_lost_the_lock_does_not_tell_the_result(self, queue: Queue, engine: Engine) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
+        [slow] = queue.claim()
+        queue.release_all()
+        [fresh] = queue.claim()
+        done = InvocationResult(fresh.id, 1, "f1", "succeeded", attempts=1, version=11)
+        beside = replace(done, invocation_id="another", version=12)
+        late = replace(done, status="failed", version=12)
+        assert queue.finish([outcome(fresh)], results=[done]) == {fresh.id}
+        assert queue.finish([outcome(slow, "failed")], results=[late, beside]) == frozenset()
+        told = {row.invocation_id: (row.status, row.version) for row in engine.rows(tables.invocation_result)}
+        assert told == {fresh.id: ("succeeded", 11), "another": ("succeeded", 12)}
+
     def test_traces_are_written_even_when_the_lock_was_lost(self, queue: Queue, engine: Engine) -> None:
         lost = InvocationOutcome("unknown", "token", "completed")
         assert queue.finish([lost], logs=[line("said")]) == frozenset()

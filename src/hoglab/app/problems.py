@@ -18,6 +18,7 @@ from hoglab.storage.engines import Engines, SharedEngines
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.invocations.holding import held_runs
+from hoglab.storage.snapshot_watch import SnapshotWatch
 
 LATE_S = 60.0
 """From when on health tells that events wait to be ingested."""
@@ -25,6 +26,7 @@ LATE_S = 60.0
 
 def problems(
     engines: Engines,
+    snapshots: SnapshotWatch,
     ingestion: Ingestion,
     quarantine: Quarantine,
     functions: FunctionRegistry,
@@ -38,7 +40,7 @@ def problems(
     ``lost``: what write-ahead logs lacked at the start, by database files.
     """
     of_events = event_problems(engines, ingestion, quarantine, integrity, lost)
-    return in_role(of_events + shared_problems(engines, functions, delivery), role)
+    return in_role(of_events + shared_problems(engines, snapshots, functions, delivery), role)
 
 
 def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
@@ -48,7 +50,9 @@ def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
     return [replace(each, blocks=each.component in role.blocking) for each in problems]
 
 
-def shared_problems(engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery) -> list[Problem]:
+def shared_problems(
+    engines: SharedEngines, snapshots: SnapshotWatch, functions: FunctionRegistry, delivery: Delivery
+) -> list[Problem]:
     """What does not work as it should now of what processes of all roles have."""
     problems = []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
@@ -56,6 +60,8 @@ def shared_problems(engines: SharedEngines, functions: FunctionRegistry, deliver
             database.check()
         except DatabaseError as error:
             problems.append(Problem(name, str(error), blocks=False))
+    if old := snapshots.problem():
+        problems.append(Problem("snapshots", old, blocks=False))
     try:
         engines.log.check()
     except EventLogFullError as error:

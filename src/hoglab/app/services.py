@@ -165,6 +165,7 @@ class Services(SharedServices):
         self.background: list[Service] = [
             *(() if engines.sole_server is None else (engines.sole_server,)),
             ChangeWatch(database, self.witness),
+            *self.database_watches(),
             integrity,
             accounts.usage,
             sessions.usage,
@@ -185,6 +186,7 @@ class Services(SharedServices):
         """What does not work as it should now."""
         return problems(
             self.engines,
+            self.snapshots,
             self.ingestion,
             self.quarantine,
             self.functions,

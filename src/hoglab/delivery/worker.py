@@ -70,6 +70,9 @@ _REQUESTS = Counter("hoglab_delivery_requests", "Requests that functions sent.",
 _REQUEST_SECONDS = Histogram("hoglab_delivery_request_seconds", "Time of one request of a function.")
 _EMAILS = Counter("hoglab_delivery_emails", "E-mails that functions handed to the mail server.", ["outcome"])
 _EMAIL_SECONDS = Histogram("hoglab_delivery_email_seconds", "Time of handing over one e-mail.")
+_FENCED = Counter(
+    "hoglab_delivery_fenced", "Runs that did not count any more because another process had taken them over."
+)
 _IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being worked on.")
 
 
@@ -534,12 +537,14 @@ class _Shift:
             tally.clear()
 
     def _write(self, settled: list[Settled], more: list[InvocationOutcome]) -> None:
-        self._queue.finish(
-            [settlement.outcome for settlement in settled] + more,
+        outcomes = [settlement.outcome for settlement in settled] + more
+        applied = self._queue.finish(
+            outcomes,
             logs=[line for settlement in settled for line in settlement.logs],
             metrics=[metric for settlement in settled for metric in settlement.metrics],
             results=[result for settlement in settled for result in settlement.results],
         )
+        _FENCED.inc(len({outcome.id for outcome in outcomes} - applied))
         costs: Tally[str] = Tally()
         for settlement in settled:
             for result in settlement.results:
@@ -564,6 +569,7 @@ class _Shift:
                 # A turn that ended meanwhile holds no lock any more, and that is right.
                 if task is not None and self._tasks[task].lock_token == held[lost]:
                     _logger.warning("invocation_lock_lost", invocation_id=lost)
+                    _FENCED.inc()
                     task.cancel()
 
     async def _sweep_forever(self) -> None:

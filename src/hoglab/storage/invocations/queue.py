@@ -210,8 +210,9 @@ class InvocationQueue(Protocol):
     ) -> frozenset[str]:
         """Apply the outcomes of turns with logs, metrics and results in one transaction.
 
-        An outcome whose lock token is no longer valid changes nothing (what else is given is written all the same).
-        Returns the ids that were applied.
+        An outcome whose lock token is no longer valid changes nothing, and the result of its invocation is whoever has
+        the lock's to tell; logs, metrics and results of others are written all the same. Returns the ids that were
+        applied.
         """
         ...
 

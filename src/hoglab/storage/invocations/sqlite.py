@@ -43,7 +43,7 @@ from hoglab.storage.invocations.dead_letter_rows import CROWDED_OUT
 from hoglab.storage.invocations.gathering import gathering, is_ready, ready
 from hoglab.storage.invocations.janitor import Janitor
 from hoglab.storage.invocations.swept_rows import SweptRows
-from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces
+from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces, still_mine
 from hoglab.storage.invocations.unfinished import COUNT_DEAD, COUNT_EACH, COUNT_RUNNING, UnfinishedCounts
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
                     for each in suspended
                 ],
             )
-            self._traces.write(connection, logs, metrics, results)
+            self._traces.write(connection, logs, metrics, still_mine(results, outcomes, held))
         self._note(arrivals=len(suspended) + let, over=Counts(held[each.id].function_id for each in final))
         return frozenset(held)
 

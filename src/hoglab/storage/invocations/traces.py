@@ -17,9 +17,9 @@ from hoglab.storage.invocations.dead_letter_rows import DEAD_LETTER_RETENTION_DA
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from hoglab.storage.invocations import AppMetric, LogEntry
+    from hoglab.storage.invocations import AppMetric, InvocationOutcome, LogEntry
 
 TRACE_RETENTION_DAYS = 90
 """How long logs and metrics are kept unless the operator says otherwise."""
@@ -61,6 +61,17 @@ _EXPIRED = {
     "backfill": ("finished_at", BACKFILL_RETENTION_DAYS),
 }
 """Tables, the moment that a row's age is counted from, and how many days it is kept; besides logs and metrics."""
+
+
+def still_mine(
+    results: Sequence[InvocationResult], outcomes: Sequence[InvocationOutcome], applied: Collection[str]
+) -> Sequence[InvocationResult]:
+    """The results that whoever gave outcomes may tell, of which those of the ids ``applied`` counted.
+
+    Who was paused may not put an old result in the place of that of the process that took the run over.
+    """
+    lost = {each.id for each in outcomes if each.id not in applied}
+    return [each for each in results if each.invocation_id not in lost] if lost else results
 
 
 class Traces:

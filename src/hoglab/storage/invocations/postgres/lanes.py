@@ -1,7 +1,8 @@
 # ruff: noqa: S608 - statements are put together of constants
 """Which functions have invocations that wait, and how some of them are taken.
 
-A loose index scan finds each queue, priority, project and function with one probe, however long the lines are.
+A loose index scan finds each queue, priority, project and function with one probe, however long the lines are. Rows
+that are gone may be in the way, as long as somebody has an old snapshot: who looks into a lane begins at its first row.
 """
 
 from __future__ import annotations
@@ -22,24 +23,26 @@ _LANE = "queue, priority, project_id, function_id"
 LANES = f"""
 WITH RECURSIVE lane AS (
     (
-        SELECT {_LANE} FROM invocation WHERE status = 'available' AND queue >= %(first)s AND queue <= %(last)s
-        ORDER BY {_LANE} LIMIT 1
+        SELECT {_LANE}, scheduled_at AS first FROM invocation
+        WHERE status = 'available' AND queue >= %(first)s AND queue <= %(last)s
+        ORDER BY {_LANE}, scheduled_at LIMIT 1
     )
     UNION ALL
     SELECT following.* FROM lane CROSS JOIN LATERAL (
-        SELECT {_LANE} FROM invocation WHERE status = 'available' AND queue <= %(last)s
+        SELECT {_LANE}, scheduled_at AS first FROM invocation WHERE status = 'available' AND queue <= %(last)s
             AND ({_LANE}) > (lane.queue, lane.priority, lane.project_id, lane.function_id)
-        ORDER BY {_LANE} LIMIT 1
+        ORDER BY {_LANE}, scheduled_at LIMIT 1
     ) AS following
 )
 """
-"""All lanes of queues from ``first`` to ``last``."""
+"""All lanes of queues from ``first`` to ``last``, and when the first row of each is due."""
 _OF_LANE = (
     "invocation.status = 'available' AND invocation.queue = lane.queue AND invocation.priority = lane.priority "
-    "AND invocation.project_id = lane.project_id AND invocation.function_id = lane.function_id"
+    "AND invocation.project_id = lane.project_id AND invocation.function_id = lane.function_id "
+    "AND invocation.scheduled_at >= lane.first"
 )
 _DUE = f"""{LANES}, number AS (SELECT greatest(1, %(most)s * {MAX_COUNTED} / greatest(count(*), 1)) AS most FROM lane)
-SELECT lane.priority, lane.project_id, lane.function_id, least(number.most, %(most)s), due.count
+SELECT lane.priority, lane.project_id, lane.function_id, lane.first, least(number.most, %(most)s), due.count
 FROM number CROSS JOIN lane CROSS JOIN LATERAL (
     SELECT count(*) FROM (
         SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(now)s
@@ -59,10 +62,7 @@ SELECT least(%(most)s, coalesce(sum(count), 0))::bigint FROM (
 ) AS of_projects
 """
 _FIRST_SCHEDULED = f"""{LANES}
-SELECT min(first.scheduled_at) FROM lane CROSS JOIN LATERAL (
-    SELECT scheduled_at FROM invocation WHERE {_OF_LANE} ORDER BY scheduled_at LIMIT 1
-) AS first
-WHERE lane.function_id <> ALL (%(apart)s::text[])
+SELECT min(lane.first) FROM lane WHERE lane.function_id <> ALL (%(apart)s::text[])
 """
 _GATHERING = f"{LANES} SELECT DISTINCT function_id FROM lane"
 _READY = f"""{LANES}
@@ -75,11 +75,12 @@ _EVERY_QUEUE = {"first": "", "last": "\U0010ffff"}
 
 
 class Due(NamedTuple):
-    """How many invocations of a function are due, counted up to ``counted``."""
+    """How many invocations of a function are due, counted up to ``counted``, and since when the first is."""
 
     priority: int
     project_id: int
     function_id: str
+    first: int
     counted: int
     number: int
 

@@ -33,7 +33,7 @@ from hoglab.storage.invocations.postgres import kept, lanes
 from hoglab.storage.invocations.postgres.adding import insert, take_turns
 from hoglab.storage.invocations.postgres.swept_rows import PostgresSweptRows
 from hoglab.storage.invocations.postgres.workers import WORKER_BEAT_EVERY_S, WorkerLease
-from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces
+from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces, still_mine
 from hoglab.storage.invocations.unfinished import COUNT_DEAD, COUNT_EACH, COUNT_RUNNING, UnfinishedCounts
 
 if TYPE_CHECKING:
@@ -67,11 +67,12 @@ _TELL = f"SELECT pg_notify('{_CHANNEL}', %s)"
 _CLAIM = f"""
 WITH picked AS MATERIALIZED (
     SELECT due.id FROM unnest(%(priorities)s::smallint[], %(projects)s::integer[], %(functions)s::text[],
-        %(numbers)s::integer[]) AS wanted (priority, project_id, function_id, number)
+        %(firsts)s::bigint[], %(numbers)s::integer[]) AS wanted (priority, project_id, function_id, first, number)
     CROSS JOIN LATERAL (
         SELECT id FROM invocation WHERE status = 'available' AND queue = %(queue)s
             AND invocation.priority = wanted.priority AND invocation.project_id = wanted.project_id
-            AND invocation.function_id = wanted.function_id AND scheduled_at <= %(now)s
+            AND invocation.function_id = wanted.function_id
+            AND scheduled_at >= wanted.first AND scheduled_at <= %(now)s
         ORDER BY scheduled_at LIMIT wanted.number FOR UPDATE SKIP LOCKED
     ) AS due
 )
@@ -296,9 +297,10 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     def _divide(
         self, due: Sequence[lanes.Due], queue: str, room: int, most_each: int, shares: Shares
-    ) -> dict[tuple[int, int, str], int]:
-        """How many each function of each priority and project gets."""
-        wanted: dict[tuple[int, int, str], int] = {}
+    ) -> dict[tuple[int, int, str, int], int]:
+        """How many each function of each priority and project gets, the first of them due at a moment."""
+        wanted: dict[tuple[int, int, str, int], int] = {}
+        first = {(each.priority, each.function_id): each.first for each in due}
         for priority in sorted({each.priority for each in due}):
             if room <= 0:
                 break
@@ -307,7 +309,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             room -= len(self._claims.claim((queue, priority), counted, room, shares))
             for (project_id, function_id), number in counted.taken.items():
                 if number:
-                    wanted[priority, project_id, function_id] = number
+                    wanted[priority, project_id, function_id, first[priority, function_id]] = number
         return wanted
 
     def gathering(self, queue: str) -> list[str]:
@@ -384,7 +386,8 @@ class PostgresInvocationQueue(UnfinishedCounts):
                 functions, order_keys = [function for function, _ in keys], [key for _, key in keys]
                 take_turns(connection, keys)
                 let = connection.execute(_LET_NEXT, (now, functions, order_keys)).rowcount
-            kept.write_traces(connection, self._traces, logs, metrics, results)
+            mine = still_mine(results, outcomes, {row[0] for row in rows})
+            kept.write_traces(connection, self._traces, logs, metrics, mine)
             if let:
                 connection.execute(_TELL.encode(), (self._id,))
             counted.over = Counts(function for function, _ in final)
@@ -506,13 +509,14 @@ class _Counted:
 
 
 def _claim_values(
-    wanted: Mapping[tuple[int, int, str], int], queue: str, token: str, now: int
+    wanted: Mapping[tuple[int, int, str, int], int], queue: str, token: str, now: int
 ) -> dict[str, Any]:
-    priorities, projects, functions = zip(*wanted, strict=True)
+    priorities, projects, functions, firsts = zip(*wanted, strict=True)
     return {
         "priorities": list(priorities),
         "projects": list(projects),
         "functions": list(functions),
+        "firsts": list(firsts),
         "numbers": list(wanted.values()),
         "queue": queue,
         "token": token,

@@ -1,0 +1,91 @@
+"""A transaction that stays open in PostgreSQL keeps the rows of finished runs: the queue becomes slower, not slow.
+
+``HOGLAB_TEST_SNAPSHOT_S``: for how long; `make soak` says three minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg
+import pytest
+from tests.postgres import PostgresServer
+from tests.storage.engines import PostgresEngine
+from tests.storage.test_invocations import invocation, outcome
+
+from hoglab.storage.database import Database
+from hoglab.storage.invocations import InvocationBatch
+from hoglab.storage.invocations.postgres import PostgresInvocationQueue
+from hoglab.storage.snapshot_watch import OLD_S, SnapshotWatch
+
+pytestmark = pytest.mark.faults
+
+SECONDS = float(os.environ.get("HOGLAB_TEST_SNAPSHOT_S", "4"))
+BATCH = 100
+WORKERS = 2
+LEAST = 0.2
+"""Of the rate without the snapshot."""
+
+
+@pytest.fixture
+def engine(postgres: PostgresServer) -> Iterator[PostgresEngine]:
+    url = postgres.database(postgres.template("queue", PostgresEngine.prepare))
+    with closing(PostgresEngine(url)) as engine:
+        yield engine
+    postgres.drop(url)
+
+
+def work(queue: PostgresInvocationQueue, seconds: float) -> float:
+    """Runs that are enqueued, claimed and finished in a second."""
+    begun = time.monotonic()
+    done = 0
+    while time.monotonic() < begun + seconds:
+        queue.enqueue(InvocationBatch([invocation(function_id=f"f{place % 5}") for place in range(BATCH)]))
+        while claimed := queue.claim(limit=BATCH):
+            done += len(queue.finish(list(map(outcome, claimed))))
+    return done / (time.monotonic() - begun)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 4 * SECONDS)
+def test_claims_stay_quick_while_a_snapshot_is_held(engine: PostgresEngine) -> None:
+    queues = [engine.queue() for _ in range(WORKERS)]
+    with ThreadPoolExecutor(WORKERS) as pool:
+
+        def rate() -> float:
+            return sum(pool.map(lambda queue: work(queue, SECONDS), queues))
+
+        undisturbed = rate()
+        with engine.connect() as holder, holder.transaction():
+            holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            holder.execute("SELECT count(*) FROM invocation")
+            held = rate()
+            dead = holder.execute("SELECT count(*) FROM invocation WHERE finished_at IS NOT NULL").fetchone()
+        print(f"{undisturbed:.0f} runs a second undisturbed, {held:.0f} beside a snapshot; {dead}")
+    for queue in queues:
+        queue.close()
+    assert held >= LEAST * undisturbed
+
+
+def test_a_snapshot_is_told_of(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with psycopg.connect(engine.url) as holder:
+        watch = SnapshotWatch(engine.database)
+        watch.round()
+        assert watch.problem() is None
+        holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        holder.execute("SELECT count(*) FROM invocation")
+        before = engine.database.oldest_snapshot_s()
+        while engine.database.oldest_snapshot_s() <= before:
+            pass
+        assert before > 0
+        monkeypatch.setattr(Database, "oldest_snapshot_s", lambda _: OLD_S + 1)
+        watch.round()
+        assert "open for 61 s" in (watch.problem() or "")
+        monkeypatch.undo()
+        holder.rollback()
+        watch.round()
+        assert watch.problem() is None
