@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.cluster import KEY, TOKEN, Cluster, cluster
 from tests.faults.destination import Destination
 from tests.http.asgi import Answer, ask
 from tests.postgres import PostgresServer
+from tests.storage.own_postgres import own_server
 
 from hoglab.app.server import Beside
 from hoglab.settings import Settings
@@ -211,3 +213,41 @@ def _edge_without_flags(postgres_url: str, server: Cluster) -> None:
         wait_for(lambda: readiness().status == 200, "readiness")
     finally:
         edge.stop()
+
+
+def test_an_edge_whose_database_hangs_still_answers(tmp_path: Path) -> None:
+    """It neither answers nor refuses: nothing that is answered from memory waits for it."""
+    with own_server() as postgres, cluster(tmp_path, postgres.url) as server:
+        edge = server.add("edge", "edge")
+        server.add("core", "core")
+        server.start("core", "edge")
+        group = {"properties": [], "rollout_percentage": 100}
+        plan = {"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}
+        stored = {"properties": [plan], "rollout_percentage": 100}
+        with server.api() as api:
+            for key, condition in (("on", group), ("stored", stored)):
+                made = api.post("/feature_flags/", json={"key": key, "filters": {"groups": [condition]}})
+                assert made.status_code == 201, made.text
+
+        def flags() -> Any:
+            asked = {"token": TOKEN, "distinct_id": "ada"}
+            return httpx.post(f"{edge.url}/flags/?v=2", json=asked, timeout=LIMIT_S).json()
+
+        def capture() -> httpx.Response:
+            event = {"api_key": TOKEN, "event": "hello", "distinct_id": "ada"}
+            return httpx.post(f"{edge.url}/capture/", json=event, timeout=LIMIT_S)
+
+        wait_for(lambda: {"on", "stored"} <= flags()["flags"].keys(), "the flags")
+        assert capture().status_code == 200
+        with postgres.hanging(), ThreadPoolExecutor() as pool:
+            waiting = [pool.submit(capture) for _ in range(3)]
+            for _ in range(5):
+                assert httpx.get(f"{edge.url}/_livez", timeout=LIMIT_S).status_code == 200
+                assert httpx.get(f"{edge.url}/_readyz", timeout=LIMIT_S).status_code == 200
+                answer = flags()
+                assert answer["flags"]["on"]["enabled"] is True
+                assert answer["errorsWhileComputingFlags"] is True
+                assert answer["flags"]["stored"]["failed"] is True
+            assert {each.result().status_code for each in waiting} == {503}
+        wait_for(lambda: capture().status_code == 200, "capture")
+        assert flags()["errorsWhileComputingFlags"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -42,8 +43,23 @@ class OwnServer:
             f"-c listen_addresses= -k {self._folder}",
         )
 
-    def stop(self) -> None:
-        self._run("pg_ctl", "stop", "-m", "immediate")
+    def stop(self, how: str = "immediate") -> None:
+        """``how``: ``immediate`` is as if it crashed, ``fast`` in order."""
+        self._run("pg_ctl", "stop", "-m", how)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """All of its processes do nothing during the block."""
+        first = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        pids = [first, *map(int, children)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._user, str(self._programs / program), "-D", str(self._data), *arguments]

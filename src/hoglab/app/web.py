@@ -14,7 +14,7 @@ from hoglab.analysis.api import routes as results_routes
 from hoglab.analysis.definitions.account_filters import check_account_filters
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.execution.behaviour import performers_on_request
-from hoglab.app.roles import Part
+from hoglab.app.roles import ROLES, Part
 from hoglab.capture import capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery.api import routes as delivery_routes
@@ -132,6 +132,7 @@ def web_beside(services: SharedServices) -> HoglabApp:
 
 
 def _http_settings(settings: Settings, *, home: str | None) -> HttpSettings:
+    blocking = ROLES[settings.role].blocking
     return HttpSettings(
         public_url=settings.site_url,
         rate_limit_enabled=settings.rate_limit_enabled,
@@ -139,6 +140,7 @@ def _http_settings(settings: Settings, *, home: str | None) -> HttpSettings:
         max_body_bytes=settings.max_request_bytes,
         body_budget_bytes=settings.request_memory_bytes,
         metrics_token=settings.metrics_secret,
+        late_check_blocks=blocking is None or "database" in blocking,
         home=home,
     )
 

@@ -78,6 +78,8 @@ class HttpSettings:
     write_timeout_s: float = WRITE_TIMEOUT_S
     metrics_token: str | None = None
     """What ``/metrics`` wants to be sent; without one, only this machine may read it."""
+    late_check_blocks: bool = True
+    """Whether a health check that does not end keeps the process from being ready."""
     home: str | None = None
     """Where browsers that ask for ``/`` are led; None: they get a page there."""
     handler_threads: int = HANDLER_THREADS
@@ -139,7 +141,7 @@ def build_app(
     )
     document = Document(management.table, extra_paths or {})
     exact: dict[str, _Target] = {}
-    for path, app in probes(checks, settings.metrics_token).items():
+    for path, app in probes(checks, settings.metrics_token, late_blocks=settings.late_check_blocks).items():
         exact[path] = _Target(app, path, quiet=True)
     schema = schema_app(document)
     for path, app in welcome_apps(schema, settings.home).items():

@@ -48,8 +48,12 @@ CHECKS_TIMEOUT_S = 5.0
 _log = structlog.get_logger(__name__)
 
 
-def probes(checks: Checks, metrics_token: str | None = None) -> dict[str, ASGIApp]:
+def probes(
+    checks: Checks, metrics_token: str | None = None, *, late_blocks: bool = True
+) -> dict[str, ASGIApp]:
     """The probe endpoints by their exact paths.
+
+    ``late_blocks``: whether a check that does not end keeps the process from being ready.
 
     ``metrics_token``: what readers of ``/metrics`` send as ``Authorization: Bearer``; without one, only this machine
     may read them.
@@ -64,7 +68,7 @@ def probes(checks: Checks, metrics_token: str | None = None) -> dict[str, ASGIAp
     async def found() -> list[Problem]:
         """One look at a time, however many ask: anybody may."""
         if not running:
-            running.append(asyncio.create_task(_problems(checks)))
+            running.append(asyncio.create_task(_problems(checks, late_blocks)))
             running[0].add_done_callback(lambda _: running.clear())
         return await asyncio.shield(running[0])
 
@@ -113,12 +117,13 @@ def _check_reader(scope: Scope, token: str | None) -> None:
         )
 
 
-async def _problems(checks: Checks) -> list[Problem]:
+async def _problems(checks: Checks, late_blocks: bool) -> list[Problem]:
     try:
         async with asyncio.timeout(CHECKS_TIMEOUT_S):
             return list(await asyncio.to_thread(checks))
     except TimeoutError:
-        return [Problem("health", f"the check did not end within {CHECKS_TIMEOUT_S:g} s")]
+        text = f"the check did not end within {CHECKS_TIMEOUT_S:g} s"
+        return [Problem("health", text, blocks=late_blocks)]
     except Exception as error:
         _log.exception("health_check_failed")
         return [Problem("health", f"the check failed: {type(error).__name__}")]

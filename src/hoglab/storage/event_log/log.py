@@ -56,6 +56,9 @@ TIDY_EVERY_S = 5.0
 TIDY_STEP_RECORDS = 128
 """How often old records are looked for, and how many are deleted in one transaction."""
 
+ACKNOWLEDGE_TIMEOUT_S = 10.0
+"""How long an append waits for an engine that takes the time of a network; then the sender is told to come back."""
+
 RETRY_WAITING_S = 1
 RETRY_BACKLOG_S = 10
 RETRY_CLOSED_S = 5
@@ -92,6 +95,9 @@ class GroupCommitLog(ABC):
 
     An engine says how records are stored and read; its constructor ends with `_start`.
     """
+
+    _acknowledge_s: float | None = None
+    """How long an append waits, None for as long as it takes."""
 
     def __init__(self, name: str, limits: LogLimits) -> None:
         """``name``: how the log is called in messages."""
@@ -210,7 +216,8 @@ class GroupCommitLog(ABC):
 
         Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the disk, of all or of
         this ``owner``, when the disk is (nearly) full or fails, and when the log is closed; `ValueError` above
-        `MAX_RECORD_BYTES`. A caller that is cancelled may or may not have its record stored.
+        `MAX_RECORD_BYTES`. A caller that is cancelled may or may not have its record stored, nor one that is told that
+        the engine did not answer.
         """
         size = len(payload)
         if size > MAX_RECORD_BYTES:
@@ -225,7 +232,14 @@ class GroupCommitLog(ABC):
                 self._waiting_by_owner[owner] += size
             if len(self._waiting) == 1:
                 self._work.notify()
-        return await waiter.future
+        if self._acknowledge_s is None:
+            return await waiter.future
+        try:
+            async with asyncio.timeout(self._acknowledge_s):
+                return await waiter.future
+        except TimeoutError as error:
+            text = f"{self._name} did not answer within {self._acknowledge_s:g} s"
+            raise EventLogFullError(text, RETRY_WAITING_S) from error
 
     def _admit(self, size: int, *, insist: bool, owner: int | None = None) -> None:
         """Refuse a record that there is no room for."""

@@ -22,7 +22,13 @@ from hoglab.storage.database.types import from_micros
 from hoglab.storage.event_log import EventLogFullError, LogRecord
 from hoglab.storage.event_log.deferral import STEP_RECORDS, Admitted, Deferral, step
 from hoglab.storage.event_log.group_commit import RETRY_DISK_S
-from hoglab.storage.event_log.log import TIDY_STEP_RECORDS, GroupCommitLog, LogLimits, Stored
+from hoglab.storage.event_log.log import (
+    ACKNOWLEDGE_TIMEOUT_S,
+    TIDY_STEP_RECORDS,
+    GroupCommitLog,
+    LogLimits,
+    Stored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +123,8 @@ _log = structlog.get_logger(__name__)
 
 class PostgresEventLog(GroupCommitLog):
     """The log of all processes that name the same database."""
+
+    _acknowledge_s = ACKNOWLEDGE_TIMEOUT_S
 
     def __init__(self, connect: Connect, name: str, *, limits: LogLimits | None = None) -> None:
         """``connect`` and ``name``: as for `PostgresSession`. The schema is there. Raises `DatabaseError`."""
