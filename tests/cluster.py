@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ from hoglab.storage.engines import upgrade_databases
 
 KEY = "phx_" + "k" * 43
 TOKEN = "phc_testtokentesttoken"
+START_TIMEOUT_S = 120
+"""Several processes start at once, where others may be at work, too."""
 
 
 class RoundRobin:
@@ -64,6 +67,12 @@ def _pipe(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
+def send_signal(process: ChildServer, number: signal.Signals) -> None:
+    """Send a signal and do not wait for anything."""
+    assert process._process is not None
+    process._process.send_signal(number)
+
+
 class Cluster:
     """Processes of roles on one database; they are started in the order in which they are asked for."""
 
@@ -89,6 +98,7 @@ class Cluster:
             host="127.0.0.1",
             port=free_port(),
             environment={**self._environment, "HOGLAB_ROLE": role, **environment},
+            start_timeout_s=START_TIMEOUT_S,
         )
         self.processes[name] = process
         return process

@@ -27,7 +27,15 @@ class ServerError(Exception):
 class ChildServer:
     """A server with known credentials, listening on ``url`` once `start` has returned."""
 
-    def __init__(self, *, data: Path, host: str, port: int, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        data: Path,
+        host: str,
+        port: int,
+        environment: dict[str, str],
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> None:
         self.url = f"http://{host}:{port}"
         self.api_key = "phx_" + secrets.token_hex(24)
         self.project_token = "phc_" + secrets.token_hex(20)
@@ -42,6 +50,7 @@ class ChildServer:
             "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": self.project_token,
             **environment,
         }
+        self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
 
@@ -54,7 +63,7 @@ class ChildServer:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for the demo, which then stops its server in order
         )
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self._start_timeout_s
         # One client without certificates: to load them takes longer than a request.
         with httpx.Client(base_url=self.url, timeout=1.0, verify=False) as client:  # noqa: S501 - plain HTTP
             while time.monotonic() < deadline:
@@ -65,7 +74,7 @@ class ChildServer:
                         return
                 time.sleep(0.05)
         self.stop()
-        raise ServerError(f"the server was not ready after {START_TIMEOUT_S:.0f} s: {self.last_line()}")
+        raise ServerError(f"the server was not ready after {self._start_timeout_s:.0f} s: {self.last_line()}")
 
     def login_line(self, screen: str = "") -> str:
         """A new link to log in with, as `hoglab login` shows it; ``screen``: where it leads, below ``/ui``."""
