@@ -10,9 +10,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # What runs on PostgreSQL once more; tests/storage, tests/faults/test_two_servers.py and tests/e2e/test_postgres.py always do.
 ON_POSTGRES := tests/contract/shared tests/contract/experiments tests/contract/functions tests/people tests/accounts \
 	tests/flags tests/experiments tests/actions tests/http/test_idempotency.py
+# What runs on a server that is split into five processes: a core, two edges and two delivers behind a router.
+ON_SPLIT := tests/clients tests/contract/functions tests/contract/experiments/test_flag_linkage.py \
+	tests/e2e/test_incoming_webhook.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test suite test-postgres ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
+.PHONY: help setup run test suite test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -50,6 +53,9 @@ suite: setup
 test-postgres: setup ## Run tests of the API, of accounts, flags, experiments, functions and people on PostgreSQL
 	HOGLAB_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_POSTGRES)
 
+test-split: setup ## Run tests of SDKs, functions and webhooks on a server of five processes on PostgreSQL
+	HOGLAB_TEST_DATABASE=postgresql HOGLAB_TEST_SHAPE=split $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_SPLIT)
+
 lint: setup ## Style, types and the layering of the rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -67,7 +73,7 @@ bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
 soak: setup ## Kill the server and the processes of functions 200 times each, cut the power 200 times, let 10,000 retries be due at once (an hour)
-	HOGLAB_TEST_SEED=random HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_PROCESS_KILLS=5 HOGLAB_TEST_SNAPSHOT_S=180 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
+	HOGLAB_TEST_SEED=random HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_PROCESS_KILLS=5 HOGLAB_TEST_SNAPSHOT_S=60 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
 
 validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew
 	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md

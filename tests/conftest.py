@@ -18,6 +18,7 @@ import pytest
 import structlog
 from tests.databases import ENGINE
 from tests.postgres import PostgresServer, running
+from tests.split import BESIDE, SHAPE, SplitServer
 
 from hoglab.demo.server import ChildServer
 from hoglab.storage.engines import upgrade_databases
@@ -172,12 +173,8 @@ def shared_server(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str | None]
 ) -> Iterator[ChildServer]:
     """One server for all tests that only need a project of their own on it."""
-    server = ChildServer(
-        data=tmp_path_factory.mktemp("shared") / "data",
-        host="127.0.0.1",
-        port=free_port(),
-        environment={"HOGLAB_ACCESS_LOG": "false", **_on(new_database())},
-    )
+    data = tmp_path_factory.mktemp("shared") / "data"
+    server = _new_server(data, {"HOGLAB_ACCESS_LOG": "false", **_on(new_database())})
     server.start()
     yield server
     server.close()
@@ -196,12 +193,7 @@ def start_server(tmp_path: Path, new_database: Callable[[], str | None]) -> Iter
         folder = data or tmp_path / "data"
         if folder not in databases:
             databases[folder] = _on(new_database())
-        server = ChildServer(
-            data=folder,
-            host="127.0.0.1",
-            port=free_port(),
-            environment={"HOGLAB_ACCESS_LOG": "false", **databases[folder], **environment},
-        )
+        server = _new_server(folder, {"HOGLAB_ACCESS_LOG": "false", **databases[folder], **environment})
         started.append(server)
         server.start()
         return server
@@ -209,6 +201,15 @@ def start_server(tmp_path: Path, new_database: Callable[[], str | None]) -> Iter
     yield start
     for server in started:
         server.close()
+
+
+def _new_server(data: Path, environment: dict[str, str]) -> ChildServer:
+    """One process, or several where ``HOGLAB_TEST_SHAPE`` says so."""
+    host, port = "127.0.0.1", free_port()
+    if SHAPE == "split":
+        others = [free_port() for _ in BESIDE]
+        return SplitServer(data=data, host=host, port=port, environment=environment, other_ports=others)
+    return ChildServer(data=data, host=host, port=port, environment=environment)
 
 
 def _on(url: str | None) -> dict[str, str]:

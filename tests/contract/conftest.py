@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 from tests.contract.described import Described
+from tests.split import BESIDE, SHAPE, SplitTransport, secret_key
 
 from hoglab.app import Hoglab
+from hoglab.app.server import Beside
 from hoglab.settings import Settings
 from hoglab.storage.database import Database
 
@@ -137,6 +139,7 @@ def open_laboratory(
 ) -> Iterator[Callable[..., Laboratory]]:
     """Open an application with settings of its own. Every answer is held against the OpenAPI document."""
     opened: list[Laboratory] = []
+    beside: list[Beside] = []
     described = Described(json.loads(DOCUMENT.read_bytes()))
 
     async def check(answer: httpx.Response) -> None:
@@ -148,19 +151,22 @@ def open_laboratory(
         def open_with(**settings: Any) -> Laboratory:
             data = tmp_path_factory.mktemp("contract") / "data"
             url = new_database()
-            hoglab = Hoglab.open(
-                Settings(
-                    database_url=url,
-                    data=data,
-                    bootstrap_api_key=OWNER_KEY,
-                    bootstrap_project_token=TOKEN,
-                    access_log=False,
-                    **settings,
-                )
-            )
-            hoglab.start()
+            shared = {"database_url": url, "data": data, "access_log": False, **settings}
+            first = {"bootstrap_api_key": OWNER_KEY, "bootstrap_project_token": TOKEN}
+            transport: httpx.AsyncBaseTransport
+            if SHAPE == "split":
+                shared["secret_keys"] = (secret_key(data),)
+                hoglab = Hoglab.open(Settings(role="core", **shared, **first))
+                others = [Beside.open(Settings(role=role, **shared)) for role in BESIDE]
+                edges = [each.http for role, each in zip(BESIDE, others, strict=True) if role == "edge"]
+                transport = SplitTransport(hoglab.http, edges)
+            else:
+                hoglab, others = Hoglab.open(Settings(**shared, **first)), []
+                transport = httpx.ASGITransport(hoglab.http, raise_app_exceptions=False)
+            for each in (hoglab, *others):
+                each.start()
+            beside.extend(others)
             hoglab.http.end_streams()  # this client waits for the end of each answer; streams are refused
-            transport = httpx.ASGITransport(hoglab.http, raise_app_exceptions=False)
             client = httpx.AsyncClient(
                 transport=transport, base_url="http://hoglab.test", event_hooks={"response": [check]}
             )
@@ -168,6 +174,8 @@ def open_laboratory(
             return opened[-1]
 
         yield open_with
+        for other in beside:
+            other.stop()
         for each in opened:
             runner.run(each.client.aclose())
             each.hoglab.stop()

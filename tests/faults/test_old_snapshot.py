@@ -1,6 +1,6 @@
 """A transaction that stays open in PostgreSQL keeps the rows of finished runs: the queue becomes slower, not slow.
 
-``HOGLAB_TEST_SNAPSHOT_S``: for how long; `make soak` says three minutes.
+``HOGLAB_TEST_SNAPSHOT_S``: for how long; `make soak` says a minute.
 """
 
 from __future__ import annotations
