@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import psycopg
 import pytest
 from tests.postgres import PostgresServer
 from tests.storage.engines import PostgresEngine
 from tests.storage.test_invocations import invocation, outcome
 
-from hoglab.storage.database import Database
 from hoglab.storage.invocations import InvocationBatch
 from hoglab.storage.invocations.postgres import PostgresInvocationQueue
-from hoglab.storage.snapshot_watch import OLD_S, SnapshotWatch
 
 pytestmark = pytest.mark.faults
 
@@ -69,23 +66,3 @@ def test_claims_stay_quick_while_a_snapshot_is_held(engine: PostgresEngine) -> N
     for queue in queues:
         queue.close()
     assert held >= LEAST * undisturbed
-
-
-def test_a_snapshot_is_told_of(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    with psycopg.connect(engine.url) as holder:
-        watch = SnapshotWatch(engine.database)
-        watch.round()
-        assert watch.problem() is None
-        holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        holder.execute("SELECT count(*) FROM invocation")
-        before = engine.database.oldest_snapshot_s()
-        while engine.database.oldest_snapshot_s() <= before:
-            pass
-        assert before > 0
-        monkeypatch.setattr(Database, "oldest_snapshot_s", lambda _: OLD_S + 1)
-        watch.round()
-        assert "open for 61 s" in (watch.problem() or "")
-        monkeypatch.undo()
-        holder.rollback()
-        watch.round()
-        assert watch.problem() is None

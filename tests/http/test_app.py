@@ -288,6 +288,16 @@ class TestProbes:
             ["health: the check failed: OSError"],
         )
 
+    def test_metrics_count_problems(self, make_client: Any) -> None:
+        found = [
+            Problem("disk", "is full"),
+            Problem("disk", "is slow"),
+            Problem("clock", "is late", blocks=False),
+        ]
+        text = make_client(checks=lambda: found).with_key(None).get("/metrics").text
+        assert 'hoglab_problems{blocking="yes",component="disk"} 2.0' in text
+        assert 'hoglab_problems{blocking="no",component="clock"} 1.0' in text
+
     def test_metrics(self, client: Any) -> None:
         client.get(WIDGETS + "3/")
         client.get(WIDGETS + "99/")
@@ -296,6 +306,7 @@ class TestProbes:
         assert f"hoglab_http_request_seconds_count{{{route}}}" in text
         assert f'hoglab_http_requests_total{{{route},status="404"}}' in text
         assert "process_resident_memory_bytes" in text
+        assert "hoglab_problems{" not in text
         assert "/widgets/99" not in text
 
 

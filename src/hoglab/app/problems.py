@@ -18,7 +18,6 @@ from hoglab.storage.engines import Engines, SharedEngines
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.invocations.holding import held_runs
-from hoglab.storage.snapshot_watch import SnapshotWatch
 
 LATE_S = 60.0
 """From when on health tells that events wait to be ingested."""
@@ -26,7 +25,6 @@ LATE_S = 60.0
 
 def problems(
     engines: Engines,
-    snapshots: SnapshotWatch,
     ingestion: Ingestion,
     quarantine: Quarantine,
     functions: FunctionRegistry,
@@ -40,7 +38,7 @@ def problems(
     ``lost``: what write-ahead logs lacked at the start, by database files.
     """
     of_events = event_problems(engines, ingestion, quarantine, integrity, lost)
-    return in_role(of_events + shared_problems(engines, snapshots, functions, delivery), role)
+    return in_role(of_events + shared_problems(engines, functions, delivery), role)
 
 
 def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
@@ -50,9 +48,7 @@ def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
     return [replace(each, blocks=each.component in role.blocking) for each in problems]
 
 
-def shared_problems(
-    engines: SharedEngines, snapshots: SnapshotWatch, functions: FunctionRegistry, delivery: Delivery
-) -> list[Problem]:
+def shared_problems(engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery) -> list[Problem]:
     """What does not work as it should now of what processes of all roles have."""
     problems = []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
@@ -60,8 +56,6 @@ def shared_problems(
             database.check()
         except DatabaseError as error:
             problems.append(Problem(name, str(error), blocks=False))
-    if old := snapshots.problem():
-        problems.append(Problem("snapshots", old, blocks=False))
     try:
         engines.log.check()
     except EventLogFullError as error:
@@ -99,6 +93,8 @@ def event_problems(
         )
         for name, text in lost.items()
     ]
+    if engines.database_load is not None:
+        problems += [Problem("database", text, blocks=False) for text in engines.database_load.problems()]
     try:
         engines.store.check()
     except (EventStoreUnavailableError, QueryError) as error:

@@ -164,8 +164,8 @@ class Services(SharedServices):
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self.background: list[Service] = [
             *(() if engines.sole_server is None else (engines.sole_server,)),
+            *(() if engines.database_load is None else (engines.database_load,)),
             ChangeWatch(database, self.witness),
-            *self.database_watches(),
             integrity,
             accounts.usage,
             sessions.usage,
@@ -186,7 +186,6 @@ class Services(SharedServices):
         """What does not work as it should now."""
         return problems(
             self.engines,
-            self.snapshots,
             self.ingestion,
             self.quarantine,
             self.functions,

@@ -30,7 +30,6 @@ from hoglab.http.health import Problem
 from hoglab.people import PersonService
 from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.engines import SharedEngines
-from hoglab.storage.snapshot_watch import SnapshotWatch
 
 if TYPE_CHECKING:
     from hoglab.settings import Settings
@@ -62,7 +61,6 @@ class SharedServices:
 
         database = engines.database
         self.people = people = PersonService(database)
-        self.snapshots = SnapshotWatch(database)
         self.capture = capture = opened(
             Capture(
                 engines.log,
@@ -126,15 +124,11 @@ class SharedServices:
         services: list[Service] = [ChangeWatch(self.shared_engines.database)]
         if Part.SDK in self.role.parts:
             services += [self.accounts.usage, self.preload]
-        return [*services, *self.database_watches(), *self.delivery.watches(), self.delivery]
-
-    def database_watches(self) -> list[Service]:
-        """Background services for what only a database server has."""
-        return [self.snapshots] if self.shared_engines.database.is_shared else []
+        return [*services, *self.delivery.watches(), self.delivery]
 
     def problems(self) -> list[Problem]:
         """What does not work as it should now."""
-        found = shared_problems(self.shared_engines, self.snapshots, self.functions, self.delivery)
+        found = shared_problems(self.shared_engines, self.functions, self.delivery)
         if Part.SDK in self.role.parts and not self.preload.is_done:
             found.append(Problem("flags", "are not loaded yet"))
         return in_role(found, self.role)

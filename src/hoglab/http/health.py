@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from starlette.responses import Response
 
 from hoglab.http import errors
@@ -44,6 +44,10 @@ Checks = Callable[[], Sequence[Problem]]
 
 CHECKS_TIMEOUT_S = 5.0
 """A check that takes longer than this counts as failed."""
+
+_PROBLEMS = Gauge(
+    "hoglab_problems", "What does not work as it should, as health tells it.", ["component", "blocking"]
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -85,6 +89,7 @@ def probes(
 
     async def metrics(scope: Scope) -> Response:
         _check_reader(scope, metrics_token)
+        _count(await found())
         text = await asyncio.to_thread(generate_latest)
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST, "cache-control": "no-store"})
 
@@ -96,6 +101,12 @@ def probes(
         "/_readyz": _get(ready),
         "/metrics": _get(metrics),
     }
+
+
+def _count(problems: Sequence[Problem]) -> None:
+    _PROBLEMS.clear()
+    for problem in problems:
+        _PROBLEMS.labels(problem.component, "yes" if problem.blocks else "no").inc()
 
 
 async def _alive(_scope: Scope) -> Response:

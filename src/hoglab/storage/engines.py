@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from hoglab.storage.database.postgres.load import DatabaseLoad
     from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
     from hoglab.storage.event_log.quarantine import QuarantineStore
@@ -90,6 +91,8 @@ class Engines(SharedEngines):
     tables: TableDirectory
     sole_server: SoleServer | None
     """What keeps other servers away from a database that they could reach; to be started."""
+    database_load: DatabaseLoad | None
+    """What measures the server of such a database; to be started."""
 
     @classmethod
     @contextmanager
@@ -100,7 +103,9 @@ class Engines(SharedEngines):
         """
         with ExitStack() as opened:
             address = options.database_url
-            sole_server = None if address is None else _alone(opened, address, options.wait_s)
+            sole_server, load = None, None
+            if address is not None:
+                sole_server, load = _alone(opened, address, options.wait_s)
             shared = _shared(opened, directory, options)
             store = opened.enter_context(open_event_store(directory, options))
             yield cls(
@@ -113,6 +118,7 @@ class Engines(SharedEngines):
                 SqlQuarantineStore(shared.queue_database),
                 options.tables,
                 sole_server,
+                load,
             )
 
 
@@ -143,15 +149,19 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     return SharedEngines(database, queue_database, log, stores_of(queue, queue_database), now)
 
 
-def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
-    """The lock on a database; ``opened`` gives it back. Raises `AnotherServerError`."""
+def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, DatabaseLoad]:
+    """The lock on a database, which ``opened`` gives back, and what measures it. Raises `AnotherServerError`."""
     from hoglab.storage.database.postgres.driver import Driver
+    from hoglab.storage.database.postgres.load import DatabaseLoad
     from hoglab.storage.database.postgres.sole_server import SoleServer
 
     driver = Driver(address, tables.metadata.info["postgresql"]["schema"])
-    sole_server = SoleServer(partial(driver.connect, autocommit=True), driver.name, wait_s=wait_s)
+    connect = partial(driver.connect, autocommit=True)
+    sole_server = SoleServer(connect, driver.name, wait_s=wait_s)
     opened.callback(sole_server.close)
-    return sole_server
+    load = DatabaseLoad(connect, driver.name)
+    opened.callback(load.close)
+    return sole_server, load
 
 
 def _opened_queues(

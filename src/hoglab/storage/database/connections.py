@@ -54,10 +54,6 @@ class DatabaseConnections(Protocol):
         """How many connections others have; to be asked before any is made."""
         ...
 
-    def oldest_snapshot_s(self) -> float:
-        """For how long the oldest transaction is open that keeps deleted rows from being cleaned up; 0 for none."""
-        ...
-
     def check(self) -> None:
         """For health checks. Raises `DatabaseNotDurableError`."""
         ...

@@ -246,14 +246,6 @@ class Database:
         with explained(self._connections.name):
             return self._connections.await_change(timeout_s)
 
-    def oldest_snapshot_s(self) -> float:
-        """For how long the oldest transaction is open that keeps deleted rows in a server's tables; 0 for none.
-
-        Those of other users count where the server lets ours see them. Raises `DatabaseError`.
-        """
-        with explained(self._connections.name):
-            return self._connections.oldest_snapshot_s()
-
     def purge(self, *, rewrite: bool = False) -> None:
         """Have the bytes of what was deleted leave the files.
 

@@ -43,13 +43,6 @@ _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
     "AND application_name = current_setting('application_name')"
 )
-_OLDEST_SNAPSHOT = sa.text("""
-SELECT coalesce(max(extract(epoch FROM clock_timestamp() - since)), 0)::float FROM (
-    SELECT xact_start FROM pg_stat_activity
-    WHERE datname = current_database() AND backend_type = 'client backend' AND backend_xmin IS NOT NULL
-    UNION ALL SELECT prepared FROM pg_prepared_xacts WHERE database = current_database()
-) AS open (since)
-""")
 _ASYNCHRONOUS = sa.text("SET LOCAL synchronous_commit = off")
 _log = structlog.get_logger("hoglab")
 
@@ -177,10 +170,6 @@ class PostgresConnections:
         with self._driver.connect(autocommit=True) as connection:
             row = connection.execute(_OTHERS).fetchone()
         return 0 if row is None else int(row[0])
-
-    def oldest_snapshot_s(self) -> float:
-        with self.read() as connection:
-            return float(connection.scalar(_OLDEST_SNAPSHOT) or 0.0)
 
     # --- what a server sees to itself
 

@@ -190,9 +190,6 @@ class SqliteConnections:
     def other_sessions(self) -> int:
         return 0
 
-    def oldest_snapshot_s(self) -> float:
-        return 0.0
-
     def check(self) -> None:
         self.sync.check()
 

@@ -1,0 +1,99 @@
+"""What all processes together ask of a PostgreSQL server: connections against its limit, and open transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import structlog
+from prometheus_client import Gauge
+
+from hoglab.background import BackgroundService
+from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database.postgres.session import PostgresSession
+
+if TYPE_CHECKING:
+    from hoglab.storage.database.postgres.session import Connect
+
+EVERY_S = 10.0
+"""How often the server is asked."""
+MOST_CONNECTIONS = 0.8
+"""The share of the connections that the server allows, from which on health tells."""
+OLD_SNAPSHOT_S = 60.0
+"""How long a transaction may be open before health tells: rows that are deleted meanwhile stay, and slow the queue."""
+
+# Whose transactions it may not look at, it counts as connections only; pg_read_all_stats shows them.
+_QUERY = """
+SELECT count(*) FILTER (WHERE backend_type = 'client backend'),
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+       coalesce(extract(epoch FROM clock_timestamp() - least(
+           min(xact_start) FILTER (WHERE backend_xmin IS NOT NULL AND datname = current_database()),
+           (SELECT min(prepared) FROM pg_prepared_xacts WHERE database = current_database())
+       )), 0)::float8
+FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+"""
+
+_CONNECTIONS = Gauge(
+    "hoglab_database_connections", "Connections of the PostgreSQL server, whoever uses them."
+)
+_MOST = Gauge("hoglab_database_connections_most", "Connections that the PostgreSQL server allows.")
+_OLDEST_S = Gauge(
+    "hoglab_database_oldest_snapshot_seconds",
+    "For how long the oldest transaction is open that keeps deleted rows from being cleaned up; 0: none.",
+)
+
+_log = structlog.get_logger("hoglab")
+
+
+class Load(NamedTuple):
+    """What was seen of a server."""
+
+    connections: int = 0
+    most: int = 0
+    oldest_snapshot_s: float = 0.0
+
+
+class DatabaseLoad(BackgroundService):
+    """Background service that measures the server of a database, for metrics and health."""
+
+    NAME: ClassVar[str] = "database-load"
+
+    def __init__(self, connect: Connect, name: str) -> None:
+        """``name``: how the database is called in messages."""
+        super().__init__()
+        self._session = PostgresSession(connect, name)
+        self._seen: Load | None = None
+
+    def round(self) -> float:
+        """Measure, as far as the server answers."""
+        try:
+            [row] = self._session.rows(_QUERY)
+        except DatabaseError as error:
+            _log.warning("database_not_measured", reason=str(error))
+            return EVERY_S
+        seen = Load(*row)
+        if self._seen is None:
+            _log.info("database_connections", used=seen.connections, most=seen.most)
+        self._seen = seen
+        _CONNECTIONS.set(seen.connections)
+        _MOST.set(seen.most)
+        _OLDEST_S.set(seen.oldest_snapshot_s)
+        return EVERY_S
+
+    def problems(self) -> list[str]:
+        """What an operator should look at, a line each."""
+        seen, found = self._seen or Load(), []
+        if seen.connections > MOST_CONNECTIONS * seen.most:
+            found.append(
+                f"{seen.connections} of {seen.most} connections of the PostgreSQL server are in use: raise its "
+                "max_connections, or run fewer processes"
+            )
+        if seen.oldest_snapshot_s > OLD_SNAPSHOT_S:
+            found.append(
+                f"a transaction is open for {seen.oldest_snapshot_s:.0f} s and keeps deleted rows in the queue: "
+                "pg_stat_activity says whose it is, end it"
+            )
+        return found
+
+    def close(self) -> None:
+        """Give its connection back."""
+        self._session.close()
