@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from hoglab.storage.database.migrations import HEADS
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
 from hoglab.storage.engines import EventStoreEngine
 from hoglab.storage.event_log import LogStats
+from hoglab.storage.event_log.extent import log_stats, unread_records
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.examination import StoreReport, examine
 from hoglab.storage.identity import Installation, Present
@@ -58,13 +59,18 @@ class _Store:
         return self.report.identity
 
 
-def check(data: Path, secret_keys: Sequence[str] = (), *, full: bool = False) -> CheckReport:
+def check(
+    data: Path, secret_keys: Sequence[str] = (), *, full: bool = False, database_url: str | None = None
+) -> CheckReport:
     """Look through the files of a directory. ``full``: every page, row and secret, else what is quick.
 
-    Changes nothing. Raises `DirectoryError`.
+    ``database_url``: of the PostgreSQL database beside it. Changes nothing. Raises `DirectoryError`.
     """
     report = CheckReport()
     with DataDirectory.open(data, exclusive=False) as directory:
+        if database_url is not None:
+            _check_beside(directory, database_url, secret_keys, report, full=full)
+            return report
         present = Present.in_directory(directory)
         databases = (directory.metadata_path, directory.queue_path)
         lost = _lost_commits(directory, databases)
@@ -93,6 +99,36 @@ def check(data: Path, secret_keys: Sequence[str] = (), *, full: bool = False) ->
                 report.problems += files.findings()
             _check_secrets(directory, database, secret_keys, report, full=full)
     return report
+
+
+def _check_beside(
+    directory: DataDirectory, url: str, secret_keys: Sequence[str], report: CheckReport, *, full: bool
+) -> None:
+    """The events, and whether a database and its secrets go with them; its rows are PostgreSQL's own business."""
+    store = _check_store(directory, report, full=full)
+    with ExitStack() as opened:
+        try:
+            database = Database.open(url)
+            opened.callback(database.dispose)
+            queue = Database.open(url, tables.queue_metadata)
+            opened.callback(queue.dispose)
+            with queue.read() as connection:
+                stats = log_stats(connection)
+                damaged = unread_records(connection, _is_record) if full else []
+        except DatabaseError as error:
+            report.problems.append(str(error))
+            return
+        if damaged:
+            shown = ", ".join(map(str, damaged[:MAX_PROBLEMS]))
+            report.problems.append(f"{len(damaged)} records of the event log are damaged: {shown}")
+        report.facts.append(
+            f"event log: {stats.records:,} records, the last one given out is {stats.last_offset}"
+        )
+        if store is not None:
+            present = Present.beside_server(directory)
+            files = Installation(directory, present, database, queue, _Log(stats), _Store(store))
+            report.problems += files.findings()
+        _check_secrets(directory, database, secret_keys, report, full=full)
 
 
 def _lost_commits(directory: DataDirectory, databases: Sequence[Path]) -> dict[Path, str]:

@@ -19,7 +19,9 @@ from hoglab.storage.engines import STORE_HEADER_BYTES
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
+"""Of backups without the databases, which a PostgreSQL server has; those of all files are of format 1."""
+FILES_FORMAT = 1
 PART_BYTES = 1024 * 1024
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -51,6 +53,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """The record of the event log up to which events are stored; later ones are in the log."""
     log_last_offset: int
     files: list[KeptFile]
+    has_databases: bool = True
+    """Whether `hoglab.db` and `queue.db` are in it; else a PostgreSQL server has what would be there."""
 
     @property
     def bytes(self) -> int:

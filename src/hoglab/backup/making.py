@@ -2,6 +2,7 @@
 
 While the store's files are read, the server stores no events; it goes on to accept them, and to answer. The databases
 are held on to by a snapshot each, metadata first: so persons are never behind events, and the log never behind either.
+Where they are in a PostgreSQL database its own tools copy them, afterwards: so they are not behind the events there.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
 
 from hoglab import __version__
-from hoglab.backup.depot import FORMAT, BackupError, Depot, KeptFile, Manifest
+from hoglab.backup.depot import FILES_FORMAT, FORMAT, BackupError, Depot, KeptFile, Manifest
+from hoglab.storage.database import Database, tables
 from hoglab.storage.database.copies import LAST_LOG_OFFSET, snapshot
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
+from hoglab.storage.event_log.extent import last_offset
 from hoglab.transfer.running import CutOffError, NotServedError, running_hold
 
 if TYPE_CHECKING:
@@ -37,10 +43,11 @@ class Made(NamedTuple):
     new_bytes: int
 
 
-def make_backup(data: Path, to: Path, *, keep: int | None = None) -> Made:
+def make_backup(data: Path, to: Path, *, keep: int | None = None, database_url: str | None = None) -> Made:
     """Copy a data directory into a folder of backups, and read all of it again.
 
     Parts of files that are there already are not written again. ``keep``: delete all but so many backups afterwards.
+    ``database_url``: of the PostgreSQL database beside the directory, which is not copied.
     Raises `BackupError`, `DatabaseError` and `DirectoryError`.
     """
     if to.resolve().is_relative_to(data.resolve()):
@@ -48,7 +55,8 @@ def make_backup(data: Path, to: Path, *, keep: int | None = None) -> Made:
     depot = Depot(to)
     depot.prepare()
     with DataDirectory.open(data, exclusive=False) as directory:
-        manifest = _copy(directory, depot)
+        copy = _copy if database_url is None else partial(_copy_beside, database_url)
+        manifest = copy(directory, depot)
     depot.verify(manifest)
     depot.finish(manifest)
     if keep is not None:
@@ -57,33 +65,70 @@ def make_backup(data: Path, to: Path, *, keep: int | None = None) -> Made:
 
 
 def _copy(directory: DataDirectory, depot: Depot) -> Manifest:
-    now = datetime.now(UTC)
     files: list[KeptFile] = []
     with ExitStack() as held, tempfile.TemporaryDirectory(dir=depot.path, prefix=".copying-") as folder:
         with _store_held(directory):
             metadata = held.enter_context(snapshot(directory.metadata_path))
             queue = held.enter_context(snapshot(directory.queue_path))
-            wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
-            ours = [path for path in (directory.events_path, wal) if path.exists()]
-            files += [depot.keep(path.name, path) for path in ours]
+            files += _kept_events(directory, depot)
         for path, found in ((directory.metadata_path, metadata), (directory.queue_path, queue)):
             copied = Path(folder) / path.name
             found.copy(copied)
             files.append(depot.keep(path.name, copied))
             copied.unlink()
-        if directory.secret_keys_path.exists():
-            files.append(depot.keep(directory.secret_keys_path.name, directory.secret_keys_path))
-        return Manifest(
-            format=FORMAT,
-            name=f"{now:%Y%m%dT%H%M%S%f}Z",
-            made_at=now.isoformat(),
-            version=__version__,
+        return _manifest(
+            format=FILES_FORMAT,
             installation_id=_text(metadata, _IDENTITY),
             generation=_number(metadata, _GENERATION),
             position=_number(metadata, _POSITION),
             log_last_offset=_number(queue, LAST_LOG_OFFSET),
-            files=files,
+            files=[*files, *_kept_keys(directory, depot)],
         )
+
+
+def _copy_beside(url: str, directory: DataDirectory, depot: Depot) -> Manifest:
+    """The same of a directory that has the events alone. What the database knows is read while they stand still."""
+    database = Database.open(url)
+    try:
+        queue = Database.open(url, tables.queue_metadata)
+        try:
+            with _store_held(directory):
+                with database.read() as connection:
+                    home = connection.execute(sa.select(tables.installation)).mappings().first()
+                    applied = connection.scalar(sa.text(_POSITION)) or 0
+                with queue.read() as connection:
+                    last = last_offset(connection)
+                files = _kept_events(directory, depot)
+        finally:
+            queue.dispose()
+    finally:
+        database.dispose()
+    if home is None:
+        raise BackupError(f"no server has worked on {database.name} yet")
+    return _manifest(
+        format=FORMAT,
+        installation_id=home["installation_id"],
+        generation=home["generation"],
+        position=applied,
+        log_last_offset=last,
+        files=[*files, *_kept_keys(directory, depot)],
+        has_databases=False,
+    )
+
+
+def _kept_events(directory: DataDirectory, depot: Depot) -> list[KeptFile]:
+    wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
+    return [depot.keep(path.name, path) for path in (directory.events_path, wal) if path.exists()]
+
+
+def _kept_keys(directory: DataDirectory, depot: Depot) -> list[KeptFile]:
+    path = directory.secret_keys_path
+    return [depot.keep(path.name, path)] if path.exists() else []
+
+
+def _manifest(**facts: Any) -> Manifest:
+    now = datetime.now(UTC)
+    return Manifest(name=f"{now:%Y%m%dT%H%M%S%f}Z", made_at=now.isoformat(), version=__version__, **facts)
 
 
 @contextmanager
@@ -116,11 +161,11 @@ def _number(found: Snapshot, query: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def packed(data: Path, to: Path) -> Made:
+def packed(data: Path, to: Path, *, database_url: str | None = None) -> Made:
     """The same into one file, a tar archive that holds a folder with this backup alone."""
     folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=".packing-"))
     try:
-        made = make_backup(data, folder / "backup")
+        made = make_backup(data, folder / "backup", database_url=database_url)
         draft = folder / "backup.tar"
         shutil.make_archive(str(draft.with_suffix("")), "tar", folder / "backup")
         draft.chmod(0o600)

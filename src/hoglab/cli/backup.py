@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, JsonOption, load_settings, refuse_server, settings_of_files
+from hoglab.cli.options import DataOption, JsonOption, existing_settings, load_settings
 
 
 def backup(
@@ -36,22 +36,24 @@ def backup(
 ) -> None:
     """Copy everything, also beside a running server, and read the copy again.
 
-    All files are as they were at one moment. The secret keys are part of it; files of `warehouse` are not.
+    All files are as they were at one moment. The secret keys are part of it; files of `warehouse` are not. With a
+    PostgreSQL database it has the events and the secret keys: copy the database afterwards, with its own tools.
     """
     from hoglab.backup.depot import BackupError
     from hoglab.backup.making import make_backup, packed
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
 
-    settings = settings_of_files(data)
+    settings = existing_settings(data)
+    url = settings.database_address
     is_file = to.suffix == ".tar"
     if is_file and keep is not None:
         raise OperatorError("--keep is for a folder of backups")
     try:
         made = (
-            packed(settings.data, to.absolute())
+            packed(settings.data, to.absolute(), database_url=url)
             if is_file
-            else make_backup(settings.data, to.absolute(), keep=keep)
+            else make_backup(settings.data, to.absolute(), keep=keep, database_url=url)
         )
     except (BackupError, DatabaseError, DirectoryError, OSError) as error:
         raise OperatorError(str(error)) from error
@@ -70,6 +72,8 @@ def backup(
         f"backup {manifest.name}: {manifest.bytes:,} bytes, {made.new_bytes:,} of them new, verified; events up to "
         f"record {manifest.position} of the event log"
     )
+    if url is not None:
+        typer.echo("now copy the database, with pg_dump say: the two belong together")
 
 
 def restore(
@@ -89,6 +93,7 @@ def restore(
 ) -> None:
     """Make a new data directory from a backup.
 
+    With a PostgreSQL database restore that first; it was copied after the backup.
     Runs of functions that waited are held, since the original has delivered them after the backup.
     """
     from hoglab.backup.depot import BackupError
@@ -97,10 +102,11 @@ def restore(
     from hoglab.storage.event_store import EventStoreUnavailableError
 
     settings = load_settings(data=data)
-    refuse_server(settings)
     target = settings.data.absolute()
     try:
-        restored = restore_backup(source.absolute(), target, name=at, deliver=deliver)
+        restored = restore_backup(
+            source.absolute(), target, name=at, deliver=deliver, database_url=settings.database_address
+        )
     except (BackupError, DatabaseError, EventStoreUnavailableError) as error:
         raise OperatorError(str(error)) from error
     typer.echo(f"restored {restored.manifest.name} to {target}, generation {restored.generation}")
@@ -124,13 +130,14 @@ def check(
     from hoglab.storage.directory import DirectoryError
 
     settings = load_settings(data=data)
-    refuse_server(settings)
     if not settings.data.is_dir():
         raise OperatorError(
             f"there is no directory {settings.data.absolute()}: name it with --data or HOGLAB_DATA"
         )
     try:
-        report = look_through(settings.data, settings.secret_keys, full=full)
+        report = look_through(
+            settings.data, settings.secret_keys, full=full, database_url=settings.database_address
+        )
     except (DatabaseError, DirectoryError, OSError) as error:
         raise OperatorError(str(error)) from error
     if as_json:
@@ -156,7 +163,7 @@ def repair(data: DataOption = None) -> None:
     from hoglab.storage.event_store import EventStoreUnavailableError
 
     os.umask(0o077)  # what engines make is for its owner alone
-    settings = settings_of_files(data)
+    settings = existing_settings(data)
     try:
         with DataDirectory.open(settings.data) as directory:
             if not directory.events_path.exists():  # to open it would make an empty one
@@ -174,10 +181,11 @@ def repair(data: DataOption = None) -> None:
                     ) from error
                 aside.append(wal)
             names = [path.name for path in aside if path.exists()]
-            database = Database.open(directory.metadata_path)
-            if database.repair_search():
-                names.append("the index for searching persons")
-            database.dispose()
+            if settings.database_url is None:
+                database = Database.open(directory.metadata_path)
+                if database.repair_search():
+                    names.append("the index for searching persons")
+                database.dispose()
             folder = directory.set_aside(aside)
             try:
                 EventStoreEngine(directory.events_path).close()

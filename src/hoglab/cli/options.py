@@ -48,22 +48,6 @@ def existing_settings(data: Path | None) -> Settings:
     return settings
 
 
-def settings_of_files(data: Path | None) -> Settings:
-    """The same for a command that works on the files of a directory. Raises `OperatorError`."""
-    settings = existing_settings(data)
-    refuse_server(settings)
-    return settings
-
-
-def refuse_server(settings: Settings) -> None:
-    """Raises `OperatorError` where a database server has what a command would look for in files."""
-    if settings.database_url is not None:
-        raise OperatorError(
-            "this command works on the files of a data directory; HOGLAB_DATABASE_URL names a PostgreSQL database, "
-            "which is backed up, restored and checked with PostgreSQL's own tools (docs/operate.md)"
-        )
-
-
 def load_settings(**overrides: Any) -> Settings:
     """Settings from the environment with the command's options on top. Raises `OperatorError`."""
     from hoglab import settings

@@ -10,12 +10,11 @@ import sqlalchemy as sa
 from hoglab.storage.database.tables import (
     backfill,
     consumer_position,
-    deferred_record,
-    event_log_record,
     internal_event,
     invocation,
     queue_installation,
 )
+from hoglab.storage.event_log.extent import append_deferred, last_offset
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
@@ -35,18 +34,13 @@ class Held(NamedTuple):
 
 
 def hold_all(database: Database, queue: Database, now: datetime) -> Held:
-    """Hold every run that waits, and whatever would become one: for a directory that nobody uses."""
-    last = sa.select(sa.func.max(sa.text("seq"))).select_from(sa.text("sqlite_sequence"))
-    last = last.where(sa.text("name = 'event_log_record'"))
+    """Hold every run that waits, and whatever would become one: for a server that does not run."""
     with queue.write() as tx:
         # Deferred records are delivered by the original, too, so they go before the position where ours begins.
-        names = ["owner", "appended_at", "payload"]
-        deferred = sa.select(*(deferred_record.c[name] for name in names)).order_by(deferred_record.c.id)
-        tx.execute(sa.insert(event_log_record).from_select(names, deferred))
-        tx.execute(sa.delete(deferred_record))
+        append_deferred(tx.connection)
         waiting = sa.update(invocation).where(invocation.c.status.in_(["available", "running"]))
         runs = tx.execute(waiting.values(status=PAUSED, lock_token=None, heartbeat_at=None)).rowcount
-        offset = tx.connection.scalar(last) or 0
+        offset = last_offset(tx.connection)
         ours = consumer_position.c.consumer == DISPATCHING
         done = tx.connection.scalar(sa.select(consumer_position.c.offset).where(ours)) or 0
         if done:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.counters import counters
+from hoglab.storage.event_log.extent import last_offset
 from hoglab.storage.moving.rows import StoredTable, batches
 
 if TYPE_CHECKING:
@@ -83,9 +84,7 @@ class Opened:
     def log_end(self) -> int:
         """The last offset that the event log gave out."""
         with self.queue.read() as connection:
-            given = counters(connection).last_number(connection, "event_log_record", "offset")
-            head = connection.scalar(sa.select(_HEAD.c.last_offset)) or 0
-        return max(given, head)
+            return last_offset(connection)
 
 
 @dataclass(frozen=True, slots=True)
