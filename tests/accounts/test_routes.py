@@ -152,6 +152,7 @@ class TestOrganizationsAndUsers:
         assert set(body) == {"id", "name", "created_at", "membership_level", "projects"}
         assert (body["id"], body["membership_level"]) == (organization, 15)
         assert [project["id"] for project in body["projects"]] == [1]
+        assert [project["timezone"] for project in body["projects"]] == ["UTC"]
         assert call("GET", "/api/organizations/").json()["results"] == [body]
         projects = call("GET", "/api/organizations/@current/projects/").json()
         assert projects["count"] == 1

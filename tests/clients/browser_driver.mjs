@@ -113,6 +113,10 @@ const operations = {
   async hold({ page, part }) {
     await pages[page].page.route(({ pathname }) => pathname.endsWith(part), () => undefined)
   },
+  // They are answered by a failure, as of a proxy whose server is away.
+  async refuse({ page, part, status }) {
+    await pages[page].page.route(({ pathname }) => pathname.endsWith(part), (route) => route.fulfill({ status }))
+  },
   async release({ page }) {
     await pages[page].page.unrouteAll()
   },

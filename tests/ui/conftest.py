@@ -56,14 +56,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     The first process that needs one sends it all events; the others start theirs on a copy of its files.
     """
     folder = tmp_path_factory.mktemp("lab")
-    server = _server(folder / "data")
+    server = new_server(folder / "data")
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = tmp_path_factory.getbasetemp().parent / "ui-lab"
         shared.mkdir(exist_ok=True)
         with (shared / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (shared / "seeded.json").exists():
-                seeding = _server(shared / "data")
+                seeding = new_server(shared / "data")
                 seeded = _seeded(seeding)
                 seeding.close()
                 (shared / "seeded.json").write_text(json.dumps(seeded))
@@ -79,7 +79,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     server.close()
 
 
-def _server(data: Path, **environment: str) -> ChildServer:
+def new_server(data: Path, **environment: str) -> ChildServer:
     return ChildServer(
         data=data,
         host="127.0.0.1",
@@ -114,7 +114,7 @@ def least_free(tmp_path_factory: pytest.TempPathFactory) -> int:
 def spare(tmp_path_factory: pytest.TempPathFactory, least_free: int) -> Iterator[ChildServer]:
     """A server without events that tests may stop and start again; it says what it is asked for."""
     folder = tmp_path_factory.mktemp("spare")
-    server = _server(folder / "data", HOGLAB_ACCESS_LOG="true", HOGLAB_MIN_FREE_DISK_BYTES=str(least_free))
+    server = new_server(folder / "data", HOGLAB_ACCESS_LOG="true", HOGLAB_MIN_FREE_DISK_BYTES=str(least_free))
     server.start()
     yield server
     server.close()

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.clients.node_process import NodeProcess
 from tests.ui.conftest import HOSTILE, ROOM_BYTES, Lab
-from tests.ui.page import Page, slowness
-from tests.ui.scenario import event
+from tests.ui.page import PATIENCE_S, Page, slowness
+from tests.ui.scenario import Client, event
 
 from hoglab.demo.server import ChildServer
 
@@ -64,6 +64,36 @@ def test_13_7_1_a_flood_does_not_freeze_the_page(page: Page, lab: Lab) -> None:
     page.fill("input[type=search] >> nth=1", "x")
     assert time.monotonic() - begun < 5
     assert page.run("() => document.querySelectorAll('tbody tr').length") <= 100
+
+
+def test_13_7_1_live_events_go_on_after_a_proxy_failed(browser: NodeProcess, lab: Lab, profile: Page) -> None:
+    """A browser gives a stream up that is answered by a failure; the page asks again."""
+    page = Page(browser, lab.server.url, "/p/1/nothing", like=profile)
+    page.tell("refuse", part="/events/live/", status=502)
+    page.show("/p/1/events/live", "Connecting …")
+    page.until(
+        "() => performance.getEntriesByType('resource').some((each) => each.name.endsWith('/events/live/'))"
+    )
+    page.tell("release")
+    page.see("Connected.")
+    lab.client.send([event("after the failure", "live-7", datetime.now(UTC))])
+    page.see("after the failure")
+    page.end()
+
+
+def test_13_7_1_live_events_say_that_the_session_has_ended(browser: NodeProcess, spare: ChildServer) -> None:
+    page = Page(browser, spare.url, "/login")
+    page.log_in(spare.api_key)
+    page.show("/p/1/events/live", "Connected.")
+    client = Client(spare.url, spare.api_key, "")
+    (current, *_) = client.call("GET", "/api/sessions/")
+    spare.stop()
+    page.see("Connecting …")
+    spare.start()
+    client.call("DELETE", f"/api/sessions/{current['id']}/")
+    page.see("Your session has ended.")
+    page.end()
+    client.close()
 
 
 def property_filter(
@@ -128,6 +158,40 @@ def test_13_7_1_stored_events_by_several_filters_columns_and_pages(page: Page, l
     assert len(set(seen)) == 200
 
 
+def test_13_7_1_pages_lose_no_event_of_one_moment(page: Page, lab: Lab) -> None:
+    """Imports often have whole days at one timestamp, so that a page may end amid of one."""
+    at = datetime.now(UTC).replace(microsecond=123_456)
+    lab.client.send([event("imported", f"import-{number}", at) for number in range(250)])
+    lab.client.settled("imported", 250)
+    page.show("/p/1/events?event=imported", "100 events shown")
+    page.button("Older")
+    page.see("200 events shown")
+    page.button("Older")
+    page.see("250 events shown")
+    seen = page.run("() => [...document.querySelectorAll('tbody td a')].map((each) => each.innerText)")
+    assert len(set(seen)) == 250
+
+
+def test_13_7_1_times_are_those_of_the_project(page: Page, lab: Lab) -> None:
+    """Of the one that is looked at, which need not be the first; and after its zone was changed."""
+    made = lab.client.call(
+        "POST", "/api/organizations/@current/projects/", {"name": "Far away", "timezone": "Asia/Tokyo"}
+    )
+    client = Client(lab.server.url, lab.server.api_key, made["api_token"], made["id"])
+    client.send([event("late", "somebody", datetime(2026, 3, 1, 20, 30, tzinfo=UTC))])
+    client.settled("late")
+    page.show(f"/p/{made['id']}/events", "Time (Asia/Tokyo)")
+    page.see("Mar 2, 2026, 05:30:00.000")
+    page.show(f"/p/{made['id']}/settings/project", "Project token")
+    page.fill("form input >> nth=1", "Europe/Paris")
+    page.button("Save")
+    page.see("Saved.")
+    page.click('nav >> role=link[name="Events"]')
+    page.see("Time (Europe/Paris)")
+    page.see("Mar 1, 2026, 21:30:00.000")
+    client.close()
+
+
 def test_13_7_1_a_metric_and_a_function_from_an_event(page: Page, lab: Lab) -> None:
     lab.client.send([event("paid", "payer", datetime.now(UTC), {"amount": 12.5, "plan": "pro"})])
     lab.client.settled("paid")
@@ -173,6 +237,11 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     page.see("Shown only now.")
     shown = page.run("() => document.querySelector('[role=status].secret code').innerText")
     assert shown.startswith("phs_")
+    page.button("Remove the former key …")
+    page.see("get no more flags")
+    page.click('dialog >> role=button[name="Remove"]')
+    page.see("The former key no longer works.")
+    assert shown in page.text()
 
     page.show("/p/1/settings/keys", "First key")
     page.button("New key …")
@@ -202,6 +271,8 @@ def test_13_8_1_keys_of_some_projects_roll_and_expire(page: Page, lab: Lab) -> N
     page.button("New key …")
     page.fill("dialog input", "limited")
     page.button("Read everything")
+    page.tell("choose", selector='.scopes label:has-text("cohort") select', text="write")
+    page.tell("choose", selector='.scopes label:has-text("person") select >> nth=0', text="none")
     page.tell("choose", selector="dialog select >> nth=0", text="In 30 days")
     page.click('label:has-text("In all projects") input')
     assert page.run(
@@ -215,6 +286,8 @@ def test_13_8_1_keys_of_some_projects_roll_and_expire(page: Page, lab: Lab) -> N
         each for each in lab.client.call("GET", "/api/personal_api_keys/") if each["label"] == "limited"
     )
     assert kept["scoped_teams"] == [other["id"]]
+    assert {"cohort:write", "experiment:read"} <= set(kept["scopes"])
+    assert not {"person:read", "person:write"} & set(kept["scopes"])
     assert 29 <= (datetime.fromisoformat(kept["expires_at"]) - datetime.now(UTC)).days <= 30
     value = page.run("() => document.querySelector('.secret code').innerText")
     page.button("Roll limited")
@@ -257,6 +330,11 @@ def test_13_8_2_a_full_disk_is_shown_and_that_it_is_over(
         page.see("disk")
         assert page.run("() => document.querySelector('.card.bad') !== null")
         assert page.axe("color-contrast") == []
+        seen = len(page.requests("/_liveness"))
+        deadline = time.monotonic() + PATIENCE_S
+        while len(page.requests("/_liveness")) == seen:  # the page looks for its server meanwhile, too
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
     finally:
         ballast.unlink()
     page.see("Everything works")

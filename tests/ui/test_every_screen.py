@@ -1,16 +1,18 @@
-"""What holds on every screen: accessibility in both themes and on narrow pages, keyboard, hostile names, budgets."""
+"""What holds on every screen: accessibility in both themes and on narrow pages, keyboard, budgets."""
 
 from __future__ import annotations
 
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlencode, urljoin
+from urllib.parse import quote, urljoin
 
 import pytest
 from tests.clients.node_process import NodeProcess
-from tests.ui.conftest import HOSTILE, Lab
+from tests.ui.conftest import Lab
 from tests.ui.page import PATIENCE_S, Page
+from tests.ui.scenario import Client, event
 
 SCREENS = {
     "experiments": ("/p/1/experiments", "Lopsided"),
@@ -34,12 +36,6 @@ SCREENS = {
 }
 LOOKS = {"light": (), "dark": ("color-contrast",), "narrow": (), "zoomed": ("target-size",)}
 """How each screen is looked at, and which rules of axe-core apply; none named: all. Only colours differ by theme."""
-NOTHING_OVERFLOWS = """
-() => ![...document.querySelectorAll("td, th")]
-  .filter((each) => getComputedStyle(each).position !== "absolute" && !each.closest(".scroll"))
-  .filter((each) => each.getBoundingClientRect().width > 0)
-  .some((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX === "visible")
-"""
 OBSERVE = """
 () => new Promise((done) => {
   let sum = 0
@@ -62,13 +58,13 @@ def names(lab: Lab) -> dict[str, Any]:
     sent = {"event": "$groupidentify", "distinct_id": "ada", "properties": group}
     lab.client.send([sent])
     lab.client.settled("$groupidentify")
-    event = lab.client.call("GET", "events/", limit=1, event="checkout completed")["results"][0]
+    found = lab.client.call("GET", "events/", limit=1, event="checkout completed")["results"][0]
     return {
         "checkout": lab.checkout["id"],
         "lopsided": lab.lopsided["id"],
         "metric": lab.checkout["metrics"][0]["uuid"],
         "flag": lab.checkout["feature_flag"]["id"],
-        "event": event["uuid"],
+        "event": found["uuid"],
         "function": made["id"],
         "where": quote('[{"key":"amount","operator":"is_not_set"}]'),
     }
@@ -188,6 +184,53 @@ def test_13_9_1_keyboard_walk_of_lists_events_and_settings(page: Page, lab: Lab)
     page.until("() => document.activeElement?.innerText === 'New key …'")
 
 
+def test_13_9_1_keyboard_walk_from_the_login_to_a_first_event(browser: NodeProcess, lab: Lab) -> None:
+    """No mouse from the login on: a snippet, live events with a pause, the status, a project and a key."""
+    made = lab.client.call("POST", "/api/organizations/@current/projects/", {"name": "By keyboard"})
+    client = Client(lab.server.url, lab.server.api_key, made["api_token"], made["id"])
+    page = Page(browser, lab.server.url, f"/p/{made['id']}/setup?sdk=curl")
+    page.see("Personal API key")
+    reached(page, "")
+    page.tell("type", text=lab.server.api_key)
+    page.press("Enter")
+    page.see("Waiting for your first event")
+    reached(page, "Ruby")
+    page.press("Enter")
+    page.see("gem install posthog-ruby")
+    reached(page, "Copy")
+    client.send([event("by keyboard", "me", datetime.now(UTC))])
+    page.see("by keyboard")
+
+    page.press("g")
+    page.press("l")
+    page.see("Connected.")
+    reached(page, "Pause")
+    page.press("Enter")
+    page.see("paused, 0 events meanwhile")
+    page.press("g")
+    page.press("s")
+    page.see("Refreshed every five seconds")
+
+    page.show("/p/1/settings/project", "Project token")
+    reached(page, "Save")
+    page.show("/p/1/settings/keys", "First key")
+    reached(page, "New key …")
+    page.press("Enter")
+    page.see("What it may do")
+    page.tell("type", text="by keyboard")
+    reached(page, "Run experiments")
+    page.press("Enter")
+    reached(page, "Make the key")
+    page.press("Enter")
+    page.see("keep it now")
+    reached(page, "I have it")
+    page.press("Enter")
+    page.gone("keep it now")
+    assert page.complaints() == []
+    page.end()
+    client.close()
+
+
 def test_13_9_3_requests_and_jumps_until_results_are_there(page: Page, lab: Lab) -> None:
     before = len(page.requests(""))
     page.show(f"/p/1/experiments/{lab.checkout['id']}", "Secondary metrics")
@@ -224,51 +267,3 @@ def test_13_9_4_without_javascript_a_sentence_and_the_reference(browser: NodePro
     )
     assert found is not None
     assert urljoin(f"{lab.server.url}/ui/", found.group(1)) == f"{lab.server.url}/api/docs/"
-
-
-@pytest.fixture(scope="module")
-def hostile(lab: Lab) -> dict[str, Any]:
-    """A person, a flag and events whose names would run, turn text round, or take a screen."""
-    made = lab.client.call(
-        "POST",
-        "feature_flags/",
-        {
-            "key": "hostile-flag",
-            "name": HOSTILE,
-            "filters": {"groups": [{"properties": [], "rollout_percentage": 50}]},
-        },
-    )
-    event = lab.client.call("GET", "events/", limit=1, event=HOSTILE)["results"][0]
-    return {"event": event, "flag": made["id"]}
-
-
-def test_13_7_2_hostile_names(page: Page, lab: Lab, hostile: dict[str, Any]) -> None:
-    event = hostile["event"]
-    uuid = lab.results(lab.hostile)["metrics"][0]["uuid"]
-    path = f"/p/1/experiments/{lab.hostile['id']}"
-    screens = {
-        f"{path}?open={uuid}": "Day by day",
-        f"{path}?tab=setup": "Who takes part",
-        f"{path}?tab=history": "History",
-        "/p/1/experiments": "One-page checkout",
-        f"/p/1/events?{urlencode({'event': HOSTILE, 'columns': f'link,long,{HOSTILE}'})}": "events shown",
-        f"/p/1/events/{event['uuid']}": "Properties",
-        f"/p/1/person/{quote(event['distinct_id'], safe='')}": "Newest events",
-        f"/p/1/flags/{hostile['flag']}": "Rules",
-    }
-    for address, text in screens.items():
-        page.show(address, text)
-        page.see("onerror=document.title")
-        assert page.run("() => document.images.length") == 0
-        assert "hacked" not in page.run("() => document.title.slice(0, 6)")
-        assert page.run("() => [...document.links].filter((link) => !/^https?:/.test(link.href)).length") == 0
-        assert "\u202e" not in page.text()
-        for how in ("narrow", "light"):
-            page.look(how)
-            assert not page.too_wide(), (address, how)
-            page.until(NOTHING_OVERFLOWS)
-    # A dialog that proposes the name, and one that makes something of it.
-    page.show(f"/p/1/events/{event['uuid']}", "Properties")
-    page.button("Metric from this event …")
-    page.see("What counts")
-    assert page.run("() => document.images.length") == 0

@@ -153,6 +153,71 @@ def test_13_1_2_pages_of_other_origins_change_nothing(
     page.end()
 
 
+def test_13_1_2_two_servers_on_two_ports_do_not_log_each_other_out(
+    browser: NodeProcess, lab: Lab, spare: ChildServer
+) -> None:
+    """One browser profile has both cookies on one host; each server takes its own, and logging out ends one."""
+    first = Page(browser, lab.server.url, "/p/1/experiments")
+    first.fill("input[type=password]", lab.server.api_key)
+    first.button("Log in")
+    first.see("One-page checkout")
+    second = Page(browser, spare.url, "/p/1/experiments", like=first)
+    second.see("Personal API key")  # the other's cookie counts for nothing here
+    second.fill("input[type=password]", spare.api_key)
+    second.button("Log in")
+    second.see("No experiments yet")
+    assert len({each["name"] for each in first.tell("cookies")}) == 2
+    first.tell("reload")
+    first.see("One-page checkout")
+    second.button("Log out")
+    second.see("Personal API key")
+    first.tell("reload")
+    first.see("One-page checkout")
+    assert first.complaints() == second.complaints() == []
+    first.end()
+    second.end()
+
+
+def test_13_1_3_what_a_key_may_not_see_is_not_asked_for(browser: NodeProcess, lab: Lab) -> None:
+    """With the scope `experiment:read` alone: experiments are there, everything else says which scope it lacks."""
+    made = lab.client.call(
+        "POST", "/api/personal_api_keys/", {"label": "experiments", "scopes": ["experiment:read"]}
+    )
+    page = Page(browser, lab.server.url, "")
+    page.fill("input[type=password]", made["value"])
+    page.button("Log in")
+    page.see("One-page checkout")
+    experiment = f"/p/1/experiments/{lab.checkout['id']}"
+    page.show(f"{experiment}?open={lab.checkout['metrics'][0]['uuid']}", "Day by day")
+    page.until("() => document.querySelectorAll('svg path.line').length === 2")
+    page.show(f"{experiment}?tab=health", "Checked")
+    lacking = {
+        f"{experiment}?tab=history": "activity_log:read",
+        "/p/1/setup": "project:read",
+        "/p/1/events": "query:read",
+        "/p/1/events/live": "query:read",
+        f"/p/1/events/{lab.checkout['metrics'][0]['uuid']}": "query:read",
+        "/p/1/person/shopper-1": "person:read",
+        "/p/1/groups/0/acme": "group:read",
+        f"/p/1/flags/{lab.checkout['feature_flag']['id']}": "feature_flag:read",
+        "/p/1/functions/018f6c1e-7b0a-7000-8000-3f0c9a5b1d22": "hog_function:read",
+        "/p/1/settings/project": "project:read",
+        "/p/1/settings/keys": "personal_api_key:read",
+        "/status": "organization:read",
+    }
+    for path, scope in lacking.items():
+        page.show(path, f"it lacks the scope {scope}.")
+    page.press("Control+k")
+    page.until("() => document.activeElement?.getAttribute('role') === 'combobox'")
+    page.tell("type", text="one-page")
+    page.until(
+        "() => [...document.querySelectorAll('[role=option]')].some((each) => each.innerText.includes('Experiment'))"
+    )
+    assert page.axe() == []
+    assert page.complaints() == []
+    page.end()
+
+
 def test_13_1_3_a_key_that_may_only_read(browser: NodeProcess, lab: Lab) -> None:
     scopes = ["experiment:read", "feature_flag:read", "project:read", "query:read", "user:read"]
     made = lab.client.call("POST", "/api/personal_api_keys/", {"label": "reader", "scopes": scopes})
@@ -240,6 +305,29 @@ def test_13_1_4_the_first_event_shows_itself_within_two_seconds(
     took.append(time.monotonic() - begun)
     # One look may fall into a pause of the machine; the usual one may not.
     assert sorted(took)[1] < 2 * slowness(), took
+    client.close()
+
+
+def test_13_1_4_the_snippet_for_browsers_runs_in_one(
+    page: Page, browser: NodeProcess, lab: Lab, node_modules: Path
+) -> None:
+    made = lab.client.call("POST", "/api/organizations/@current/projects/", {"name": "In a browser"})
+    page.show(f"/p/{made['id']}/setup?sdk=browser", "Waiting for your first event")
+    page.see("It appears here within two seconds.")
+    code = page.run("() => document.querySelector('.code pre').innerText")
+    with served(node_modules) as site:
+        site.pages["/"] += f'<script type="module">{code}</script>'
+        shop = Page(browser, lab.server.url, "/nothing", profile={"locale": "en-GB"})
+        shop.go(f"{site.url}/")
+        page.until(
+            "(site) => document.querySelector('[aria-label=\"First event\"] dl')?.innerText.includes(site)",
+            site.url,
+        )
+        shop.end()
+    client = Client(lab.server.url, lab.server.api_key, made["api_token"], made["id"])
+    client.settled("first event")
+    (found,) = client.call("GET", "events/", event="first event")["results"]
+    assert found["properties"]["from"] == "browser"
     client.close()
 
 

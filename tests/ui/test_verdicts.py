@@ -129,6 +129,38 @@ def test_13_3_3_what_is_known_and_the_next_action(
         page.see(reason["text"])
 
 
+METHODS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "absolute, Bayesian": (
+        {"method": "bayesian", "bayesian": {"ci_level": 0.9, "difference_type": "ABSOLUTE"}},
+        ("Bayesian: ", "with 90 % probability", "Changes are absolute"),
+    ),
+    "frequentist with a correction": (
+        {"method": "frequentist", "frequentist": {"alpha": 0.01}, "multiple_testing_correction": "holm"},
+        ("two-sided p-values and 99 % intervals for a single look", "Changes are relative", "(Holm)"),
+    ),
+    "frequentist without one": (
+        {"method": "frequentist"},
+        ("95 % intervals", "p-values are not corrected for the number of metrics."),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_13_3_7_method_level_difference_and_correction_are_named(page: Page, lab: Lab, name: str) -> None:
+    config, said = METHODS[name]
+    made = scenario.launch(
+        lab.client,
+        name,
+        f"method-{len(name)}",
+        (("control", 50), ("test", 50)),
+        metrics=[metric("M", "mean", source=node("nothing of this"))],
+        stats_config=config,
+    )
+    page.show(path_of(made), "Primary metrics")
+    for text in said:
+        page.see(text)
+
+
 @pytest.fixture(scope="module")
 def rare(lab: Lab) -> dict[str, Any]:
     """An experiment with CUPED, a breakdown, a quantile, and a metric of which nobody has enough."""

@@ -1,5 +1,7 @@
 import { expect, it } from "vitest"
+import { pageAfter } from "../src/events/Explorer"
 import { chosenOf, eventQuery, propertiesOf, trendOf, whereText } from "../src/events/filters"
+import type { Event } from "../src/events/rows"
 import { functionOf, measures, metricOf } from "../src/events/making"
 import { csvRow } from "../src/kit/saving"
 
@@ -43,4 +45,11 @@ it("metrics and functions of an event", () => {
 
 it("a spreadsheet takes no cell for a formula", () => {
   expect(csvRow(["=1+1", "+a", "-a", "@a", "a,b", 'say "a"', -3, null])).toBe(`'=1+1,'+a,'-a,'@a,"a,b","say ""a""",-3,`)
+})
+
+it("the next page begins where this one ends, also amid events of one moment", () => {
+  const event = (timestamp: string) => ({ timestamp }) as Event
+  expect(pageAfter([])).toEqual({})
+  const same = "2026-01-02T03:04:05.999999Z"
+  expect(pageAfter([event("2026-01-02T03:04:06Z"), event(same), event(same)])).toEqual({ before: "2026-01-02T03:04:06.000000Z", offset: 2 })
 })

@@ -1,11 +1,13 @@
 import { describe, expect, it } from "vitest"
 import { match, pathOf, withQuery } from "../src/lib/router"
 import { linear, quantile, symmetric, ticks } from "../src/lib/scale"
-import { absolute, ago, dayText, daysBetween } from "../src/lib/time"
+import { absolute, ago, dayText, daysBetween, justAfter } from "../src/lib/time"
 import { courseRange, forestAxis } from "../src/plots/axis"
 import { perDay } from "../src/plots/bars"
 import { stretches } from "../src/plots/course"
 import { shortcutOf } from "../src/app/commands"
+import { definitionTexts } from "../src/experiments/definition"
+import { lookText } from "../src/experiments/VerdictCard"
 import { find, ROUTES, withProject } from "../src/app/routes"
 
 describe("router", () => {
@@ -82,4 +84,30 @@ describe("days", () => {
     expect(ago(new Date("2026-03-09T11:59:58Z"), now)).toBe("just now")
     expect(ago(new Date("2026-03-11T12:00:00Z"), now)).toBe("in 2 days")
   })
+})
+
+it("a microsecond later than what the API says", () => {
+  for (const [moment, later] of [
+    ["2026-01-02T03:04:05.678901Z", "2026-01-02T03:04:05.678902Z"],
+    ["2026-01-02T03:04:05.1Z", "2026-01-02T03:04:05.100001Z"],
+    ["2026-12-31T23:59:59.999999Z", "2027-01-01T00:00:00.000000Z"],
+    ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000001Z"],
+    ["1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59.500001Z"],
+  ] as const)
+    expect(justAfter(moment)).toBe(later)
+})
+
+it("percentiles have the ending of their number", () => {
+  const source = { kind: "EventsNode", event: "spent", math: "sum", math_property: "amount" }
+  const said = (level: number) => definitionTexts({ metric_type: "quantile", quantile_level: level, source })[0]
+  for (const [level, words] of [[0.5, "50th"], [0.01, "1st"], [0.07, "7th"], [0.11, "11th"], [0.92, "92nd"], [0.999, "99.9th"]] as const)
+    expect(said(level)).toBe(`The ${words} percentile of the sum of “amount” of “spent”.`)
+})
+
+it("a method for one look warns before the planned end, and afterwards no more", () => {
+  const verdict = { reads_at_any_time: false, state: "running", withholds_decisions: false } as const
+  expect(lookText(verdict)).toContain("do not stop early")
+  expect(lookText({ ...verdict, state: "better" })).toContain("this is it")
+  expect(lookText({ ...verdict, state: "better", withholds_decisions: true })).toContain("do not stop early")
+  expect(lookText({ ...verdict, reads_at_any_time: true })).toContain("as often as you like")
 })

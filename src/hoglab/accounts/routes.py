@@ -171,7 +171,13 @@ def _organization_object(
         "created_at": organization["created_at"],
         "membership_level": principal.levels[organization_id],
         "projects": [
-            {"id": each.id, "uuid": each.uuid, "name": each.name, "organization": organization_id}
+            {
+                "id": each.id,
+                "uuid": each.uuid,
+                "name": each.name,
+                "organization": organization_id,
+                "timezone": each.timezone,
+            }
             for each in projects
             if each.organization_id == organization_id
         ],

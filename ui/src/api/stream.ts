@@ -1,9 +1,11 @@
 // Server-sent events: what comes is gathered and handed on a few times a second, so that a flood does not freeze the page.
 
 import { useEffect, useRef, useState } from "preact/hooks"
-import { note } from "./client"
+import { address, type Answer, note, send } from "./client"
 
 const EVERY_MS = 250
+const AGAIN_MS = 3000
+const LATEST_AGAIN_MS = 60_000
 
 export interface Message {
   kind: string
@@ -23,30 +25,52 @@ export function useStream(url: string | null, kinds: readonly string[], take: (m
   useEffect(() => {
     if (url === null) return undefined
     let waiting: Message[] = []
-    const source = new EventSource(url, { withCredentials: true })
+    let source: EventSource | null = null
+    let again: ReturnType<typeof setTimeout> | undefined
+    let pause = AGAIN_MS
     const flush = () => {
       if (waiting.length === 0) return
       const taken = waiting
       waiting = []
       latest.current(taken)
     }
-    for (const kind of kinds)
-      source.addEventListener(kind, (event: MessageEvent<string>) => {
-        try {
-          waiting.push({ kind, data: JSON.parse(event.data), id: event.lastEventId })
-        } catch {
-          // A line that is no JSON says nothing.
-        }
+    const open = () => {
+      source = new EventSource(url, { withCredentials: true })
+      for (const kind of kinds)
+        source.addEventListener(kind, (event: MessageEvent<string>) => {
+          try {
+            waiting.push({ kind, data: JSON.parse(event.data), id: event.lastEventId })
+          } catch {
+            // A line that is no JSON says nothing.
+          }
+        })
+      source.addEventListener("open", () => {
+        pause = AGAIN_MS
+        setConnected(true)
+        note({ offline: false })
       })
-    source.addEventListener("open", () => {
-      setConnected(true)
-      note({ offline: false })
-    })
-    source.addEventListener("error", () => setConnected(false))
+      source.addEventListener("error", lost)
+    }
+    // The browser itself connects again after a broken line; after an answer that is none it gives up.
+    const lost = () => {
+      setConnected(false)
+      if (source?.readyState !== EventSource.CLOSED) return
+      again = setTimeout(() => void reopen(), pause)
+      pause = Math.min(2 * pause, LATEST_AGAIN_MS)
+    }
+    const reopen = async () => {
+      const session = await send<Answer<"/api/session/", "get">>("GET", address("/api/session/")).catch(() => null)
+      if (source === null) return
+      if (session !== null && session.id === null) note({ loggedOut: true })
+      else open()
+    }
+    open()
     const timer = setInterval(flush, EVERY_MS)
     return () => {
       clearInterval(timer)
-      source.close()
+      clearTimeout(again)
+      source?.close()
+      source = null
       setConnected(false)
     }
   }, [url])

@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useState } from "preact/hooks"
 import { useGet } from "../api/kept"
-import { type Session, useSession } from "../api/session"
+import { lacks, type Session, useSession } from "../api/session"
 import { usePlace } from "../kit/hooks"
 import { Failure, Skeleton } from "../kit/states"
 import { go, href, place } from "../lib/router"
@@ -37,8 +37,9 @@ export function Application({ first: asked }: { first: Promise<Session | null> }
 
 /** The first page: the set-up while no event has come, then the experiments. */
 function Start({ project }: { project: number }) {
-  const events = useGet("/api/projects/{project_id}/events/", { project_id: project }, { limit: 1 })
-  const known = events.value !== undefined || events.error !== undefined
+  const blind = lacks("query:read") !== null
+  const events = useGet("/api/projects/{project_id}/events/", blind ? null : { project_id: project }, { limit: 1 })
+  const known = blind || events.value !== undefined || events.error !== undefined
   useEffect(() => {
     if (known) go(`/p/${project}/${events.value?.results.length === 0 ? "setup" : "experiments"}`, undefined, { replace: true })
   }, [known])

@@ -2,6 +2,7 @@
 
 import { useEffect, useId, useRef, useState } from "preact/hooks"
 import { useGet } from "../api/kept"
+import { lacks } from "../api/session"
 import { Dialog } from "../kit/dialog"
 import { useSettled } from "../kit/hooks"
 import { clipped } from "../lib/format"
@@ -74,15 +75,18 @@ function Search({ project, onClose }: { project: string; onClose: () => void }) 
   const [at, setAt] = useState(0)
   const id = useId()
   const searched = useSettled(text.trim(), 120)
-  const parts = searched.length > 1 ? { project_id: project } : null
-  const experiments = useGet("/api/projects/{project_id}/experiments/", parts, { search: searched, limit: 5 })
-  const flags = useGet("/api/projects/{project_id}/feature_flags/", parts, { search: searched, limit: 5 })
-  const functions = useGet("/api/projects/{project_id}/hog_functions/", parts, { search: searched, limit: 5 })
+  const where = (scope: string) => (searched.length > 1 && lacks(scope) === null ? { project_id: project } : null)
+  const wanted = { search: searched, limit: 5 }
+  const experiments = useGet("/api/projects/{project_id}/experiments/", where("experiment:read"), wanted)
+  const flags = useGet("/api/projects/{project_id}/feature_flags/", where("feature_flag:read"), wanted)
+  const functions = useGet("/api/projects/{project_id}/hog_functions/", where("hog_function:read"), wanted)
+  const people = useGet("/api/projects/{project_id}/persons/", where("person:read"), wanted)
   const found: Command[] = [
     ...matching(PAGES(project), text),
     ...(flags.value?.results ?? []).map((each) => ({ text: each.key, kind: "Flag", to: pathOf("p", project, "flags", each.id) })),
     ...(experiments.value?.results ?? []).map((each) => ({ text: each.name, kind: "Experiment", to: pathOf("p", project, "experiments", each.id) })),
     ...(functions.value?.results ?? []).map((each) => ({ text: each.name ?? "", kind: "Function", to: pathOf("p", project, "functions", each.id) })),
+    ...(people.value?.results ?? []).map((each) => ({ text: each.name, kind: "Person", to: pathOf("p", project, "person", each.uuid) })),
   ]
   const chosen = Math.min(at, found.length - 1)
   const follow = (command: Command | undefined) => {
@@ -102,7 +106,7 @@ function Search({ project, onClose }: { project: string; onClose: () => void }) 
       <input
         type="text"
         role="combobox"
-        aria-label="Search pages, experiments, flags and functions"
+        aria-label="Search pages, experiments, flags, functions and people"
         aria-expanded="true"
         aria-controls={id}
         aria-activedescendant={chosen >= 0 ? `${id}-${chosen}` : undefined}

@@ -3,10 +3,10 @@
 import { useEffect, useReducer, useRef, useState } from "preact/hooks"
 import { address, note, notice, onNotice, send } from "../api/client"
 import { retryFailed } from "../api/kept"
-import { logOut, type Session } from "../api/session"
+import { lacks, logOut, type Session } from "../api/session"
 import { Button, Link } from "../kit/basics"
 import { usePlace, useTitle } from "../kit/hooks"
-import { Failure, Skeleton } from "../kit/states"
+import { Failure, Lacking, Skeleton } from "../kit/states"
 import { Toasts } from "../kit/toasts"
 import { visible } from "../lib/format"
 import { go, href } from "../lib/router"
@@ -29,6 +29,7 @@ export function Shell({ session }: { session: Session }) {
   const found = find(here)
   const projects = session.user.organization?.projects ?? []
   const project = found?.parts.project ?? String(session.user.team?.id ?? projects[0]?.id ?? 1)
+  const missing = found && lacks(found.route.scope)
   const [palette, setPalette] = useState(false)
   return (
     <>
@@ -40,7 +41,9 @@ export function Shell({ session }: { session: Session }) {
         <div class="stage">
           <Notices />
           <main id="content" tabindex={-1}>
-            {found ? <Screen key={found.route.pattern + JSON.stringify(found.parts)} load={found.route.load} props={propsOf(found.parts, project, session)} /> : <Unknown />}
+            {found && missing === null && <Screen key={found.route.pattern + JSON.stringify(found.parts)} load={found.route.load} props={propsOf(found.parts, project, session)} />}
+            {missing !== null && <Lacking scope={missing} />}
+            {found === null && <Unknown />}
           </main>
         </div>
       </div>
@@ -50,6 +53,10 @@ export function Shell({ session }: { session: Session }) {
   )
 }
 
+function onMac(): boolean {
+  return /mac|iphone|ipad/i.test(navigator.platform)
+}
+
 /** A fragment would be a new address; the focus alone goes to the content. */
 function skip(event: Event): void {
   event.preventDefault()
@@ -57,8 +64,8 @@ function skip(event: Event): void {
 }
 
 function propsOf(parts: Record<string, string>, project: string, session: Session): ScreenProps {
-  const team = session.user.team
-  return { project, zone: team && String(team.id) === project ? team.timezone : "UTC", id: parts.id ?? "", key2: parts.key2 ?? "" }
+  const own = session.user.organization?.projects.find((each) => String(each.id) === project)
+  return { project, zone: typeof own?.timezone === "string" ? own.timezone : "UTC", id: parts.id ?? "", key2: parts.key2 ?? "" }
 }
 
 function Screen({ load, props }: { load: Load; props: ScreenProps }) {
@@ -134,8 +141,9 @@ function Navigation({ session, project, section, openPalette }: NavigationProps)
       <div class="brand">
         <Link to={`/p/${project}/experiments`}>hoglab</Link>
         <Button kind="quiet" onClick={openPalette}>
-          <kbd>Ctrl K</kbd>
-          <span class="unseen"> Search and commands</span>
+          <kbd class="wide-only">{onMac() ? "⌘" : "Ctrl"} K</kbd>
+          <span class="when-wide-unseen">Search</span>
+          <span class="unseen"> and commands</span>
         </Button>
       </div>
       {chooser}
@@ -186,8 +194,9 @@ function Notices() {
   const { offline, otherVersion, loggedOut } = notice()
   useEffect(() => onNotice(() => render(undefined)), [])
   useEffect(() => {
+    // Not whether it is ready: what an unready server answers is no fault of the page, but browsers would say so.
     const look = () =>
-      send("GET", address("/_readiness"))
+      send("GET", address("/_liveness"))
         .then(retryFailed)
         .catch((error: unknown) => {
           // Any answer at all means that the server is back.

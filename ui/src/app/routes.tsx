@@ -30,6 +30,8 @@ interface Route {
   load: Load
   /** The entry of the navigation that the screen belongs to. */
   section: string
+  /** Without this scope the API answers nothing that the screen shows. */
+  scope: string
   /** The addresses of the API that it asks for in any case. */
   asks?: (parts: Record<string, string>) => string[]
 }
@@ -50,25 +52,25 @@ const keys = screen(() => import("../settings/Keys"))
 
 // Addresses of PostHog's shape, which functions put into messages, are here beside our own.
 export const ROUTES: readonly Route[] = [
-  { pattern: "/p/:project", load: list, section: "experiments" },
-  { pattern: "/p/:project/experiments", load: list, section: "experiments" },
-  { pattern: "/p/:project/experiments/:id", load: results, section: "experiments", asks: asksOfExperiment },
-  { pattern: "/p/:project/events", load: explorer, section: "events" },
-  { pattern: "/p/:project/events/live", load: live, section: "live" },
-  { pattern: "/p/:project/events/:id", load: event, section: "events" },
-  { pattern: "/p/:project/events/:id/:key2", load: event, section: "events" },
-  { pattern: "/p/:project/person/:id", load: person, section: "" },
-  { pattern: "/p/:project/persons/:id", load: person, section: "" },
-  { pattern: "/p/:project/people/:id", load: person, section: "" },
-  { pattern: "/p/:project/groups/:id/:key2", load: group, section: "" },
-  { pattern: "/p/:project/feature_flags/:id", load: flag, section: "" },
-  { pattern: "/p/:project/flags/:id", load: flag, section: "" },
-  { pattern: "/p/:project/functions/:id", load: hog, section: "" },
-  { pattern: "/p/:project/functions/:id/*", load: hog, section: "" },
-  { pattern: "/p/:project/setup", load: setup, section: "setup" },
-  { pattern: "/p/:project/settings/project", load: project, section: "project" },
-  { pattern: "/p/:project/settings/keys", load: keys, section: "keys" },
-  { pattern: "/status", load: status, section: "status" },
+  { pattern: "/p/:project", load: list, section: "experiments", scope: "experiment:read" },
+  { pattern: "/p/:project/experiments", load: list, section: "experiments", scope: "experiment:read" },
+  { pattern: "/p/:project/experiments/:id", load: results, section: "experiments", scope: "experiment:read", asks: asksOfExperiment },
+  { pattern: "/p/:project/events", load: explorer, section: "events", scope: "query:read" },
+  { pattern: "/p/:project/events/live", load: live, section: "live", scope: "query:read" },
+  { pattern: "/p/:project/events/:id", load: event, section: "events", scope: "query:read" },
+  { pattern: "/p/:project/events/:id/:key2", load: event, section: "events", scope: "query:read" },
+  { pattern: "/p/:project/person/:id", load: person, section: "", scope: "person:read" },
+  { pattern: "/p/:project/persons/:id", load: person, section: "", scope: "person:read" },
+  { pattern: "/p/:project/people/:id", load: person, section: "", scope: "person:read" },
+  { pattern: "/p/:project/groups/:id/:key2", load: group, section: "", scope: "group:read" },
+  { pattern: "/p/:project/feature_flags/:id", load: flag, section: "", scope: "feature_flag:read" },
+  { pattern: "/p/:project/flags/:id", load: flag, section: "", scope: "feature_flag:read" },
+  { pattern: "/p/:project/functions/:id", load: hog, section: "", scope: "hog_function:read" },
+  { pattern: "/p/:project/functions/:id/*", load: hog, section: "", scope: "hog_function:read" },
+  { pattern: "/p/:project/setup", load: setup, section: "setup", scope: "project:read" },
+  { pattern: "/p/:project/settings/project", load: project, section: "project", scope: "project:read" },
+  { pattern: "/p/:project/settings/keys", load: keys, section: "keys", scope: "personal_api_key:read" },
+  { pattern: "/status", load: status, section: "status", scope: "organization:read" },
 ]
 
 export interface Found {

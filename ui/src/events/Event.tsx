@@ -5,6 +5,7 @@ import { Link, Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
 import { Loaded } from "../kit/states"
+import { clipped } from "../lib/format"
 import { pathOf } from "../lib/router"
 import { Create } from "./Create"
 
@@ -36,7 +37,7 @@ export default function EventPage({ project, zone, id }: { project: string; zone
           {found.elements_chain && (
             <section class="card">
               <h2>Elements</h2>
-              <pre tabindex={0}>{found.elements_chain.slice(0, 5000)}</pre>
+              <pre tabindex={0}>{clipped(found.elements_chain, 5000)}</pre>
             </section>
           )}
         </>

@@ -8,6 +8,7 @@ import { usePlace, useTitle } from "../kit/hooks"
 import { Empty, Failure, Loaded } from "../kit/states"
 import { counted, visible } from "../lib/format"
 import { ask, pathOf } from "../lib/router"
+import { justAfter } from "../lib/time"
 import { chosenOf, eventQuery } from "./filters"
 import { FilterBar } from "./FilterBar"
 import { Histogram } from "./Histogram"
@@ -76,6 +77,12 @@ interface OlderProps {
   search: ReturnType<typeof eventQuery>
 }
 
+/** Where the page after these events begins: many may have happened at one moment, of which some are here. */
+export function pageAfter(events: readonly Event[]): { before?: string; offset?: number } {
+  const last = events.at(-1)?.timestamp
+  return last === undefined ? {} : { before: justAfter(last), offset: events.filter((event) => event.timestamp === last).length }
+}
+
 /** The first page and those that were asked for after it, each from the last event of the one before. */
 function Older({ first, project, zone, columns, search }: OlderProps) {
   const [more, setMore] = useState<Event[]>([])
@@ -85,7 +92,7 @@ function Older({ first, project, zone, columns, search }: OlderProps) {
   const load = async () => {
     setFault(null)
     try {
-      const next = await get("/api/projects/{project_id}/events/", { project_id: project }, { ...search, limit: PAGE, before: events.at(-1)?.timestamp })
+      const next = await get("/api/projects/{project_id}/events/", { project_id: project }, { ...search, limit: PAGE, ...pageAfter(events) })
       const known = new Set(events.map((event) => event.uuid))
       setMore([...more, ...next.results.filter((event) => !known.has(event.uuid))])
       setEnd(next.results.length < PAGE)

@@ -11,6 +11,8 @@ import { type Chosen, trendOf } from "./filters"
 interface Counts {
   days: string[]
   data: number[]
+  /** What was counted. */
+  words: string
 }
 
 export function Histogram({ project, zone, chosen }: { project: string; zone: string; chosen: Chosen }) {
@@ -18,12 +20,14 @@ export function Histogram({ project, zone, chosen }: { project: string; zone: st
   const [fault, setFault] = useState<string | null>(null)
   const trend = trendOf(chosen)
   const query = JSON.stringify(trend.query)
+  const { words } = trend
   useEffect(() => {
     let gone = false
     setFault(null)
     post("/api/projects/{project_id}/query/", { project_id: project }, { query: JSON.parse(query) as unknown }).then(
       (answer) => {
-        if (!gone) setFound(answer.results?.[0] ?? null)
+        const series = answer.results?.[0]
+        if (!gone) setFound(series ? { ...series, words } : null)
       },
       (error: unknown) => gone || setFault(told(error).detail),
     )
@@ -33,7 +37,7 @@ export function Histogram({ project, zone, chosen }: { project: string; zone: st
   }, [project, query])
   if (fault !== null) return <p class="quiet">They could not be counted over time: {fault}</p>
   const all = found?.data.reduce((sum, count) => sum + count, 0) ?? 0
-  const title = `${counted(all, "event")} ${trend.words}`
+  const title = `${counted(all, "event")} ${found?.words ?? words}`
   return (
     <section class="card histogram" aria-label="Events over time">
       <p>

@@ -9,7 +9,8 @@ import { Confirm } from "../kit/dialog"
 import { toast } from "../kit/toasts"
 import { counted, visible } from "../lib/format"
 import { go, pathOf } from "../lib/router"
-import { ruleTexts, variantsOf } from "./definition"
+import { ruleTexts } from "../lib/rules"
+import { variantsOf } from "./definition"
 import { ACTION_WORDS, type Action, actionsOf, consequences, firstOther, shipped, switching } from "./lifecycle"
 import type { Results } from "./reading"
 
@@ -36,7 +37,9 @@ export function Actions({ experiment, results, project }: Props) {
     <div class="actions">
       {actions.length > SHOWN && (
         <details class="menu">
-          <summary class="button">More</summary>
+          <summary class="button">
+            More <span aria-hidden="true">▾</span>
+          </summary>
           <div class="menu-items">{actions.slice(SHOWN).map((action) => button(action, 1))}</div>
         </details>
       )}

@@ -1,10 +1,12 @@
 // Who changed what of an experiment, as sentences.
 
 import { useGet } from "../api/kept"
+import { lacks } from "../api/session"
 import { When } from "../kit/basics"
 import { Loaded } from "../kit/states"
 import { clipped } from "../lib/format"
 import { absolute } from "../lib/time"
+import { WORDS } from "../lib/words"
 
 interface Change {
   field?: string | null
@@ -28,7 +30,9 @@ export function changeText({ field, before, after }: Change, zone: string): stri
 }
 
 export function History({ project, id, zone }: { project: string; id: string; zone: string }) {
-  const log = useGet("/api/projects/{project_id}/activity_log/", { project_id: project }, { scope: "Experiment", item_id: id, limit: 100 })
+  const missing = lacks("activity_log:read")
+  const log = useGet("/api/projects/{project_id}/activity_log/", missing ? null : { project_id: project }, { scope: "Experiment", item_id: id, limit: 100 })
+  if (missing) return <p>{WORDS.needsScope(missing)}</p>
   return (
     <Loaded kept={log}>
       {(found) => (

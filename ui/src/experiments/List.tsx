@@ -40,7 +40,7 @@ export default function Experiments({ project, zone }: { project: string; zone: 
       <Filters known={makersOf(list.value?.results ?? [])} />
       <Loaded kept={list} rows={8}>
         {({ count, results }) => {
-          if (count === 0) return <Nothing filtered={filtered} />
+          if (count === 0) return <Nothing filtered={filtered} project={project} />
           const rows = here ? sorted(results, summaries, order).slice(offset, offset + PAGE) : results
           const limit = symmetric(rows.flatMap((each) => bestOf(summaries.get(each.id) ?? NOBODY)?.bounds ?? []))
           return (
@@ -123,7 +123,7 @@ function Filters({ known }: { known: [string, string][] }) {
   )
 }
 
-function Nothing({ filtered }: { filtered: boolean }) {
+function Nothing({ filtered, project }: { filtered: boolean; project: string }) {
   if (filtered)
     return (
       <Empty title="No experiment matches">
@@ -133,7 +133,8 @@ function Nothing({ filtered }: { filtered: boolean }) {
         </p>
       </Empty>
     )
-  const curl = `curl ${window.location.origin}/api/projects/@current/experiments/ \\
+  const create = address("/api/projects/{project_id}/experiments/", { project_id: project })
+  const curl = `curl ${window.location.origin}${create} \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{"name": "Button colour", "feature_flag_key": "button-colour"}'`
   return (

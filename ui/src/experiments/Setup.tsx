@@ -3,7 +3,8 @@
 import type { Schemas } from "../api/client"
 import { Dot, Name, Theirs, When } from "../kit/basics"
 import { visible } from "../lib/format"
-import { definitionTexts, exposureTexts, metricDefinition, ruleTexts, variantsOf } from "./definition"
+import { ruleTexts } from "../lib/rules"
+import { definitionTexts, exposureTexts, metricDefinition, variantsOf } from "./definition"
 
 export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut"]; zone: string }) {
   const metrics = allMetrics(experiment)
@@ -14,7 +15,21 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
         <p>{experiment.description ? <Theirs text={experiment.description} /> : "No hypothesis is written down."}</p>
         <h3>When</h3>
         <p>
-          From {experiment.start_date ? <When at={experiment.start_date} zone={zone} precise /> : "launch"} to {experiment.end_date ? <When at={experiment.end_date} zone={zone} precise /> : "its end"}, made <When at={experiment.created_at} zone={zone} />.
+          {experiment.start_date === null ? (
+            "Not launched yet"
+          ) : (
+            <>
+              {experiment.end_date === null ? "Since" : "From"} <When at={experiment.start_date} zone={zone} precise />
+              {experiment.end_date && (
+                <>
+                  {" "}
+                  to <When at={experiment.end_date} zone={zone} precise />
+                </>
+              )}{" "}
+              <span class="quiet">({zone})</span>
+            </>
+          )}
+          , made <When at={experiment.created_at} zone={zone} />.
         </p>
       </section>
       <section class="card">

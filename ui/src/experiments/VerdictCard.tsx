@@ -39,6 +39,15 @@ export function stepOf(verdict: Verdict): Step | null {
   }
 }
 
+const DECIDED: ReadonlySet<string> = new Set(["better", "worse", "mixed", "inconclusive"])
+
+/** Until when the numbers may be read: at any time, or once, at the planned end. */
+export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions">): string {
+  if (verdict.reads_at_any_time) return "The method holds at any time: you may look as often as you like."
+  if (DECIDED.has(verdict.state) && !verdict.withholds_decisions) return "The method is for a single look at the planned end: this is it, and later numbers do not decide again."
+  return "The method is for a single look at the planned end: do not stop early by what you see here."
+}
+
 interface CardProps {
   experiment: Schemas["ExperimentOut"]
   results: Results
@@ -59,9 +68,7 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
         {verdict.as_of && !verdict.withholds_decisions && <p>Decided by the numbers at the end of {dayText(verdict.as_of)}, when it was as large as planned; the table shows those of now.</p>}
         <p>{visible(verdict.next_action.text)}</p>
         <p class="quiet">
-          {verdict.reads_at_any_time
-            ? "The method holds at any time: you may look as often as you like."
-            : "The method is for a single look at the planned end: do not stop early by what you see here."}
+          {lookText(verdict)}
         </p>
         {verdict.reasons.length > 0 && (
           <details>

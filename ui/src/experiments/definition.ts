@@ -1,16 +1,7 @@
 // An experiment and its metrics in words, from the JSON that describes them.
 
-type Json = Record<string, unknown>
-
-function object(value: unknown): Json {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {}
-}
-
-function list(value: unknown): Json[] {
-  return Array.isArray(value) ? value.map(object) : []
-}
-
-const text = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null)
+import { general } from "../lib/format"
+import { type Json, list, object, text } from "../lib/loose"
 
 const MATHS: Record<string, string> = {
   total: "how often",
@@ -59,7 +50,7 @@ export function definitionTexts(definition: Json | null): string[] {
   const said: string[] = []
   const type = definition.metric_type
   if (type === "mean") said.push(`Per person ${measured(definition.source)}.`)
-  else if (type === "quantile") said.push(`The ${Number(definition.quantile_level ?? 0.5) * 100}th percentile of ${measured(definition.source)}.`)
+  else if (type === "quantile") said.push(`The ${ordinal(Number(definition.quantile_level ?? 0.5) * 100)} percentile of ${measured(definition.source)}.`)
   else if (type === "funnel") said.push(`The share of people who, after their exposure, get through ${stepNames(definition).map((step) => `“${step}”`).join(", then ")}.`)
   else if (type === "ratio") said.push(`${capital(measured(definition.numerator))}, divided by ${measured(definition.denominator)}.`)
   else if (type === "retention")
@@ -71,6 +62,14 @@ export function definitionTexts(definition: Json | null): string[] {
     said.push("Outliers are cut at percentiles.")
   said.push(definition.goal === "decrease" ? "Less is better." : "More is better.")
   return said
+}
+
+const ENDINGS: Partial<Record<Intl.LDMLPluralRule, string>> = { one: "st", two: "nd", few: "rd" }
+
+/** "50th", "1st", "99.9th". */
+function ordinal(value: number): string {
+  const rule = Number.isInteger(value) ? new Intl.PluralRules("en", { type: "ordinal" }).select(value) : "other"
+  return `${general(value, 6)}${ENDINGS[rule] ?? "th"}`
 }
 
 function capital(sentence: string): string {
@@ -109,24 +108,4 @@ export function variantsOf(experiment: object): VariantShare[] {
     name: text(each.name),
     share: typeof each.rollout_percentage === "number" ? each.rollout_percentage : null,
   }))
-}
-
-/** The condition sets of a flag in words, one line each. */
-export function ruleTexts(filters: unknown): string[] {
-  const found = object(filters)
-  const groups = list(found.groups).map((group) => {
-    const properties = list(group.properties)
-    const share = typeof group.rollout_percentage === "number" ? group.rollout_percentage : 100
-    const who = properties.length
-      ? properties.map((each) => `${String(each.key)} ${String(each.operator ?? "exact")} ${valueText(each.value)}`).join(" and ")
-      : "everybody"
-    const forced = text(group.variant)
-    return `${share} % of ${who}${forced ? ` get ${forced}` : ""}`
-  })
-  const variants = list(object(found.multivariate).variants).map((each) => `${String(each.key)} ${String(each.rollout_percentage)} %`)
-  return variants.length ? [...groups, `variants: ${variants.join(", ")}`] : groups
-}
-
-function valueText(value: unknown): string {
-  return Array.isArray(value) ? value.slice(0, 5).map(String).join(", ") : String(value ?? "")
 }

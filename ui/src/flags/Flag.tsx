@@ -7,6 +7,7 @@ import { useTitle } from "../kit/hooks"
 import { Loaded } from "../kit/states"
 import { clipped } from "../lib/format"
 import { pathOf } from "../lib/router"
+import { ruleTexts } from "../lib/rules"
 
 export default function FlagPage({ project, zone, id }: { project: string; zone: string; id: string }) {
   const flag = useGet("/api/projects/{project_id}/feature_flags/{flag_id}/", { project_id: project, flag_id: id })
@@ -43,7 +44,15 @@ export default function FlagPage({ project, zone, id }: { project: string; zone:
           )}
           <section class="card">
             <h2>Rules</h2>
-            <Json value={found.filters} />
+            <ul>
+              {ruleTexts(found.filters).map((line, at) => (
+                <li key={at}>{clipped(line, 600)}</li>
+              ))}
+            </ul>
+            <details>
+              <summary>As JSON</summary>
+              <Json value={found.filters} />
+            </details>
           </section>
         </>
       )}

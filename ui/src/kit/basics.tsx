@@ -128,15 +128,21 @@ export function Copy({ text, label = WORDS.copy }: { text: string; label?: strin
   )
 }
 
-/** A dot in the colour of a variant, by its place among them. */
+/** A dot in the colour of a variant, by its place among them; those for whom no colour is left have a number. */
 export function Dot({ place }: { place: number }) {
+  const numbered = place > 5
+  const width = !numbered ? 10 : place > 9 ? 24 : 16
   return (
-    <svg class={`dot variant-${Math.min(place, 6)}`} width="10" height="10" aria-hidden="true">
-      <circle cx="5" cy="5" r="4.5" />
-      {place > 5 && (
-        <text x="5" y="8" text-anchor="middle">
-          {place}
-        </text>
+    <svg class={`dot variant-${Math.min(place, 6)}`} width={width} height={numbered ? 16 : 10} aria-hidden="true">
+      {numbered ? (
+        <>
+          <rect width={width} height="16" rx="8" />
+          <text x={width / 2} y="12.5" text-anchor="middle">
+            {place}
+          </text>
+        </>
+      ) : (
+        <circle cx="5" cy="5" r="4.5" />
       )}
     </svg>
   )

@@ -1,7 +1,7 @@
 // JSON as a tree of texts; long lists and deep levels are folded until somebody looks.
 
 import { useState } from "preact/hooks"
-import { countText, safeLink } from "../lib/format"
+import { counted, countText, safeLink } from "../lib/format"
 import { Theirs } from "./basics"
 
 const OPEN_LEVELS = 2
@@ -12,20 +12,20 @@ export function Json({ value, level = 0 }: { value: unknown; level?: number }) {
   if (typeof value === "string") return <Text text={value} />
   const entries: [string, unknown][] = Array.isArray(value) ? value.map((each, at) => [String(at), each]) : Object.entries(value ?? {})
   if (entries.length === 0) return <code class="json-plain">{Array.isArray(value) ? "[]" : "{}"}</code>
-  if (level === 0) return <Entries entries={entries} level={level} />
+  if (level === 0) return <Entries entries={entries} level={level} list={Array.isArray(value)} />
   return (
     <details open={level < OPEN_LEVELS && entries.length <= 10}>
-      <summary>{Array.isArray(value) ? `list of ${countText(entries.length)}` : `${countText(entries.length)} keys`}</summary>
-      <Entries entries={entries} level={level} />
+      <summary>{Array.isArray(value) ? `list of ${countText(entries.length)}` : counted(entries.length, "key")}</summary>
+      <Entries entries={entries} level={level} list={Array.isArray(value)} />
     </details>
   )
 }
 
-function Entries({ entries, level }: { entries: [string, unknown][]; level: number }) {
+function Entries({ entries, level, list }: { entries: [string, unknown][]; level: number; list: boolean }) {
   const [most, setMost] = useState(FIRST)
   return (
     <>
-      <dl class="json">
+      <dl class={list ? "json numbered" : "json"}>
         {entries.slice(0, most).map(([key, value]) => (
           <div key={key}>
             <dt>

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact"
 import type { Kept } from "../api/kept"
+import { visible } from "../lib/format"
 import { WORDS } from "../lib/words"
 import { Button, Copy, Theirs } from "./basics"
 import { useAfter } from "./hooks"
@@ -17,6 +18,16 @@ export function Empty({ title, children, curl }: { title: string; children?: Com
           <Copy text={curl} />
         </div>
       )}
+    </div>
+  )
+}
+
+/** In the place of what the session may not see. */
+export function Lacking({ scope }: { scope: string }) {
+  return (
+    <div class="empty">
+      <h1>Not with this key</h1>
+      <p>{WORDS.needsScope(scope)} Log in with a key that has it, or with a link of <code>hoglab login</code>.</p>
     </div>
   )
 }
@@ -39,9 +50,10 @@ interface Told {
   status: number
 }
 
+/** What failed in the server's words, which may repeat what somebody else wrote. */
 export function told(error: unknown): Told {
   const found = error as Partial<Told> & { message?: string }
-  return { detail: found?.detail ?? found?.message ?? String(error), requestId: found?.requestId ?? null, status: found?.status ?? 0 }
+  return { detail: visible(found?.detail ?? found?.message ?? String(error)), requestId: found?.requestId ?? null, status: found?.status ?? 0 }
 }
 
 export function Failure({ error, again, what = WORDS.failed }: { error: unknown; again?: () => void; what?: string }) {

@@ -42,6 +42,14 @@ export function dateText(moment: Date, zone: string): string {
   return zoned({ year: "numeric", month: "short", day: "numeric" }, zone).format(moment)
 }
 
+/** The moment a microsecond later than one that the API gives, which has at most six digits of a second. */
+export function justAfter(timestamp: string): string {
+  const [, fraction = ""] = /\.(\d{1,6})/.exec(timestamp) ?? []
+  const micros = Number(fraction.padEnd(6, "0")) + 1
+  const second = Math.floor(Date.parse(timestamp) / 1000) + Math.floor(micros / 1_000_000)
+  return `${new Date(second * 1000).toISOString().slice(0, 19)}.${String(micros % 1_000_000).padStart(6, "0")}Z`
+}
+
 export function daysBetween(from: Date, to: Date): number {
   return Math.max(0, Math.floor((to.getTime() - from.getTime()) / 86_400_000))
 }

@@ -1,14 +1,18 @@
 // A person, found by uuid or by any distinct id, as links in messages name them.
 
 import { useGet } from "../api/kept"
+import { lacks } from "../api/session"
 import { Link, Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
 import { Empty, Loaded } from "../kit/states"
 import { clipped, counted, visible } from "../lib/format"
 import { pathOf } from "../lib/router"
+import { WORDS } from "../lib/words"
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+const SHOWN_IDS = 50
 
 export default function PersonPage({ project, zone, id }: { project: string; zone: string; id: string }) {
   useTitle("Person")
@@ -17,7 +21,8 @@ export default function PersonPage({ project, zone, id }: { project: string; zon
   const byUuid = useGet("/api/projects/{project_id}/persons/{person_id}/", missing ? { project_id: project, person_id: id } : null)
   const person = missing ? byUuid.value : byId.value?.results[0]
   const unknown = byId.value !== undefined && !missing && person === undefined
-  const events = useGet("/api/projects/{project_id}/events/", person ? { project_id: project } : null, { person_id: person?.uuid, limit: 20 })
+  const blind = lacks("query:read")
+  const events = useGet("/api/projects/{project_id}/events/", person && blind === null ? { project_id: project } : null, { person_id: person?.uuid, limit: 20 })
   if (unknown)
     return (
       <Empty title="There is no such person">
@@ -52,33 +57,37 @@ export default function PersonPage({ project, zone, id }: { project: string; zon
               <section class="card">
                 <h2>{counted(person.distinct_ids_count ?? person.distinct_ids.length, "distinct id")}</h2>
                 <ul>
-                  {person.distinct_ids.slice(0, 50).map((each) => (
+                  {person.distinct_ids.slice(0, SHOWN_IDS).map((each) => (
                     <li key={each}>
                       <code>
                         <bdi>{visible(each.slice(0, 400))}</bdi>
                       </code>
                     </li>
                   ))}
+                  {person.distinct_ids.length > SHOWN_IDS && <li class="quiet">and {counted(person.distinct_ids.length - SHOWN_IDS, "other", "others")}</li>}
                 </ul>
               </section>
             </div>
             <section class="part">
               <h2>Newest events</h2>
-              <Loaded kept={events}>
+              {blind && <p>{WORDS.needsScope(blind)}</p>}
+              {blind === null && <Loaded kept={events}>
                 {({ results }) => (
-                  <ul>
-                    {results.map((event) => (
-                      <li key={event.uuid}>
-                        <Link to={pathOf("p", project, "events", event.uuid)}>
-                          <Name text={event.event} />
-                        </Link>{" "}
-                        <When at={event.timestamp} zone={zone} />
-                      </li>
-                    ))}
-                    {results.length === 0 && <li>None are stored.</li>}
-                  </ul>
+                  <>
+                    <ol class="history">
+                      {results.map((event) => (
+                        <li key={event.uuid}>
+                          <When at={event.timestamp} zone={zone} />
+                          <Link to={pathOf("p", project, "events", event.uuid)}>
+                            <Name text={event.event} />
+                          </Link>
+                        </li>
+                      ))}
+                    </ol>
+                    {results.length === 0 && <p>None are stored.</p>}
+                  </>
                 )}
-              </Loaded>
+              </Loaded>}
             </section>
           </>
         )

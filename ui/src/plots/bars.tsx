@@ -1,6 +1,6 @@
 // Bars: people per day stacked by variant, shares beside what was asked for, and funnels step by step.
 
-import { countText } from "../lib/format"
+import { clipped, countText } from "../lib/format"
 import { everyNth, linear, ticks } from "../lib/scale"
 import { dayText } from "../lib/time"
 import { useWidth } from "../kit/hooks"
@@ -55,7 +55,7 @@ export function StackedDays({ days, stacks, title, label = dayText }: StackedPro
             const left = LEFT + at * slot + (slot - bar) / 2
             return (
               <g key={day}>
-                <title>{`${label(day)}: ${stacks.map((stack) => `${stack.key} ${countText(stack.counts[at] ?? 0)}`).join(", ")}`}</title>
+                <title>{`${label(day)}: ${stacks.map((stack) => `${clipped(stack.key, 80)} ${countText(stack.counts[at] ?? 0)}`).join(", ")}`}</title>
                 {stacks.map((stack) => {
                   const count = stack.counts[at] ?? 0
                   const from = y(below)
@@ -91,7 +91,7 @@ export function ShareBar({ share, largest, title }: { share: Share; largest: num
   return (
     <div class="plot share" ref={element}>
       {width > 0 && (
-        <svg width={width} height={18} role="img" aria-label={title}>
+        <svg width={width} height={18} role="img" aria-label={clipped(title, 200)}>
           <rect class={`fill variant-${Math.min(share.place, 6)}`} x={0} y={3} width={x(share.count)} height={12} rx={2} />
           {share.expected !== null && <line class="expected" x1={x(share.expected)} x2={x(share.expected)} y1={0} y2={18} />}
         </svg>

@@ -1,7 +1,7 @@
 // An effect over days: the estimate as a line, its interval as a band, days without a result as gaps.
 
 import { useState } from "preact/hooks"
-import { effectText, type EffectStyle, intervalText } from "../lib/format"
+import { clipped, effectText, type EffectStyle, intervalText } from "../lib/format"
 import { everyNth, linear, ticks } from "../lib/scale"
 import { dayText } from "../lib/time"
 import { useWidth } from "../kit/hooks"
@@ -66,7 +66,7 @@ export function Course({ days, lines, units: said, title }: CourseProps) {
   return (
     <div class="plot" ref={element}>
       {width > 0 && (
-        <svg width={width} height={HEIGHT} role="img" tabindex={0} aria-label={`${title}. Arrow keys read single days.`} onPointerMove={nearest} onPointerLeave={() => setChosen(null)} onKeyDown={read}>
+        <svg width={width} height={HEIGHT} role="img" tabindex={0} aria-label={`${clipped(title, 200)}. Arrow keys read single days.`} onPointerMove={nearest} onPointerLeave={() => setChosen(null)} onKeyDown={read}>
           {ticks(range[0], range[1], 4).map((tick) => (
             <g key={tick}>
               <line class={tick === 0 ? "zero" : "grid"} x1={LEFT} x2={width - RIGHT} y1={y(tick)} y2={y(tick)} />
@@ -101,7 +101,7 @@ export function Course({ days, lines, units: said, title }: CourseProps) {
               const point = line.points[chosen]
               return (
                 <span key={line.key}>
-                  <bdi>{line.key}</bdi> {point ? `${effectText(point.effect, said)} (${intervalText(point.bounds, said)})` : "no result"}
+                  <bdi>{clipped(line.key, 80)}</bdi> {point ? `${effectText(point.effect, said)} (${intervalText(point.bounds, said)})` : "no result"}
                 </span>
               )
             })}

@@ -5,6 +5,8 @@ import { type ForestAxis, tickText } from "./axis"
 
 export const ROW_HEIGHT = 34
 const BAR = 12
+/** How far lines go beyond an interval's own height: rows grow with long names, and their cell cuts the rest off. */
+const ROW_BEYOND = 400
 
 interface AxisProps {
   axis: ForestAxis
@@ -38,7 +40,7 @@ export function Interval({ axis, bounds, effect, tone, units: said, label, heigh
   const { scale, width, limit } = axis
   const middle = height / 2
   const grid = axis.ticks.map((tick) => (
-    <line key={tick} class={tick === 0 ? "zero" : "grid"} x1={scale(tick)} x2={scale(tick)} y1={0} y2={height} />
+    <line key={tick} class={tick === 0 ? "zero" : "grid"} x1={scale(tick)} x2={scale(tick)} y1={-ROW_BEYOND} y2={height + ROW_BEYOND} />
   ))
   if (bounds === null || effect === null)
     return (

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks"
 import { ApiError, patch, type Schemas } from "../api/client"
 import { forget, useGet } from "../api/kept"
-import { lacks } from "../api/session"
+import { begin, lacks } from "../api/session"
 import { Button, Copy } from "../kit/basics"
 import { Confirm } from "../kit/dialog"
 import { Field } from "../kit/forms"
@@ -63,6 +63,7 @@ function General({ found }: { found: Project }) {
       await patch("/api/projects/{project_id}/", { project_id: found.id }, { name, timezone, test_account_filters: parsed })
       toast("Saved.")
       forget(`/api/projects/${found.id}/`)
+      await begin()
     } catch (error) {
       setFault({ attr: error instanceof ApiError ? (error.attr ?? "") : "", text: told(error).detail })
     } finally {

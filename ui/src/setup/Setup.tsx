@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks"
 import { address, type Schemas } from "../api/client"
 import { useGet } from "../api/kept"
+import { lacks } from "../api/session"
 import { useStream } from "../api/stream"
 import { Copy, Link, Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
@@ -11,12 +12,14 @@ import { usePlace, useTitle } from "../kit/hooks"
 import { Failure, Loaded } from "../kit/states"
 import { clipped } from "../lib/format"
 import { pathOf } from "../lib/router"
+import { WORDS } from "../lib/words"
 import { snippets } from "./snippets"
 
 export default function SetupPage({ project, zone }: { project: string; zone: string }) {
   useTitle("Set-up")
   const { query } = usePlace()
   const found = useGet("/api/projects/{project_id}/", { project_id: project })
+  const missing = lacks("query:read")
   const host = new URL(address("/"), window.location.href).href.replace(/\/$/, "")
   return (
     <>
@@ -26,7 +29,7 @@ export default function SetupPage({ project, zone }: { project: string; zone: st
           <p class="lead">SDKs take the address of this server as their host, and the token of the project. The token is public: it can only send events and ask for flags.</p>
         </div>
       </header>
-      <Waiting project={project} zone={zone} />
+      {missing ? <p class="card">{WORDS.needsScope(missing)} Whether an event came is not shown.</p> : <Waiting project={project} zone={zone} />}
       <Loaded kept={found}>
         {({ api_token: token }) => {
           const all = snippets(host, token)
