@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.ingestion_loop import EVENTS, IDLE_FUNCTIONS, run_loop
+from benchmarks.capture_batches import EVENTS
+from benchmarks.ingestion_loop import IDLE_FUNCTIONS, run_loop
 from hoglab.app import calm_garbage_collector
 from hoglab.delivery.dispatch.dispatcher import EventDispatcher
 from hoglab.ingestion import Ingestion, batches
@@ -28,6 +29,7 @@ from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 FUNCTIONS = 20
 ROUNDS = 3
+Seconds = defaultdict[str, float]
 KEPT = 0.8
 """Of the rate without functions, with those that match nothing."""
 
@@ -50,7 +52,7 @@ STAGES: tuple[tuple[str, Any, str], ...] = (
 
 
 @contextmanager
-def measured(seconds: Counter[str]) -> Iterator[None]:
+def measured(seconds: Seconds) -> Iterator[None]:
     """Adds up the processor time of threads in the functions of `STAGES`, while the block runs."""
     with ExitStack() as patches:
         for stage, owner, name in STAGES:
@@ -58,7 +60,7 @@ def measured(seconds: Counter[str]) -> Iterator[None]:
         yield
 
 
-def _timed(stage: str, function: Any, seconds: Counter[str]) -> Any:
+def _timed(stage: str, function: Any, seconds: Seconds) -> Any:
     @wraps(function)
     def run(*values: Any, **named: Any) -> Any:
         started = time.thread_time()
@@ -70,13 +72,13 @@ def _timed(stage: str, function: Any, seconds: Counter[str]) -> Any:
     return run
 
 
-def profile(batch_count: int, functions: int, first_page: int) -> Counter[str]:
+def profile(batch_count: int, functions: int, first_page: int) -> Seconds:
     """Microseconds of processor time an event in each stage, in the last round, and of the process under ``all``."""
-    seconds, rounds = Counter[str](), list[Counter[str]]()
+    seconds, rounds = Seconds(float), list[Seconds]()
 
     def after_round(speed: Any, _store: object) -> None:
         micros = 1e6 / (batch_count * EVENTS)
-        rounds.append(Counter({stage: taken * micros for stage, taken in seconds.items()}))
+        rounds.append(Seconds(float, {stage: taken * micros for stage, taken in seconds.items()}))
         rounds[-1]["all"] = 1e6 / speed.processor
         seconds.clear()
 
