@@ -47,7 +47,7 @@ def send(server: ChildServer, *names: str) -> set[str]:
     return {event["uuid"] for event in events}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_events_and_database_go_together_again(
     start_server: StartServer, postgres: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:
@@ -56,16 +56,17 @@ def test_events_and_database_go_together_again(
     server = start_server(data=tmp_path / "data", **environment)
     data, backups = str(server.data), str(tmp_path / "backups")
     nobody = f"http://127.0.0.1:{free_port()}/"  # so that the run waits
-    Api(server.url, server.api_key).post("hog_functions/", {**FORWARD, "inputs": {"url": {"value": nobody}}})
+    function = {**FORWARD, "inputs": {"url": {"value": nobody}}}
+    Api(server.url, server.api_key).create_hog_function(function)
     early = send(server, "bought", "viewed")
     wait_for(lambda: stored(server) == early)
     dump(postgres_url, tmp_path / "early.dump")
 
     late = send(server, "viewed", "viewed")
     wait_for(lambda: stored(server) == early | late)
-    made = hoglab(postgres_url, "backup", "--to", backups, "--data", data)
-    assert made.returncode == 0, made.stderr
-    assert "now copy the database" in made.stdout
+    backup = hoglab(postgres_url, "backup", "--to", backups, "--data", data)
+    assert backup.returncode == 0, backup.stderr
+    assert "now copy the database" in backup.stdout
     after = send(server, "viewed")
     wait_for(lambda: after <= stored(server))
     dump(postgres_url, tmp_path / "late.dump")
