@@ -1,4 +1,4 @@
-"""Why a result cannot be computed. Every text is one line for the person who reads the results."""
+"""Errors that say why a result cannot be computed. Every text is one line for the person who reads the results."""
 
 from __future__ import annotations
 

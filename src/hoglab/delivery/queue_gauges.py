@@ -1,4 +1,4 @@
-"""What Prometheus reads of the queue, in every process that shares it: the same figures, whoever runs functions."""
+"""Gauges of the queue for Prometheus, in every process that shares it: the same figures, whoever runs functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of ingestion's time what it computes for one project may take while others wait for the same batches.
+"""Shares of ingestion's time that what it computes for one project may take while others wait for the same batches.
 
 Every event pays for some computing by transformations. What its project's transformations, filters and inputs take
 beyond that comes out of a token bucket, which fills with time; when it is empty, the rest of the batch passes

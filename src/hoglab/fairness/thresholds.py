@@ -1,4 +1,4 @@
-"""How much of something limited one owner and one of its members may have: dynamic thresholds (Choudhury, Hahne 1998).
+"""Dynamic thresholds: how much of something limited one owner and its members may have (Choudhury, Hahne 1998).
 
 An owner (a project) may have `OWNER_SHARE` times what is free, a member (a function of it) as much as its owner may
 still take. So whoever takes all that he can get leaves room: n members of an owner end up with an n+1st of its share

@@ -1,4 +1,4 @@
-"""What comes of running a transformation's program on one event."""
+"""Result of a transformation's program on one event."""
 
 from __future__ import annotations
 

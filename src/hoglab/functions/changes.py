@@ -1,4 +1,4 @@
-"""What a save changed of a function, for the activity log and for versions (spec: hog-functions-api 20.2, 22)."""
+"""Changes that a save made of a function, for the activity log and for versions (spec: hog-functions-api 20.2, 22)."""
 
 from __future__ import annotations
 

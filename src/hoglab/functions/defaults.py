@@ -1,4 +1,4 @@
-"""What every project has from the beginning where a GeoIP database is configured (spec: hog-functions-api 4.1)."""
+"""Functions that every project begins with where a GeoIP database is configured (spec: hog-functions-api 4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an editor of functions wants to know: what is wrong where, and what could be written here."""
+"""Diagnostics and completions for editors of functions: what is wrong where, and what could be written here."""
 
 from __future__ import annotations
 

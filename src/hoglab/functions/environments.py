@@ -1,4 +1,4 @@
-"""What the code and the templates of each type of function may use (spec: hog-runtime 4.2, hog-functions-api 5.7).
+"""Environments of functions: what texts of each type may use (spec: hog-runtime 4.2, hog-functions-api 5.7).
 
 The language has the library; here are the functions that the server adds to it. Those that the host performs
 (`fetch` and its like) are declared only: the program stops there and the runtime answers.

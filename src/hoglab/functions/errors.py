@@ -1,4 +1,4 @@
-"""How a function's configuration is refused."""
+"""Refusals of a function's configuration."""
 
 from __future__ import annotations
 

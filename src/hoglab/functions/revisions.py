@@ -1,4 +1,4 @@
-"""What functions were: every change of what decides how one behaves, without secrets (spec: hog-functions-api 20.2)."""
+"""Revisions of functions: every change of what decides how one behaves, no secrets (spec: hog-functions-api 20.2)."""
 
 from __future__ import annotations
 

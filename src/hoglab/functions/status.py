@@ -1,4 +1,4 @@
-"""What the API says about how a function fares at run time (spec: hog-functions-api 12)."""
+"""Status of a function at run time, as the API tells it (spec: hog-functions-api 12)."""
 
 from __future__ import annotations
 

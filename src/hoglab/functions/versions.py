@@ -1,4 +1,4 @@
-"""What functions were, and making them that again (spec: hog-functions-api 20.2)."""
+"""Versions of functions, and going back to one (spec: hog-functions-api 20.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text reads of its globals: which parts of an event, a person, a group or the inputs it can look at."""
+"""Read set of a text: which parts of an event, a person, a group or the inputs it can look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a misspelt name was probably meant to be."""
+"""Suggestions what a misspelt name was probably meant to be."""
 
 from __future__ import annotations
 

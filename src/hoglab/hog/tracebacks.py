@@ -1,4 +1,4 @@
-"""What an exception out of generated code means: one description for authors of programs, with the place.
+"""Meaning of an exception out of generated code: one description for authors of programs, with the place.
 
 Generated code carries Hog lines and columns, so the innermost of its frames in a traceback is the place.
 """

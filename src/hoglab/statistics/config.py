@@ -1,4 +1,4 @@
-"""What a comparison can be told, and how the experiment's JSON and the project's defaults decide it.
+"""Options of a comparison, and how the experiment's JSON and the project's defaults decide it.
 
 Source: spec experiment-results 4.1.
 """

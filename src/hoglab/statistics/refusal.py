@@ -1,4 +1,4 @@
-"""Why no statistics could be computed, as a value and as an exception."""
+"""Reason why no statistics could be computed, as a value and as an exception."""
 
 from __future__ import annotations
 

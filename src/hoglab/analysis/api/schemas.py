@@ -1,4 +1,4 @@
-"""What the endpoints of results take and give, for the reference."""
+"""Shapes of the endpoints of results, for the reference."""
 
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 

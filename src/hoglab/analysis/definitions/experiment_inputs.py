@@ -1,4 +1,4 @@
-"""What is to be computed for an experiment: its metrics, each with its key and its question."""
+"""Inputs of an experiment's results: its metrics, each with its key and its question."""
 
 from __future__ import annotations
 

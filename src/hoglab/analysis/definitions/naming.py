@@ -1,4 +1,4 @@
-"""What a metric is called, and what its value is: a rate, a mean of sums, a 90th percentile."""
+"""Names of metrics, and of their values: a rate, a mean of sums, a 90th percentile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did something: rules of cohorts about events (spec: experiments-api 8.1)."""
+"""Behaviour of people: rules of cohorts about events (spec: experiments-api 8.1)."""
 
 from __future__ import annotations
 

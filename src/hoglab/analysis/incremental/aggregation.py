@@ -1,4 +1,4 @@
-"""How results go on from what is known of each entity (spec experiment-results 11.4).
+"""Incremental aggregation: results go on from what is known of each entity (spec experiment-results 11.4).
 
 Of each exposed entity a *history* is kept: a row for each day on which anything changed for it, with its variant and
 its partials at the end of that day, all combined. What it adds to the statistics of a day follows from that row and

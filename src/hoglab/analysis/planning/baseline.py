@@ -1,4 +1,4 @@
-"""What a project's people did before an experiment: what plans and simulations are made from.
+"""Baseline of an experiment: what a project's people did before, from which plans and simulations are made from.
 
 Nobody of the history saw the experiment, so everybody who could have counts: whoever did the event by which the
 experiment will meet people. The metric is computed for them as the experiment will compute it.

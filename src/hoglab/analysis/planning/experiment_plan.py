@@ -1,4 +1,4 @@
-"""How many people and days an experiment takes, from the project's own history: ``ExperimentPlanQuery``.
+"""Plan of an experiment: how many people and days it takes, from the project's own history: ``ExperimentPlanQuery``.
 
 An extension of the ``/query`` endpoint. Source of the arithmetic: `hoglab.statistics.planning.plans`.
 """

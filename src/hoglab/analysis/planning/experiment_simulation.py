@@ -1,4 +1,4 @@
-"""What each method makes of experiments with the project's own people: ``ExperimentSimulationQuery``.
+"""Simulation of experiments with the project's own people, by each method: ``ExperimentSimulationQuery``.
 
 An extension of the ``/query`` endpoint; `hoglab.analysis.planning.simulation` draws and counts.
 """

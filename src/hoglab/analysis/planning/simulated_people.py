@@ -1,4 +1,4 @@
-"""Whom a simulation draws from: what sums of people add up to, or the values that quantiles are taken of."""
+"""People that a simulation draws from: what sums of people add up to, or the values that quantiles are taken of."""
 
 from __future__ import annotations
 

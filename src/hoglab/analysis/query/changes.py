@@ -1,4 +1,4 @@
-"""What may change points that are stored: events that come late, and merges of persons (spec experiment-results 11.5).
+"""Changes of points that are stored: events that come late, and merges of persons (spec experiment-results 11.5).
 
 Both say of days of the span's grid up to where the event log reaches that changed them. A point is cumulative, so that
 what changes a day changes those behind it as well.

@@ -1,4 +1,4 @@
-"""What is asked of the event store, as data: exposures, values, metrics and the time they cover.
+"""Questions to the event store, as data: exposures, values, metrics and the time they cover.
 
 Nothing here knows of JSON or of SQL. Moments are aware datetimes, durations are in microseconds because that is
 the resolution of stored events. Source: spec experiment-results 2 and 3.

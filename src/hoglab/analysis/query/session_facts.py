@@ -1,4 +1,4 @@
-"""What is known of a session: aggregates over the events with the same ``$session_id``; nothing else is stored.
+"""Facts of a session: aggregates over the events with the same ``$session_id``; nothing else is stored.
 
 Metrics take values of sessions (spec experiment-results 3.5), filters and breakdowns ask for them (1.6, 3.9).
 """

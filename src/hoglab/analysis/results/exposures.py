@@ -1,4 +1,4 @@
-"""Who is exposed: people by variant and day, and beside them those who are held out (spec experiment-results 2.6)."""
+"""Exposures: people by variant and day, and beside them those who are held out (spec experiment-results 2.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What endangers an experiment, in sentences that a person can act on.
+"""Health of an experiment: what endangers it, in sentences that a person can act on.
 
 `diagnose` is a pure function from facts to findings; `ExperimentHealth` collects the facts: the plan of the
 experiment, its exposures, the events of its metrics, and what the activity log says of its flag.

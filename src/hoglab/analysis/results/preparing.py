@@ -1,4 +1,4 @@
-"""What every question about results shares: the experiment behind it, a key for its answer, and errors of the wire."""
+"""Preparation of every question about results: its experiment, a key for its answer, and errors of the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What results, exposures, health and verdicts are on the wire, for the reference."""
+"""Shapes of results, exposures, health and verdicts on the wire, for the reference."""
 
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 

@@ -1,4 +1,4 @@
-"""What a ``TrendsQuery`` asks, read from JSON: a subset of PostHog's, which means the same there."""
+"""Question of a ``TrendsQuery``, read from JSON: a subset of PostHog's, which means the same there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of functions and their runs, over the API. Ours."""
+"""Endpoints of runs: what became of functions and of what they did. Ours."""
 
 from __future__ import annotations
 

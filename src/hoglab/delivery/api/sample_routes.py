@@ -1,4 +1,4 @@
-"""What to try a function on, over the API. Ours; upstream, editors look for an event themselves."""
+"""Endpoints of samples: what to try a function on. Ours; upstream, editors look for an event themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the endpoints of delivery take and answer (spec: hog-functions-api 14, 16, 17)."""
+"""Shapes of the endpoints of delivery (spec: hog-functions-api 14, 16, 17)."""
 
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal

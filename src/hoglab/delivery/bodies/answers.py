@@ -1,4 +1,4 @@
-"""How a process of bodies answers: several answers together, for each message wakes up the server."""
+"""Answers of a process of bodies: several together, for each message wakes up the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the body of a function finds when it runs: the library, printing, and one event to capture.
+"""Host of a running body: the library, printing, and one event to capture.
 
 Imported in the processes that run bodies, so it must not pull in more than the language.
 """

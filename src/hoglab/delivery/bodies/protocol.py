@@ -1,4 +1,4 @@
-"""What the server and the processes that run bodies say to each other.
+"""Protocol between the server and the processes that run bodies.
 
 A frame is its length in four bytes, then MessagePack. The process first sends an empty `TurnOutcome` when it is ready.
 Then the server sends frames with lists of `Request`, and the process answers each request with a frame of its own,

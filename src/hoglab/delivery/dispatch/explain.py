@@ -1,4 +1,4 @@
-"""Why an event would start a function, or would not."""
+"""Explanation why an event would start a function, or would not."""
 
 from __future__ import annotations
 

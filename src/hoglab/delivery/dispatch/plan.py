@@ -1,4 +1,4 @@
-"""What events are to cause: a plan, of which nothing is written yet (spec: hog-runtime 0)."""
+"""Plan of what events are to cause, of which nothing is written yet (spec: hog-runtime 0)."""
 
 from __future__ import annotations
 

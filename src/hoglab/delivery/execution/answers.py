@@ -1,4 +1,4 @@
-"""What came of one attempt to do what a program asked for: what it means, and how it is told."""
+"""Answer to one attempt to do what a program asked for: what it means, and how it is told."""
 
 from __future__ import annotations
 

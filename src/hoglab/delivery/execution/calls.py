@@ -1,4 +1,4 @@
-"""What programs ask of the host: requests to send, time to wait (spec: hog-runtime 4.2, 4.5)."""
+"""Calls that programs make of the host: requests to send, time to wait (spec: hog-runtime 4.2, 4.5)."""
 
 from __future__ import annotations
 

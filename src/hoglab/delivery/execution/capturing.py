@@ -1,4 +1,4 @@
-"""How events that functions capture get into the event log (spec: hog-runtime 4.3)."""
+"""Capturing of events by functions, into the event log (spec: hog-runtime 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a failed request is sent again.
+"""Retries: when a failed request is sent again.
 
 Destinations are away for hours now and then: by default a request is repeated for a day, with waits that double up to
 half an hour and full jitter, so that those who failed together do not come back together. `POSTHOG` is what the

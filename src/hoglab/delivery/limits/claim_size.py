@@ -1,4 +1,4 @@
-"""How many runs of one function are taken at a time: out of the queue, and to a process for bodies.
+"""Size of a claim: how many runs of one function are taken at a time, out of the queue, and to a process for bodies.
 
 Whose event comes next finds a portion of a flood ahead of it at each step. Small portions cost a transaction or a
 message for each few runs, so they are taken only where somebody has something of them.

@@ -1,4 +1,4 @@
-"""What is at work, and who may have more of it: see `hoglab.fairness.thresholds`."""
+"""Runs in flight, and who may have more of them: see `hoglab.fairness.thresholds`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often functions may run that limit it themselves: a token bucket for each (spec: hog-runtime 11).
+"""Rate limits that functions set themselves: a token bucket for each (spec: hog-runtime 11).
 
 Where several processes run functions the buckets are theirs together: a claim takes tokens before it takes runs, and
 gives back what it did not need.

@@ -1,4 +1,4 @@
-"""Which addresses a hog function may reach (spec hog-runtime 9).
+"""Guard of addresses: which ones a hog function may reach (spec hog-runtime 9).
 
 Everything that is not a public unicast address is refused, in whatever form it is written, unless the
 operator allowed it. Addresses of cloud metadata services are never allowed.

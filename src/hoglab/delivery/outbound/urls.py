@@ -1,4 +1,4 @@
-"""Which URLs can be fetched (spec hog-runtime 9).
+"""URLs that can be fetched (spec hog-runtime 9).
 
 What is wrong with a URL itself is said before anything is looked up, and is final, for no later attempt would find it
 otherwise.

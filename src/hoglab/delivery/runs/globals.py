@@ -1,4 +1,4 @@
-"""What hog functions and their filters get to see of an event (spec: hog-runtime 1)."""
+"""Globals of hog functions: what they get to see of an event (spec: hog-runtime 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How functions fared lately, and what became of their runs: looked at first when something does not arrive."""
+"""History of functions, and what became of their runs: looked at first when something does not arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long deliveries take, for Prometheus: all together, and by function within a limit."""
+"""Latency of deliveries, for Prometheus: all together, and by function within a limit."""
 
 from __future__ import annotations
 

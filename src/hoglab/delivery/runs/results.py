@@ -1,4 +1,4 @@
-"""What is kept of each invocation (spec: hog-runtime 4.10)."""
+"""Results: what is kept of each invocation (spec: hog-runtime 4.10)."""
 
 from __future__ import annotations
 

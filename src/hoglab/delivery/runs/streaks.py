@@ -1,4 +1,4 @@
-"""What the server's log says of functions that fail again and again: the beginning of a streak, its growth, its end."""
+"""Streaks of functions that fail again and again, in the server's log: their beginning, growth and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a filter asks of an event: a labelled tree of conditions, from which it is run, explained and fused.
+"""Conditions of a filter: a labelled tree, from which it is run, explained and fused.
 
 A condition has the Hog expression that decides it (`node`) and, where it is of a well-known kind, says so in data
 (`decisions`): so nobody has to read the expression again to learn what it means.

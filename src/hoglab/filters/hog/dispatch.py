@@ -1,4 +1,4 @@
-"""Which of many filters match an event, in far less time than asking one after the other.
+"""Dispatch of an event to those of many filters that match, in far less time than asking each.
 
 Filters are sorted into buckets by the event names that can match them; each bucket becomes one generated
 function, a decision tree in which a condition that several filters share is looked at once (`fuse`). Filters

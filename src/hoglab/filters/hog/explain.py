@@ -1,4 +1,4 @@
-"""Why a filter matches an event, or does not: every term with its value and with what it looked at.
+"""Explanation why a filter matches an event, or does not: every term with its value and with what it looked at.
 
 The verdict is that of the filter as it runs; the terms are evaluated one by one beside it, so that one that fails
 does not hide the others.

@@ -1,4 +1,4 @@
-"""What each operator of a hog function's filter means (spec: hog-runtime 2.4).
+"""Operators of a hog function's filter (spec: hog-runtime 2.4).
 
 A condition is built for a *field* (any expression) and a JSON value. A missing property and one that is null
 are the same to a running program. Where the plain expression would answer the wrong thing for them (the text

@@ -1,4 +1,4 @@
-"""Which compiler something stored was made by."""
+"""Version of the compiler that something stored was made by."""
 
 from __future__ import annotations
 

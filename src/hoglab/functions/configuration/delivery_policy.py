@@ -1,4 +1,4 @@
-"""How a function wants to be delivered: ``x_delivery``, an extension of ours (spec: hog-runtime 11).
+"""Delivery policy of a function: ``x_delivery``, an extension of ours (spec: hog-runtime 11).
 
 Without it a function is delivered as `HOGLAB_DELIVERY_RETRIES` says, in no order, one event a run.
 """

@@ -1,4 +1,4 @@
-"""Which mapping of a function is which when its mappings are edited.
+"""Identity of a function's mappings while they are edited.
 
 Runs wait with the id of the mapping that they are for; clients send mappings without ids. One of the same name is the
 same. Of those without a name the same ones are, in this order, those with the same filters and inputs wherever they

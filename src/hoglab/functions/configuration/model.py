@@ -1,4 +1,4 @@
-"""What people decide about a function, with what is compiled from it."""
+"""Configuration of a function: what people decide, with what is compiled from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say of the fields of hog functions and templates (spec: hog-functions-api 3-8, 11)."""
+"""Descriptions of the fields of hog functions and templates (spec: hog-functions-api 3-8, 11)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTION: Notes = {
     "template_id": "The id of that template.",
     "execution_order": "Its place among the transformations, the lowest first.",
     "base_updated_at": "The `updated_at` that was read last: a change in between is answered with 409.",
-    "status": "How the runtime feels about it.",
+    "status": "Its state at run time.",
     "batch_export_id": "Always null here; there for clients that read it.",
     "version": "Goes up by one with each change.",
     "draft": "A draft of its next configuration; null for none.",

@@ -1,4 +1,4 @@
-"""What comes and goes on the wire for hog functions (spec: hog-functions-api 3-8, 13, 19)."""
+"""Shapes of hog functions on the wire (spec: hog-functions-api 3-8, 13, 19)."""
 
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
@@ -314,7 +314,7 @@ class TemplateQuery(WireModel):
 
 
 class StatusOut(WireModel):
-    """How the runtime feels about a function (spec: hog-functions-api 12)."""
+    """State of a function at run time (spec: hog-functions-api 12)."""
 
     notes = reference.FUNCTION
 

@@ -1,4 +1,4 @@
-"""Where an address is, by a GeoIP database in MaxMind's format (spec: sdk-wire 1.8, hog-runtime 7.2)."""
+"""Location of an address, by a GeoIP database in MaxMind's format (spec: sdk-wire 1.8, hog-runtime 7.2)."""
 
 from __future__ import annotations
 

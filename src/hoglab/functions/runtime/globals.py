@@ -1,4 +1,4 @@
-"""What filters see of an event (spec: hog-runtime 1.2, 1.3)."""
+"""Globals of filters, made from an event (spec: hog-runtime 1.2, 1.3)."""
 
 from __future__ import annotations
 

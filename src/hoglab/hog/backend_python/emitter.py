@@ -1,4 +1,4 @@
-"""What every part of the emitter of expressions asks of it."""
+"""Emitter of expressions, as each of its parts knows it."""
 
 from __future__ import annotations
 

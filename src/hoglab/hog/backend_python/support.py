@@ -1,4 +1,4 @@
-"""What compiled programs call: the only names that generated code knows.
+"""Functions that compiled programs call: the only names that generated code knows.
 
 Everything here takes and returns Hog values. None of it takes a Python callable from a program.
 """

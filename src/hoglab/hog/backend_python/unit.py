@@ -1,4 +1,4 @@
-"""What all functions of one compiled text share: findings, constants, positions."""
+"""Compilation unit: what all functions of one compiled text share, findings, constants, positions."""
 
 from __future__ import annotations
 

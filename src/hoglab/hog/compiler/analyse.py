@@ -1,4 +1,4 @@
-"""What a tree does, found out before it is compiled: effects, suspension, loops, and the event paths it reads."""
+"""Analysis of a tree before it is compiled: effects, suspension, loops, and the event paths it reads."""
 
 from __future__ import annotations
 

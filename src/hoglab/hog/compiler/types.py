@@ -1,4 +1,4 @@
-"""Which kinds of value an expression can have, found out by name.
+"""Types: the kinds of value that an expression can have.
 
 A variable's kinds are the union of the kinds of everything ever assigned to it, wherever that happens; the
 same for what a function returns and, when all of its calls are visible, for its parameters. This is what lets

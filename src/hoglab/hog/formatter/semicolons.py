@@ -1,4 +1,4 @@
-"""Which tokens of a text say nothing: commas before closing brackets, semicolons between statements that end anyway."""
+"""Tokens that say nothing: commas before closing brackets, semicolons between statements that end anyway."""
 
 from __future__ import annotations
 

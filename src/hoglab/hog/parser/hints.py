@@ -1,4 +1,4 @@
-"""What an author most likely meant, told from the tokens around a mistake.
+"""Hints at what an author most likely meant, told from the tokens around a mistake.
 
 Hog looks like JavaScript and like SQL, and is neither; most mistakes are words and signs of other languages.
 """

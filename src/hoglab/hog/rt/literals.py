@@ -1,4 +1,4 @@
-"""What a regular expression says about the plain texts that it can match.
+"""Literals of a regular expression: the plain texts that it can match.
 
 Many patterns people write are plain texts in disguise (`example\\.com/(pricing|plans)`), or hold one that every
 match must contain. Looking for a text takes Python a tenth of the time of asking RE2. Only patterns that RE2 has

@@ -1,4 +1,4 @@
-"""How a library function is declared: its name, parameters, kinds, cost, documentation and examples.
+"""Declarations of library functions: name, parameters, kinds, cost, documentation and examples.
 
 A declaration is all that other parts need to know: the compiler checks the number of arguments and what may
 be left out or moved, the documentation is made from it, and its examples are run as tests.

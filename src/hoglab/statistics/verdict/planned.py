@@ -1,4 +1,4 @@
-"""How long an experiment is to run, and when that is reached: what a test of a single look decides by.
+"""Planned length of an experiment, and when it is reached: what a test of a single look decides by.
 
 The plan is the one that was written down with the experiment. Where there is none it is made from the experiment's
 own variance, of all groups taken together: a plan that looked at the groups apart would end sooner where they differ,

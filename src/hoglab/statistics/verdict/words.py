@@ -1,4 +1,4 @@
-"""What a verdict says in plain words: one sentence, the reasons, and the next step."""
+"""Verdict in plain words: one sentence, the reasons, and the next step."""
 
 from __future__ import annotations
 
