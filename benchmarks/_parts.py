@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from tests.embedded import EmbeddedEventStore
 
 from benchmarks._driver import _children, _cpu_seconds
 from hoglab.app import Hoglab
@@ -29,7 +30,6 @@ from hoglab.delivery.dispatch.dispatcher import EventDispatcher
 from hoglab.http.server import claim, serve, stop_on_signals
 from hoglab.people import PersonService
 from hoglab.settings import Settings
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 HTTP, LOG, INGESTION = "capture and HTTP", "event log", "ingestion"
 PEOPLE, STORE, DISPATCH, DELIVERY = "people", "event store", "dispatch and queue", "delivery"
@@ -112,7 +112,7 @@ def opened(settings: Settings) -> Iterator[Hoglab | Beside]:
 async def main(folder: str, role: str) -> None:
     meter = Meter()
     meter.watch(PersonService, "apply", PEOPLE)
-    meter.watch(DuckDbEventStore, "append", STORE)
+    meter.watch(EmbeddedEventStore, "append", STORE)
     meter.watch(EventDispatcher, "dispatch", DISPATCH)
     stop = asyncio.Event()
     stop_on_signals(stop)

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.embedded import EmbeddedEventStore
+
 from benchmarks.capture_batches import EVENTS
 from benchmarks.ingestion_loop import IDLE_FUNCTIONS, run_loop
 from hoglab.app import calm_garbage_collector
 from hoglab.delivery.dispatch.dispatcher import EventDispatcher
 from hoglab.ingestion import Ingestion, batches
 from hoglab.people import PersonService, service, store
-from hoglab.storage.event_store.duckdb import DuckDbEventStore
 
 FUNCTIONS = 20
 ROUNDS = 3
@@ -42,8 +43,8 @@ STAGES: tuple[tuple[str, Any, str], ...] = (
     ("    loading them", service, "load_persons"),
     ("    rules, properties, writing", PersonService, "_apply_project"),
     ("    of that writing", store, "save_persons"),
-    ("  event store", DuckDbEventStore, "append"),
-    ("    columns from rows", DuckDbEventStore, "_register"),
+    ("  event store", EmbeddedEventStore, "append"),
+    ("    columns from rows", EmbeddedEventStore, "_register"),
     (DISPATCH, EventDispatcher, "dispatch"),
     ("    filters and plans", EventDispatcher, "plan"),
     ("    queueing", EventDispatcher, "commit"),
