@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.types import from_micros
 from hoglab.storage.event_log import Acknowledged, EventLogFullError, LogRecord, LogStats
 from hoglab.storage.event_log.backlog import Backlog
@@ -429,6 +430,8 @@ class GroupCommitLog(ABC):
         while not self._closed.wait(TIDY_EVERY_S):
             try:
                 self.tidy()
+            except DatabaseError as error:
+                _log.warning("event_log_not_tidied", log=self._name, reason=str(error))
             except Exception:
                 _log.exception("event_log_tidy_failed")
 
