@@ -97,7 +97,7 @@ test-openapi: setup ## Try the API with 20,000 requests that Schemathesis makes 
 lock: ## Pin the dependencies anew from pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --extra demo --group build pyproject.toml -o requirements/run.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --extra postgres --group build --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --extra postgres --extra clickhouse --group build --group dev pyproject.toml -o requirements/dev.lock
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

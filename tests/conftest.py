@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from tests import clickhouse as clickhouse_servers
+from tests.clickhouse import ClickHouseServer
 from tests.databases import ENGINE
 from tests.postgres import PostgresServer, running
 from tests.split import BESIDE, SHAPE, SplitServer
@@ -133,6 +135,15 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
     """A PostgreSQL server, the same for all processes of the run; tests are skipped where none is installed."""
     folder = tmp_path_factory.getbasetemp()
     with running((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "postgres") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseServer]:
+    """A ClickHouse server, the same for all processes of the run; tests are skipped where there is none."""
+    folder = tmp_path_factory.getbasetemp()
+    note = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "clickhouse"
+    with clickhouse_servers.running(note) as server:
         yield server
 
 

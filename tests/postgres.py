@@ -31,7 +31,7 @@ _SETTINGS = {
     "autovacuum_naptime": "10min",
     "log_min_messages": "fatal",
 }
-_KEEPER = 'kill -QUIT "$2"; rm -f "$1/ready"; sleep 0.5; rm -rf "$3"'
+_KEEPER = 'kill -QUIT "$2"; rm -f "$1/ready"; sleep 0.5; kill -KILL "$2" 2>/dev/null; rm -rf "$3"'
 
 
 class PostgresServer:
@@ -70,7 +70,7 @@ class PostgresServer:
 
     def template(self, name: str, fill: Callable[[str], None]) -> str:
         """The name of a template, which the first process of the run to ask for it fills: ``fill`` gets its address."""
-        with _alone(self._note / "template"):
+        with alone(self._note / "template"):
             if not (self._note / f"template-{name}").exists():
                 self.execute(f"DROP DATABASE IF EXISTS template_{name}")
                 self.execute(f"CREATE DATABASE template_{name} TEMPLATE template0")
@@ -96,7 +96,7 @@ class PostgresServer:
             database = sql.Identifier(name_in(url))
             connection.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(database, role))
         rules = self._folder / "data" / "pg_hba.conf"
-        with _alone(self._note / "rules"):
+        with alone(self._note / "rules"):
             rules.write_text(f"local all {name} scram-sha-256\n{rules.read_text()}")
         self.execute("SELECT pg_reload_conf()")
         return url.replace("//postgres@", f"//{name}@")
@@ -116,7 +116,7 @@ def running(note: Path) -> Iterator[PostgresServer]:
     note.mkdir(exist_ok=True)
     with (note / "users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        with _alone(note / "start"):
+        with alone(note / "start"):
             if not (note / "ready").exists():
                 for old in note.glob("template-*"):
                     old.unlink()
@@ -152,21 +152,7 @@ def _start(programs: Path, note: Path) -> Path:
         process = subprocess.Popen(
             server, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
         )
-    # Waits until all who use the server are gone.
-    keeper = [
-        "flock",
-        "--exclusive",
-        str(note / "users"),
-        "sh",
-        "-c",
-        _KEEPER,
-        "-",
-        str(note),
-        str(process.pid),
-        str(folder),
-    ]
-    nothing = subprocess.DEVNULL
-    subprocess.Popen(keeper, cwd="/", start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing)
+    keep(note, process.pid, folder)
     deadline = time.monotonic() + START_TIMEOUT_S
     while subprocess.run([programs / "pg_isready", "-q", "-h", folder], check=False).returncode:
         if process.poll() is not None or time.monotonic() > deadline:
@@ -175,8 +161,23 @@ def _start(programs: Path, note: Path) -> Path:
     return folder
 
 
+def keep(note: Path, process: int, folder: Path) -> None:
+    """Have a server stopped, and its folder removed, when all who hold the lock on ``users`` of the note are gone."""
+    keeper = ["flock", "--exclusive", str(note / "users"), "sh", "-c", _KEEPER, "-"]
+    nothing = subprocess.DEVNULL
+    subprocess.Popen(
+        [*keeper, str(note), str(process), str(folder)],
+        cwd="/",
+        start_new_session=True,
+        stdin=nothing,
+        stdout=nothing,
+        stderr=nothing,
+    )
+
+
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
+    """Nobody else who names the file is in such a block."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

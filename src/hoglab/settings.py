@@ -33,6 +33,7 @@ SECRET = frozenset(
         "bootstrap_api_key",
         "bootstrap_project_token",
         "database_url",
+        "event_store_url",
         "metrics_token",
         "secret_keys",
         "smtp_url",
@@ -63,6 +64,17 @@ class Settings(BaseSettings):
         None,
         description="File with the password for the PostgreSQL database, if it is not in the address.",
         examples=["/run/secrets/hoglab-database"],
+    )
+    event_store_url: SecretStr | None = Field(
+        None,
+        description="ClickHouse database that holds the events; needs HOGLAB_DATABASE_URL. Default: a file in the data "
+        "directory.",
+        examples=["clickhouse://hoglab@events.example.com:8123/hoglab"],
+    )
+    event_store_password_file: Path | None = Field(
+        None,
+        description="File with the password for the ClickHouse database, if it is not in the address.",
+        examples=["/run/secrets/hoglab-events"],
     )
     host: str = Field("127.0.0.1", description="Address to listen on.", examples=["192.0.2.10"])
     port: int = Field(
@@ -333,7 +345,21 @@ class Settings(BaseSettings):
             raise ValueError("must begin with postgresql://")
         return value
 
-    @field_validator("database_password_file")
+    @field_validator("event_store_url")
+    @classmethod
+    def _address_of_an_event_store(cls, value: SecretStr | None, known: ValidationInfo) -> SecretStr | None:
+        if value is None or not value.get_secret_value().strip():
+            return None
+        if not value.get_secret_value().startswith("clickhouse://"):
+            raise ValueError("must begin with clickhouse://")
+        if known.data.get("database_url") is None:
+            raise ValueError(
+                "events in ClickHouse go with everything else in PostgreSQL: name a database with HOGLAB_DATABASE_URL, "
+                "or leave this out to have the events in the data directory"
+            )
+        return value
+
+    @field_validator("database_password_file", "event_store_password_file")
     @classmethod
     def _file_with_a_password(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_file():
@@ -358,13 +384,12 @@ class Settings(BaseSettings):
     @property
     def database_address(self) -> str | None:
         """The address of the PostgreSQL database, with its password; None where the data directory has all."""
-        if self.database_url is None:
-            return None
-        url = self.database_url.get_secret_value().strip()
-        if self.database_password_file is None:
-            return url
-        password = quote(self.database_password_file.read_text().strip(), safe="")
-        return f"{url}{'&' if '?' in url else '?'}password={password}"
+        return _with_password(self.database_url, self.database_password_file)
+
+    @property
+    def event_store_address(self) -> str | None:
+        """The address of the ClickHouse database, with its password; None where the data directory has the events."""
+        return _with_password(self.event_store_url, self.event_store_password_file)
 
     @property
     def warehouse_directory(self) -> Path:
@@ -418,6 +443,15 @@ class Settings(BaseSettings):
         return value
 
 
+def _with_password(address: SecretStr | None, file: Path | None) -> str | None:
+    if address is None:
+        return None
+    url = address.get_secret_value().strip()
+    if file is None:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}password={quote(file.read_text().strip(), safe='')}"
+
+
 def engine_options(settings: Settings) -> EngineOptions:
     """What the settings say of the engines."""
     from hoglab.storage.engines import EngineOptions  # not for commands that open none
@@ -432,6 +466,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         keeps_results_state=settings.results_state_max_bytes > 0,
         tables=TableDirectory(settings.warehouse_directory),
         database_url=settings.database_address,
+        event_store_url=settings.event_store_address,
         wait_s=settings.server_wait_s,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.analysis.engines import ENGINES, Engine
+from tests.analysis.engines import ClickHouseEngine, DuckDbEngine, Engine
 from tests.analysis.lab import Lab
 
 from hoglab.hog.parser.recursion import ensure_stack
@@ -14,10 +14,15 @@ from hoglab.hog.parser.recursion import ensure_stack
 ensure_stack()  # before Hypothesis looks at the recursion limit: reading an expression raises it
 
 
-@pytest.fixture(scope="module", params=list(ENGINES))
+@pytest.fixture(scope="module", params=["duckdb", "clickhouse"])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Each engine in turn, empty."""
-    found = ENGINES[request.param](tmp_path_factory.mktemp(request.param))
+    folder = tmp_path_factory.mktemp(request.param)
+    found: Engine
+    if request.param == "duckdb":
+        found = DuckDbEngine(folder)
+    else:
+        found = ClickHouseEngine(folder, request.getfixturevalue("clickhouse"))
     yield found
     found.close()
 

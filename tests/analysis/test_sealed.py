@@ -27,7 +27,7 @@ from tests.analysis.test_state import (
 )
 
 from hoglab.analysis.incremental.aggregate_cache import BusyError
-from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.event_store import Doomed
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 __all__ = ["engine"]  # a fixture

@@ -10,7 +10,6 @@ import pytest
 from tests.analysis.engines import Engine
 from tests.analysis.events import Event
 from tests.analysis.test_emitters import START, exposure, question
-from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.query.days import DayGrid
@@ -47,7 +46,8 @@ class Asked(list[str]):
     """The statements that an engine was asked."""
 
     def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = EmbeddedReader if "DuckDb" in type(engine).__name__ else type(engine)
+        with engine.reader() as reader:
+            asked = type(reader)
         execute: Any = asked.execute
 
         def noted(reader: Any, sql: str, *values: Any, **options: Any) -> Any:

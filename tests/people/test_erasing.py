@@ -26,7 +26,7 @@ from hoglab.storage.database.tables import (
 )
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import Acknowledged
-from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.event_store import Doomed
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -15,6 +15,7 @@ from tests.storage.event_rows import NOW, event_row
 from tests.storage.test_sealing import LIMITS, ask, everything, fill, seal_all
 
 from hoglab.storage.event_store import (
+    Doomed,
     EventBatch,
     EventStoreUnavailableError,
     PersonOverride,
@@ -22,7 +23,6 @@ from hoglab.storage.event_store import (
 )
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.known_keys import CHECKSUM_BYTES
-from hoglab.storage.event_store.sealed.erasing import Doomed
 
 MARK = "zq7Xmark93k"
 SOMEBODY = UUID(int=20_000)  # neither the first nor the last by anything

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from tests.storage.event_rows import NOW, event_row
 
 from hoglab.people.properties import _MIRRORED, mirror_initial_properties
-from hoglab.storage.event_store import EventBatch, EventRow
+from hoglab.storage.event_store import EventBatch, EventRow, Wanted
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.export import EventSelection, copy_events, selected_lines
 from hoglab.storage.event_store.history import TimeRange, newest
 from hoglab.storage.event_store.mirrored import NAMES, shortened, whole
 from hoglab.storage.event_store.sealed import newest as newest_module
-from hoglab.storage.event_store.sealed.newest import Wanted, newest_events
+from hoglab.storage.event_store.sealed.newest import newest_events
 from hoglab.storage.event_store.sealed.sealing import SealingLimits, digest, digest_of
 
 LIMITS = SealingLimits(segment_rows=500, busy_rows=200, idle_rows=50, recent_rows=40)
@@ -322,7 +322,7 @@ class TestExport:
         rows = fill(store, 1_200)
         seal_all(store)
         selection = EventSelection(project_id=1)
-        with store.reader() as reader, selected_lines(reader, selection) as (count, parts):
+        with store.reader() as reader, selected_lines(reader, selection, store.dialect) as (count, parts):
             lines = [orjson.loads(line) for part in parts for line in part]
         assert count == 1_200
         expected = [(str(row.uuid), row.properties.decode()) for row in rows]

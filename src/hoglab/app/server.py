@@ -169,7 +169,12 @@ class Hoglab(ServerProcess):
         """The engines of the directory, which belong together and to the secret keys."""
         settings = self._settings
         on_server = settings.database_address is not None
-        present = Present.beside_server(directory) if on_server else Present.in_directory(directory)
+        events_on_server = settings.event_store_address is not None
+        present = (
+            Present.beside_server(directory, has_events=events_on_server)
+            if on_server
+            else Present.in_directory(directory)
+        )
         present = check_metadata_present(directory, present, accept_loss=accept_loss)
         self._lost_commits = {
             path.name: text

@@ -52,6 +52,8 @@ from hoglab.storage.identity import Witness
 from hoglab.transfer.running import ExportService
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hoglab.settings import Settings
 
 ERASE_EVERY_S = 5.0
@@ -111,7 +113,7 @@ class Services(SharedServices):
             store,
             ingested=lambda: ingestion.position,
             without=without_persons,
-            forget_results=lambda: kept_results.forget(),
+            forget_results=lambda: _forget(self.kept_results),
         )
         self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
         self.catch_up = catch_up = CatchUp(engines.log, store)
@@ -125,10 +127,14 @@ class Services(SharedServices):
             metric_problem=partial(metric_problem, store.dialect),
             exposure_problem=partial(exposure_problem, store.dialect),
         )
-        self.kept_results = kept_results = AggregateCache(
-            store,
-            timeout_s=settings.query_timeout_s,
-            limits=StateLimits(bytes=settings.results_state_max_bytes),
+        self.kept_results = kept_results = (
+            None
+            if engines.event_file is None
+            else AggregateCache(
+                engines.event_file,
+                timeout_s=settings.query_timeout_s,
+                limits=StateLimits(bytes=settings.results_state_max_bytes),
+            )
         )
         self.results = results = ResultsService(
             database,
@@ -179,7 +185,10 @@ class Services(SharedServices):
             ingestion,
             ResultsRunner(results, catch_up=catch_up),
             ExportService(store, directory.socket_path, catch_up=catch_up),
-            Upkeep(store, chores=_chores(settings, engines, accounts, sessions, erasing, kept_results)),
+            Upkeep(
+                engines.event_file,
+                chores=_chores(settings, engines, accounts, sessions, erasing, kept_results),
+            ),
         ]
 
     def problems(self) -> list[Problem]:
@@ -196,13 +205,19 @@ class Services(SharedServices):
         )
 
 
+def _forget(kept: AggregateCache | None, before: datetime | None = None) -> None:
+    """Have results begin anew without what they keep of events, where they keep anything."""
+    if kept is not None:
+        kept.forget(before)
+
+
 def _chores(
     settings: Settings,
     engines: Engines,
     accounts: AccountService,
     sessions: SessionService,
     erasing: PersonErasing,
-    kept: AggregateCache,
+    kept: AggregateCache | None,
 ) -> list[Chore]:
     """What is done by and by, so that nothing grows for ever and nobody stays who is to be forgotten."""
     database, failures = engines.database, (DatabaseError, BusyError)
@@ -211,7 +226,7 @@ def _chores(
         engines.store,
         accounts.projects,
         most_days=settings.event_retention_days,
-        forget_results=kept.forget,
+        forget_results=partial(_forget, kept),
     )
     return [
         Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),

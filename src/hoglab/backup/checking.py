@@ -12,7 +12,7 @@ from hoglab.storage.database import Database, DatabaseError, lost_commits, table
 from hoglab.storage.database.integrity import MAX_PROBLEMS, examined, examined_log, schema_revision
 from hoglab.storage.database.migrations import HEADS
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
-from hoglab.storage.engines import EventStoreEngine
+from hoglab.storage.engines import EventFile
 from hoglab.storage.event_log import LogStats
 from hoglab.storage.event_log.extent import log_stats, unread_records
 from hoglab.storage.event_store import EventStoreUnavailableError
@@ -228,7 +228,7 @@ def _examined(directory: DataDirectory, *, full: bool) -> StoreReport:
     except DirectoryLockedError:
         return running_examination(directory.socket_path, full=full)
     with own:
-        store = EventStoreEngine(directory.events_path)
+        store = EventFile(directory.events_path)
         try:
             return examine(store, full=full, timeout_s=MAX_EXAMINATION_S)
         finally:

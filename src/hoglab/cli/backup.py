@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, existing_settings, load_settings
+
+if TYPE_CHECKING:
+    from hoglab.settings import Settings
 
 
 def backup(
@@ -45,6 +48,7 @@ def backup(
     from hoglab.storage.directory import DirectoryError
 
     settings = existing_settings(data)
+    _refuse_remote_events(settings)
     url = settings.database_address
     is_file = to.suffix == ".tar"
     if is_file and keep is not None:
@@ -102,6 +106,7 @@ def restore(
     from hoglab.storage.event_store import EventStoreUnavailableError
 
     settings = load_settings(data=data)
+    _refuse_remote_events(settings)
     target = settings.data.absolute()
     try:
         restored = restore_backup(
@@ -130,6 +135,7 @@ def check(
     from hoglab.storage.directory import DirectoryError
 
     settings = load_settings(data=data)
+    _refuse_remote_events(settings)
     if not settings.data.is_dir():
         raise OperatorError(
             f"there is no directory {settings.data.absolute()}: name it with --data or HOGLAB_DATA"
@@ -159,11 +165,12 @@ def repair(data: DataOption = None) -> None:
     """
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
-    from hoglab.storage.engines import EventStoreEngine
+    from hoglab.storage.engines import EventFile
     from hoglab.storage.event_store import EventStoreUnavailableError
 
     os.umask(0o077)  # what engines make is for its owner alone
     settings = existing_settings(data)
+    _refuse_remote_events(settings)
     try:
         with DataDirectory.open(settings.data) as directory:
             if not directory.events_path.exists():  # to open it would make an empty one
@@ -173,7 +180,7 @@ def repair(data: DataOption = None) -> None:
             wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
             aside = [directory.results_state_path, directory.known_keys_path]
             try:
-                EventStoreEngine(directory.events_path).close()
+                EventFile(directory.events_path).close()
             except EventStoreUnavailableError as error:
                 if not wal.exists():
                     raise OperatorError(
@@ -188,7 +195,7 @@ def repair(data: DataOption = None) -> None:
                 database.dispose()
             folder = directory.set_aside(aside)
             try:
-                EventStoreEngine(directory.events_path).close()
+                EventFile(directory.events_path).close()
             except EventStoreUnavailableError as error:
                 raise OperatorError(
                     f"{error}; restore a backup (what was set aside is in {folder})"
@@ -196,3 +203,9 @@ def repair(data: DataOption = None) -> None:
     except (DatabaseError, DirectoryError) as error:
         raise OperatorError(str(error)) from error
     typer.echo(f"set aside in {folder}: {', '.join(names) or 'nothing'}; start the server")
+
+
+def _refuse_remote_events(settings: Settings) -> None:
+    """Raises `OperatorError` where the events are in no file of the directory."""
+    if settings.event_store_address is not None:
+        raise OperatorError("the events are in ClickHouse: use its own tools, and those of the database")

@@ -11,7 +11,7 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http.fields.dates import format_moment, utc_now
-from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.event_store import Doomed
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
@@ -30,7 +30,7 @@ class KeptProject(Protocol):
 
 
 class RetainedEvents(Protocol):
-    """What retention needs of the event store: see `hoglab.storage.engines.EventStoreEngine`."""
+    """What retention needs of the event store: see `hoglab.storage.event_store.EventStore`."""
 
     def erase(self, doomed: Doomed) -> int: ...
 

@@ -33,8 +33,8 @@ from hoglab.storage.event_store import (
     QueryError,
     QueryMemoryError,
     QueryTimeoutError,
+    Wanted,
 )
-from hoglab.storage.event_store.sealed.newest import Wanted, newest_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hoglab.http.management.call import Call
     from hoglab.http.management.routing import UuidId
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore, Reader
+    from hoglab.storage.event_store import EventStore
     from hoglab.storage.event_store.dialects import Dialect
 
 MAX_EVENTS = 1_000
@@ -166,19 +166,20 @@ def events_router(store: EventStore, database: Database, streams: Streams | None
     def list_events(call: Call) -> dict[str, Any]:
         page = call.page(maximum=MAX_EVENTS)
         wanted = _wanted(call, database, store.dialect)
-        with _reading(store) as reader:
+        with _explained():
             # One more than asked for tells whether there is a next page, without counting all.
-            rows = newest_events(
-                reader, wanted, _COLUMNS, limit=page.limit + 1, offset=page.offset, timeout_s=TIMEOUT_S
+            rows = store.newest_events(
+                wanted, _COLUMNS, limit=page.limit + 1, offset=page.offset, timeout_s=TIMEOUT_S
             )
         events = _shown(database, call.project, rows[: page.limit])
         return {**_links(call, page, has_more=len(rows) > page.limit), "results": events}
 
     @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,), reads_events=True)
     def read_event(call: Call, event_id: UuidId) -> dict[str, Any]:
-        wanted = Wanted(call.project.id, "uuid = $uuid::UUID", {"uuid": event_id})
-        with _reading(store) as reader:
-            rows = newest_events(reader, wanted, _COLUMNS, limit=1, timeout_s=TIMEOUT_S)
+        condition = f"uuid = {store.dialect.uuid('$uuid')}"
+        wanted = Wanted(call.project.id, condition, {"uuid": event_id})
+        with _explained():
+            rows = store.newest_events(wanted, _COLUMNS, limit=1, timeout_s=TIMEOUT_S)
         if not rows:
             raise errors.not_found()
         return _shown(database, call.project, rows)[0]
@@ -239,7 +240,7 @@ def _wanted(call: Call, database: Database, dialect: Dialect) -> Wanted:
     bounds = {name: _moment(value, name) for name in ("after", "before") if (value := call.query(name))}
     person_id = call.query("person_id")
     if person_id:
-        clauses.append(_OF_PERSON)
+        clauses.append(_of_person(dialect))
         parameters |= {"person_id": _uuid(person_id, "person_id"), "project_id": call.project.id}
         distinct_ids = distinct_ids or _distinct_ids(database, call.project.id, parameters["person_id"])
     properties = call.query("properties")
@@ -261,13 +262,15 @@ def _distinct_ids(database: Database, project_id: int, person_id: str) -> list[s
         return distinct_ids_of(connection, [person.row_id], each=None)[person.row_id]
 
 
-# Like the view of resolved events, but so that only rows of the person are looked at.
-_OF_PERSON = (
-    "(person_id = $person_id::UUID AND NOT EXISTS (SELECT 1 FROM person_override AS gone "
-    "WHERE gone.project_id = $project_id AND gone.old_person_id = $person_id::UUID) "
-    "OR person_id IN (SELECT old_person_id FROM person_override "
-    "WHERE project_id = $project_id AND person_id = $person_id::UUID))"
-)
+def _of_person(dialect: Dialect) -> str:
+    """Like the view of resolved events, but so that only rows of the person are looked at."""
+    person = dialect.uuid("$person_id")
+    return (
+        f"(person_id = {person} AND NOT EXISTS (SELECT 1 FROM person_override AS gone "  # noqa: S608 - our own words
+        f"WHERE gone.project_id = $project_id AND gone.old_person_id = {person}) "
+        "OR person_id IN (SELECT old_person_id FROM person_override "
+        f"WHERE project_id = $project_id AND person_id = {person}))"
+    )
 
 
 def _condition(call: Call, dialect: Dialect, text: str) -> tuple[str, dict[str, Any]]:
@@ -298,10 +301,10 @@ def _moment(text: str, name: str) -> datetime:
 
 
 @contextmanager
-def _reading(store: EventStore) -> Iterator[Reader]:
+def _explained() -> Iterator[None]:
+    """What the event store raises, as answers."""
     try:
-        with store.reader() as reader:
-            yield reader
+        yield
     except (QueryTimeoutError, QueryMemoryError) as error:
         raise errors.validation_error(f"The events could not be read: {error}. Ask for fewer.") from error
     except (EventStoreUnavailableError, QueryError) as error:

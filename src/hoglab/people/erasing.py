@@ -32,7 +32,7 @@ from hoglab.storage.database.tables import (
 )
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import Acknowledged
-from hoglab.storage.event_store.sealed.erasing import Doomed
+from hoglab.storage.event_store import Doomed
 from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.json_text import json_bytes
 
@@ -65,7 +65,7 @@ class Log(Protocol):
 
 
 class Events(Protocol):
-    """What erasing needs of the event store: see `hoglab.storage.engines.EventStoreEngine`."""
+    """What erasing needs of the event store: see `hoglab.storage.event_store.EventStore`."""
 
     def uuids(self, doomed: Doomed) -> list[UUID]: ...
 

@@ -6,7 +6,7 @@ Others know them by the protocols of this room: `hoglab.storage.event_log`, `hog
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
     from hoglab.storage.event_log.quarantine import QuarantineStore
+    from hoglab.storage.event_store import EventStore
     from hoglab.storage.invocations import InvocationStores
     from hoglab.storage.invocations.sql import WritingQueue
     from hoglab.storage.table_files import TableDirectory
 
 WAIT_S = 10.0
 """How long a server waits at its start for another one on the same database to end."""
-EventStoreEngine = DuckDbEventStore
-"""The event store with what a server does beside reading and writing: sealing, erasing, results state."""
+EventFile = DuckDbEventStore
+"""The event store in a file of a data directory, which is sealed, keeps results, and can be examined."""
 STORE_HEADER_BYTES = HEADER_BYTES
 """What comes before the blocks of the event store's file; it changes with every checkpoint."""
 write_store_identity = stamp
@@ -47,13 +48,14 @@ write_store_identity = stamp
 class EngineOptions:
     """Limits of the engines; see the settings of a server for what they mean.
 
-    ``database_url``: where everything but events is, if not in the directory. ``tables``: where tables beside the
-    events are. ``trace_days``: how long logs and metrics of runs are kept. ``wait_s``: how long another server on the
-    same database is waited for.
+    ``database_url``: where everything but events is, if not in the directory; ``event_store_url``: where events are.
+    ``tables``: where tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept.
+    ``wait_s``: how long another server on the same database is waited for.
     """
 
     tables: TableDirectory
     database_url: str | None = None
+    event_store_url: str | None = None
     event_log_bytes: int = MAX_BACKLOG_BYTES
     min_free_disk_bytes: int = MIN_FREE_DISK_BYTES
     event_store_memory: str = MEMORY
@@ -86,7 +88,9 @@ class SharedEngines:
 class Engines(SharedEngines):
     """Everything that a server keeps its data in."""
 
-    store: EventStoreEngine
+    store: EventStore
+    event_file: EventFile | None
+    """The store, where it is in a file of the directory."""
     quarantine: QuarantineStore
     tables: TableDirectory
     sole_server: SoleServer | None
@@ -115,6 +119,7 @@ class Engines(SharedEngines):
                 shared.invocations,
                 shared.now,
                 store,
+                store if isinstance(store, EventFile) else None,
                 SqlQuarantineStore(shared.queue_database),
                 options.tables,
                 sole_server,
@@ -202,9 +207,23 @@ def open_quarantine_store(directory: DataDirectory, database_url: str | None) ->
 
 
 @contextmanager
-def open_event_store(directory: DataDirectory, options: EngineOptions) -> Iterator[EventStoreEngine]:
-    """The event store of a directory during the block. Raises `EventStoreUnavailableError`."""
-    store = EventStoreEngine(
+def open_event_store(directory: DataDirectory, options: EngineOptions) -> Iterator[EventStore]:
+    """The event store of a directory, or of its server, during the block. Raises `EventStoreUnavailableError`."""
+    with closing(_opened_event_store(directory, options)) as store:
+        yield store
+
+
+def _opened_event_store(directory: DataDirectory, options: EngineOptions) -> EventStore:
+    if options.event_store_url is not None:
+        from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
+
+        return ClickHouseEventStore(
+            options.event_store_url,
+            directory.remote_keys_path,
+            memory=options.event_store_memory,
+            query_timeout_s=options.query_timeout_s,
+        )
+    return EventFile(
         directory.events_path,
         memory=options.event_store_memory,
         query_timeout_s=options.query_timeout_s,
@@ -212,7 +231,3 @@ def open_event_store(directory: DataDirectory, options: EngineOptions) -> Iterat
         tables=options.tables,
         state_path=directory.results_state_path if options.keeps_results_state else None,
     )
-    try:
-        yield store
-    finally:
-        store.close()

@@ -79,9 +79,13 @@ class Present:
         )
 
     @classmethod
-    def beside_server(cls, directory: DataDirectory) -> Present:
-        """The same where a database server has what would be in files, and knows whether it is there."""
-        return cls(True, True, directory.events_path.exists(), directory.secret_keys_path.exists())
+    def beside_server(cls, directory: DataDirectory, *, has_events: bool = False) -> Present:
+        """The same where a database server has what would be in files, and knows whether it is there.
+
+        ``has_events``: so it is with events, too.
+        """
+        events = has_events or directory.events_path.exists()
+        return cls(True, True, events, directory.secret_keys_path.exists())
 
     @property
     def nothing(self) -> bool:

@@ -247,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with (
                 self.listener.store.reader() as reader,
-                selected_lines(reader, selection) as (count, parts),
+                selected_lines(reader, selection, self.listener.store.dialect) as (count, parts),
             ):
                 self.send_response(HTTPStatus.OK)
                 self.send_header(ROWS_HEADER, str(count))

@@ -13,15 +13,14 @@ TIMEOUT_S = 10.0
 
 # Only the newest events are looked into: the question is whether an SDK sends flags at all.
 _SEEN = """
-SELECT EXISTS (
-    SELECT 1 FROM (
-        SELECT properties FROM stored_events
-        WHERE project_id = $project AND event = $event AND timestamp >= $since
-        ORDER BY timestamp DESC LIMIT $sample
-    ) AS sampled
-    WHERE len(list_filter(json_keys(properties), lambda key: starts_with(key, '$feature/'))) > 0
-)
+SELECT count(*) FROM (
+    SELECT properties FROM stored_events
+    WHERE project_id = $project AND event = $event AND timestamp >= $since
+    ORDER BY timestamp DESC LIMIT {sample}
+) AS sampled
+WHERE {seen}
 """
+PREFIX = "$feature/"
 
 
 def flag_property_seen(store: EventStore) -> Callable[[int, Collection[str], datetime, int], bool]:
@@ -34,8 +33,9 @@ def flag_property_seen(store: EventStore) -> Callable[[int, Collection[str], dat
     def seen(project_id: int, event_names: Collection[str], since: datetime, sample: int) -> bool:
         with store.reader() as reader:
             for name in event_names:
-                values = {"project": project_id, "event": name, "since": since, "sample": sample}
-                if reader.execute(_SEEN, values, timeout_s=TIMEOUT_S)[0][0]:
+                values = {"project": project_id, "event": name, "since": since}
+                sql = _SEEN.format(sample=sample, seen=store.dialect.any_key("properties", PREFIX))
+                if reader.execute(sql, values, timeout_s=TIMEOUT_S)[0][0]:
                     return True
         return False
 

@@ -63,7 +63,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Store(Protocol):
-    """What the state needs of an event store: see `hoglab.storage.engines.EventStoreEngine`."""
+    """What the state needs of an event store: see `hoglab.storage.engines.EventFile`."""
 
     @property
     def has_state(self) -> bool: ...

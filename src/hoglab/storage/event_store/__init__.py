@@ -69,6 +69,7 @@ class EventRow(msgspec.Struct, frozen=True, gc=False):
     feature_flag: str | None
     feature_flag_response: str | None
     session_id: str | None
+    log_partition: int = 0  # the part of the event log that the record is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,55 @@ class EventBatch:
     rows: Sequence[EventRow]
     overrides: Sequence[PersonOverride] = field(default_factory=tuple)
     is_checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events: SQL over a row of ``stored_events`` with its parameters. ``after`` and ``before`` are exclusive.
+
+    ``distinct_ids``, where it is known, are all that such events may have; the condition must say so, too.
+    """
+
+    project_id: int
+    condition: str = "TRUE"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    after: datetime | None = None
+    before: datetime | None = None
+    distinct_ids: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """Which events are to be erased: SQL over a row of stored events, and its parameters.
+
+    Of those that the class methods make, the parameters say everything: other engines say it in their words.
+    """
+
+    condition: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def before(cls, project_id: int, moment: datetime) -> Doomed:
+        """Events of a project that happened before a moment."""
+        values = {"project_id": project_id, "moment": moment}
+        return cls("(project_id = $project_id AND timestamp < $moment)", values)
+
+    @classmethod
+    def of_person(
+        cls, project_id: int, person_ids: list[UUID], distinct_ids: list[str], log_offset: int
+    ) -> Doomed:
+        """Events of somebody under any id that came in log records up to ``log_offset``."""
+        return cls(
+            "(project_id = $project_id AND log_offset <= $log_offset "
+            "AND (coalesce(person_id IN (SELECT unnest($person_ids::VARCHAR[])::UUID), FALSE) "
+            "OR distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))))",
+            {
+                "project_id": project_id,
+                "log_offset": log_offset,
+                "person_ids": [str(each) for each in person_ids],
+                "distinct_ids": distinct_ids,
+            },
+        )
 
 
 class Reader(Protocol):
@@ -138,10 +188,12 @@ class Reader(Protocol):
 class EventStore(Protocol):
     """Column store of events. One writer (the ingestion thread), any number of readers.
 
+    Where the log has several partitions there is a position in each, and ``log_partition`` says which is meant.
+
     View ``stored_events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
     absent) plus ``seq`` BIGINT, ascending in ingestion order. ``properties`` may lack ``$set`` and ``$set_once`` where
     these follow from the rest; ``whole_properties`` has them. Timestamps are TIMESTAMP (UTC, microseconds). Table
-    ``events`` has those events that are not sealed. Table ``person_override``: ``project_id``, ``old_person_id``,
+    ``person_override``: ``project_id``, ``old_person_id``,
     ``person_id``, and ``log_offset``, the `position` from which on this is so; 0 where that is not known.
     View ``resolved_events``: ``stored_events`` with ``person_id`` after overrides.
     """
@@ -151,8 +203,8 @@ class EventStore(Protocol):
         """How the engine wants statements."""
         ...
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
-        """Write rows, overrides and the log position in one transaction.
+    def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
+        """Write rows, overrides and the log position, all of it once, also when the same is tried again.
 
         An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the positions
         in the batch of the rows that are new, ascending. A row whose ``log_offset`` is not above `position`
@@ -165,8 +217,14 @@ class EventStore(Protocol):
         """Go through all steps of storing rows, and take it back. Raises `EventStoreUnavailableError`."""
         ...
 
-    def position(self) -> int:
+    def position(self, log_partition: int = 0) -> int:
         """Log offset up to which everything is stored; 0 for an empty store."""
+        ...
+
+    def newest_events(
+        self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
+    ) -> list[tuple[Any, ...]]:
+        """Some columns of ``stored_events`` of the newest events, newest first. Raises as `Reader.execute`."""
         ...
 
     def reader(self) -> AbstractContextManager[Reader]:
@@ -179,6 +237,38 @@ class EventStore(Protocol):
 
     def identity(self) -> tuple[str, int, int] | None:
         """Installation id, generation and number of starts; None for a store that has none yet."""
+        ...
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
+        """Write them, durably."""
+        ...
+
+    def uuids(self, doomed: Doomed) -> list[UUID]:
+        """Those of the events that `erase` would delete."""
+        ...
+
+    def erase(self, doomed: Doomed) -> int:
+        """Delete events; how many. Their bytes are gone after `scrub`.
+
+        Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.
+        """
+        ...
+
+    def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None:
+        """Delete what is known of the merges of persons whose events are gone."""
+        ...
+
+    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+        """Those of some distinct ids of which events came in later log records."""
+        ...
+
+    def scrub(self) -> None:
+        """Make the bytes of what was deleted go. Raises `EventStoreUnavailableError`: to be called again."""
+        ...
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read of the store since it was opened; None while nothing is known to be damaged."""
         ...
 
     def checkpoint(self) -> None:

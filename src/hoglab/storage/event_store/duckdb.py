@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import structlog
@@ -26,6 +26,7 @@ from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, ke
 from hoglab.storage.event_store.overrides import write_overrides
 from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
 from hoglab.storage.event_store.sealed.erasing import distinct_ids_since, erase, overwrite_free_blocks, uuids
+from hoglab.storage.event_store.sealed.newest import newest_events
 from hoglab.storage.event_store.sealed.sealing import SealingLimits, is_sparse, seal, tidy
 
 if TYPE_CHECKING:
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from hoglab.storage.event_store import EventBatch, EventRow
+    from hoglab.storage.event_store import Doomed, EventBatch, EventRow, Wanted
     from hoglab.storage.event_store.dialects import Dialect
     from hoglab.storage.event_store.known_keys import Keys
-    from hoglab.storage.event_store.sealed.erasing import Doomed
     from hoglab.storage.table_files import TableDirectory
 
 MIB = 1024 * 1024
@@ -184,7 +184,7 @@ class DuckDbEventStore:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
+    def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
         """Write rows, overrides and the log position in one transaction; returns which of the rows are new.
 
         Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, if
@@ -195,6 +195,8 @@ class DuckDbEventStore:
 
         Raises `EventStoreUnavailableError` (disk full, file damaged): the same batch can be tried again.
         """
+        if log_partition:
+            raise ValueError("events of a log with several partitions need another engine")
         with self._writing:
             self._make_usable()
             offsets = [row.log_offset for row in batch.rows]
@@ -290,9 +292,9 @@ class DuckDbEventStore:
         connection.unregister("repeated")
         return sorted(position for (position,) in found)
 
-    def position(self) -> int:
-        """Log offset up to which everything is stored; 0 for an empty store."""
-        return self._position
+    def position(self, log_partition: int = 0) -> int:
+        """See `EventStore.position`; in other partitions than the first there is nothing."""
+        return 0 if log_partition else self._position
 
     def check(self) -> None:
         """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now.
@@ -402,6 +404,13 @@ class DuckDbEventStore:
         file = self._file
         with file.cursor() as cursor:
             yield DuckDbReader(file, cursor, self._deadlines, self._query_timeout_s)
+
+    def newest_events(
+        self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
+    ) -> list[tuple[Any, ...]]:
+        """See `EventStore.newest_events`."""
+        with self.reader() as reader:
+            return newest_events(reader, wanted, columns, limit=limit, offset=offset, timeout_s=timeout_s)
 
     # -- sealing ------------------------------------------------------------------------------------
 

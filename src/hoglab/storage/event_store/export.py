@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hoglab.storage.event_store import Reader
+    from hoglab.storage.event_store.dialects import Dialect
 
 FileEngineError = duckdb.Error
 """What the engine of `file_engine` raises for files that it cannot read or write."""
@@ -90,23 +91,34 @@ def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> li
 
 
 @contextmanager
-def selected_lines(reader: Reader, selection: EventSelection) -> Iterator[tuple[int, Iterator[list[str]]]]:
+def selected_lines(
+    reader: Reader, selection: EventSelection, dialect: Dialect
+) -> Iterator[tuple[int, Iterator[list[str]]]]:
     """How many events there are now, and each of them as a line of JSON, in the order of their ingestion.
 
     Raises the errors of `Reader`, also while the lines are read.
     """
     where, parameters = selection.condition()
+    line = dialect.json_line(list(_COLUMNS))
+    if not dialect.is_sealed:
+        counted = f"SELECT count(*), max(seq) FROM stored_events WHERE {where}"  # noqa: S608
+        [(count, last)] = reader.execute(counted, parameters)
+        with closing(_lines(reader, selection, [(0, last or 0)], line)) as lines:
+            yield count, lines
+        return
     with transaction(reader):
         parts = _parts(reader.execute(_SEGMENTS), reader.execute(_RECENT))
         [(count,)] = reader.execute(f"SELECT count(*) FROM stored_events WHERE {where}", parameters)  # noqa: S608
-        with closing(_lines(reader, selection, parts)) as lines:
+        with closing(_lines(reader, selection, parts, line)) as lines:
             yield count, lines
 
 
-def _lines(reader: Reader, selection: EventSelection, parts: list[SeqRange]) -> Generator[list[str]]:
+def _lines(
+    reader: Reader, selection: EventSelection, parts: list[SeqRange], line: str
+) -> Generator[list[str]]:
     _, parameters = selection.condition()
     for part in parts:
-        query = f"SELECT to_json(row) FROM ({selection.query(part)}) AS row"  # noqa: S608
+        query = f"SELECT {line} FROM ({selection.query(part)}) AS row"  # noqa: S608
         with closing(reader.stream(query, parameters)) as rows:
             for some in rows:
                 yield [text for (text,) in some]

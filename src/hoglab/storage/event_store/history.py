@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.rows import GROUP_TYPES
@@ -34,12 +35,7 @@ _WINDOW = (
 
 
 _LAST = "SELECT next_seq - 1 FROM store_state"
-_NEWEST = (
-    f"SELECT {_SELECTED} FROM resolved_events WHERE project_id = $project_id "  # noqa: S608 - our own words
-    "AND seq > $after AND ($before IS NULL OR seq < $before) "
-    "AND ($names IS NULL OR event IN (SELECT unnest($names))) "
-    "ORDER BY seq DESC LIMIT $count"
-)
+_NEWEST = f"SELECT {_SELECTED} FROM resolved_events WHERE project_id = $project_id AND seq > $after"  # noqa: S608
 
 
 def newest(
@@ -55,14 +51,24 @@ def newest(
 
     Only those of some ``names``, and those that stand ``before`` a place; None for all.
     """
-    wanted = None if names is None else sorted(names)
-    parameters = {"project_id": project_id, "count": count, "names": wanted, "before": before}
+    parameters: dict[str, Any] = {"project_id": project_id}
+    sql = _NEWEST
+    if before is not None:
+        sql += f" AND seq < {before}"
+    if names is not None:
+        parameters |= {f"name_{number}": name for number, name in enumerate(sorted(names))}
+        sql += (
+            f" AND event IN ({', '.join(f'$name_{number}' for number in range(len(names)))})"
+            if names
+            else " AND FALSE"
+        )
+    sql += f" ORDER BY seq DESC LIMIT {count}"
     [(last,)] = reader.execute(_LAST, timeout_s=timeout_s)
     if before is not None:
         last = before
     behind, found = _FIRST_SEQS, list[tuple[Any, ...]]()
     while True:
-        found = reader.execute(_NEWEST, parameters | {"after": last - behind}, timeout_s=timeout_s)
+        found = reader.execute(sql, parameters | {"after": last - behind}, timeout_s=timeout_s)
         if len(found) >= count or behind >= last:
             break
         behind *= _MORE_SEQS
@@ -109,9 +115,10 @@ class TimeRange:
 def _row(project_id: int, values: dict[str, Any]) -> EventRow:
     del values["seq"]
     groups = {index: values.pop(name) for index, name in enumerate(_GROUPS)}
-    created_at = values.pop("person_created_at")
+    created_at, uuid = values.pop("person_created_at"), values.pop("uuid")
     return EventRow(
         project_id=project_id,
+        uuid=uuid if isinstance(uuid, UUID) else UUID(uuid),  # of some engines it is a text
         timestamp=values.pop("timestamp").replace(tzinfo=UTC),
         captured_at=values.pop("captured_at").replace(tzinfo=UTC),
         properties=values.pop("properties").encode(),

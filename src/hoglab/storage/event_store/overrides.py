@@ -25,7 +25,41 @@ def write_overrides(
     The table always leads to the final person in one step: when B becomes C, whoever became B before
     becomes C too. Rows that change say so with the ``log_offset``; the others are left alone.
     """
-    known = _known(connection, overrides)
+    changed = changed_by(overrides, _known(connection, overrides))
+    if not changed:
+        return
+    keys = list(changed)
+    kept = {key: person for key, person in changed.items() if person is not None}
+    connection.register("merged", _table(keys, [key[1] for key in keys]))
+    connection.execute(
+        "DELETE FROM person_override USING merged WHERE person_override.project_id = merged.project_id "
+        "AND person_override.old_person_id = merged.old_person_id"
+    )
+    connection.unregister("merged")
+    if kept:
+        connection.register("merged", _table(list(kept), list(kept.values())))
+        connection.execute(
+            "INSERT INTO person_override BY NAME SELECT *, $1::BIGINT AS log_offset FROM merged", [log_offset]
+        )
+        connection.unregister("merged")
+
+
+def involved_in(overrides: Sequence[PersonOverride]) -> list[Person]:
+    """Everybody whom merges name, with their projects."""
+    return list(
+        dict.fromkeys(
+            (each.project_id, person) for each in overrides for person in (each.old_person_id, each.person_id)
+        )
+    )
+
+
+def changed_by(
+    overrides: Sequence[PersonOverride], known: Sequence[tuple[int, UUID, UUID]]
+) -> dict[Person, UUID | None]:
+    """Whose final person merges change, and to whom; None for who is nobody else any more.
+
+    ``known`` has the project, old and final person of everybody who became, or is, one of those `involved_in` it.
+    """
     before: dict[Person, UUID] = {(project, old): new for project, old, new in known}
     became = dict(before)
     old_people: dict[Person, set[UUID]] = {}
@@ -34,33 +68,14 @@ def write_overrides(
     touched: dict[Person, None] = {}
     for override in overrides:
         _merge(override, became, old_people, touched)
-    keys = [key for key in touched if became.get(key) != before.get(key)]
-    if not keys:
-        return
-    kept = [key for key in keys if key in became]
-    connection.register("merged", _table(keys, [key[1] for key in keys]))
-    connection.execute(
-        "DELETE FROM person_override USING merged WHERE person_override.project_id = merged.project_id "
-        "AND person_override.old_person_id = merged.old_person_id"
-    )
-    connection.unregister("merged")
-    if kept:
-        connection.register("merged", _table(kept, [became[key] for key in kept]))
-        connection.execute(
-            "INSERT INTO person_override BY NAME SELECT *, $1::BIGINT AS log_offset FROM merged", [log_offset]
-        )
-        connection.unregister("merged")
+    return {key: became.get(key) for key in touched if became.get(key) != before.get(key)}
 
 
 def _known(
     connection: duckdb.DuckDBPyConnection, overrides: Sequence[PersonOverride]
 ) -> list[tuple[int, UUID, UUID]]:
     """The stored rows that have to do with anybody in these merges."""
-    people = list(
-        dict.fromkeys(
-            (each.project_id, person) for each in overrides for person in (each.old_person_id, each.person_id)
-        )
-    )
+    people = involved_in(overrides)
     connection.register("involved", _table(people, [person for _, person in people]))
     rows: list[tuple[int, UUID, UUID]] = connection.execute(
         "SELECT project_id, old_person_id, person_id FROM person_override AS stored "

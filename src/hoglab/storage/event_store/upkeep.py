@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -24,7 +24,6 @@ from hoglab.storage.event_store import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hoglab.storage.event_store.duckdb import DuckDbEventStore
     from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 LOOK_EVERY_S = 2.0
@@ -64,13 +63,32 @@ class Chore:
             _log.warning("chore_failed", chore=self.name, reason=str(error))
 
 
+class SealableStore(Protocol):
+    """A store whose events are sealed: see `hoglab.storage.event_store.duckdb.DuckDbEventStore`."""
+
+    @property
+    def uses(self) -> int: ...
+
+    def position(self) -> int: ...
+
+    def seal(self, limits: SealingLimits | None = None, *, is_idle: bool) -> int: ...
+
+    def interrupt_sealing(self) -> None: ...
+
+    def checkpoint(self) -> None: ...
+
+
 class Upkeep(BackgroundService):
-    """Background service that seals events and does the chores."""
+    """Background service that seals events, where an engine needs that, and does the chores."""
 
     NAME = "event-store-upkeep"
 
     def __init__(
-        self, store: DuckDbEventStore, *, chores: Sequence[Chore] = (), limits: SealingLimits | None = None
+        self,
+        store: SealableStore | None,
+        *,
+        chores: Sequence[Chore] = (),
+        limits: SealingLimits | None = None,
     ) -> None:
         super().__init__()
         self._store = store
@@ -82,18 +100,19 @@ class Upkeep(BackgroundService):
 
     def interrupt(self) -> None:
         """Leave what is being sealed as it was."""
-        self._store.interrupt_sealing()
+        if self._store is not None:
+            self._store.interrupt_sealing()
 
     def round(self) -> float:
-        wait_s = self._look()
+        wait_s = LOOK_EVERY_S if self._store is None else self._look(self._store)
         for chore in self._chores:
             if not self.is_stopping:
                 chore.run()
         return wait_s
 
-    def _look(self) -> float:
+    def _look(self, store: SealableStore) -> float:
         """Seal what is to be sealed now; seconds until the next look."""
-        before, self._seen = self._seen, (self._store.position(), self._store.uses)
+        before, self._seen = self._seen, (store.position(), store.uses)
         is_quiet = before == self._seen
         self._quiet_looks = self._quiet_looks + 1 if is_quiet else 0
         self._restless_looks = 0 if is_quiet else self._restless_looks + 1
@@ -104,8 +123,8 @@ class Upkeep(BackgroundService):
             return LOOK_EVERY_S
         started = time.monotonic()
         try:
-            while self._seal(is_idle=is_idle) and is_quiet and not self.is_stopping:
-                if self._store.uses != self._seen[1]:
+            while _seal(store, self._limits, is_idle=is_idle) and is_quiet and not self.is_stopping:
+                if store.uses != self._seen[1]:
                     break
         except FAILURES as error:
             if not self.is_stopping:
@@ -113,8 +132,9 @@ class Upkeep(BackgroundService):
             return FAILED_S
         return max(LOOK_EVERY_S, time.monotonic() - started)  # at most half of the time
 
-    def _seal(self, *, is_idle: bool) -> bool:
-        if not self._store.seal(self._limits, is_idle=is_idle):
-            return False
-        self._store.checkpoint()  # makes free what the events took
-        return True
+
+def _seal(store: SealableStore, limits: SealingLimits | None, *, is_idle: bool) -> bool:
+    if not store.seal(limits, is_idle=is_idle):
+        return False
+    store.checkpoint()  # makes free what the events took
+    return True

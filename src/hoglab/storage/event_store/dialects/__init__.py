@@ -47,6 +47,21 @@ class Dialect(PropertyDialect, Protocol):
         """Whether a column of person ids holds one of a bound list of ids (text)."""
         ...
 
+    def any_key(self, column: str, prefix: str) -> str:
+        """Whether any key of a JSON object begins with a text of ours."""
+        ...
+
+    is_sealed: bool
+    """Whether most events are in segments, the older ones before the others."""
+
+    def json_line(self, columns: Sequence[str]) -> str:
+        """Columns of a row as an object of JSON in one line."""
+        ...
+
+    def uuid(self, text: str) -> str:
+        """A text of a UUID to compare ids with: those of events, or of persons."""
+        ...
+
     def quoted(self, name: str) -> str:
         """A name of a column, whatever characters it has."""
         ...

@@ -18,14 +18,6 @@ from hoglab.filters.sql import Bindable, Parameters
 from hoglab.storage.event_store.dialects.duckdb import NUMBER
 from hoglab.storage.table_files import ColumnType, FileTable
 
-SETTINGS: Final = (
-    "join_use_nulls = 1",  # a missing side of a join is NULL, not the type's default
-    "prefer_column_name_to_alias = 1",  # min(ts) AS ts does not change what ts means beside it
-    "cast_keep_nullable = 1",
-    "enable_materialized_cte = 1",  # else a subquery is computed anew wherever it is named
-    "group_by_use_nulls = 0",
-    "date_time_input_format = 'best_effort'",  # of CSV
-)
 _NUMBER: Final = f"^({NUMBER})$".replace("\\", "\\\\")
 _MOMENT: Final = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -44,6 +36,8 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
 class ClickHouse:
     """Statements for ClickHouse 26 or newer, with values as query parameters (``{name:Type}``)."""
 
+    is_sealed = False
+
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS MATERIALIZED (\n{sql}\n)"
 
@@ -51,13 +45,13 @@ class ClickHouse:
         return Parameters(lambda name, value: f"{{{name}:{_type(value)}}}")
 
     def finished(self, sql: str) -> str:
-        return f"{sql}\nSETTINGS {', '.join(SETTINGS)}"
+        return sql  # every request says what else statements need
 
     def temporary_table(self, name: str, sql: str) -> str:
         return f"CREATE TEMPORARY TABLE {name} ENGINE = Memory AS {sql}"
 
     def drop_table(self, name: str) -> str:
-        return f"DROP TABLE IF EXISTS {name}"
+        return f"DROP TEMPORARY TABLE IF EXISTS {name}"
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
         name = parameters.bind(key)
@@ -109,6 +103,16 @@ class ClickHouse:
 
     def one_of_people(self, column: str, people: str) -> str:
         return f"has({people}, toString({column}))"
+
+    def any_key(self, column: str, prefix: str) -> str:
+        return f"arrayExists(key -> startsWith(key, '{prefix}'), JSONExtractKeys({column}))"
+
+    def json_line(self, columns: Sequence[str]) -> str:
+        pairs = ", ".join(f"{column} AS {column}" for column in columns)
+        return f"toJSONString(tuple({pairs}))"
+
+    def uuid(self, text: str) -> str:
+        return text  # ids of events are texts, and one that ids of persons are compared with is understood
 
     def quoted(self, name: str) -> str:
         return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"

@@ -25,6 +25,8 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
 class DuckDb:
     """Statements for `hoglab.storage.event_store.duckdb`."""
 
+    is_sealed = True
+
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS (\n{sql}\n)"
 
@@ -85,6 +87,15 @@ class DuckDb:
 
     def one_of_people(self, column: str, people: str) -> str:
         return f"{column} IN (SELECT CAST(unnest(CAST({people} AS VARCHAR[])) AS UUID))"
+
+    def any_key(self, column: str, prefix: str) -> str:
+        return f"len(list_filter(json_keys({column}), lambda key: starts_with(key, '{prefix}'))) > 0"
+
+    def json_line(self, columns: Sequence[str]) -> str:
+        return f"to_json(struct_pack({', '.join(f'{column} := {column}' for column in columns)}))"
+
+    def uuid(self, text: str) -> str:
+        return f"{text}::UUID"
 
     def quoted(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'

@@ -9,18 +9,16 @@ loses all its events is dropped whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hoglab.storage.event_store.rows import FILLER
 from hoglab.storage.event_store.sealed.sealing import TIMEOUT_S, Segment, rewrite, segments, within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Sequence
     from uuid import UUID
 
-    from hoglab.storage.event_store import Reader
+    from hoglab.storage.event_store import Doomed, Reader
 
 _BLOCKS = (
     "SELECT block_size, free_blocks FROM pragma_database_size() WHERE database_name = current_database()"
@@ -41,37 +39,6 @@ _SINCE = (
 
 ROW_GROUP_ROWS = 122_880
 """Rows that the engine keeps together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Doomed:
-    """Which events are to be erased: SQL over a row of stored events, and its parameters."""
-
-    condition: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def before(cls, project_id: int, moment: datetime) -> Doomed:
-        """Events of a project that happened before a moment."""
-        values = {"project_id": project_id, "moment": moment}
-        return cls("(project_id = $project_id AND timestamp < $moment)", values)
-
-    @classmethod
-    def of_person(
-        cls, project_id: int, person_ids: list[UUID], distinct_ids: list[str], log_offset: int
-    ) -> Doomed:
-        """Events of somebody under any id that came in log records up to ``log_offset``."""
-        return cls(
-            "(project_id = $project_id AND log_offset <= $log_offset "
-            "AND (coalesce(person_id IN (SELECT unnest($person_ids::VARCHAR[])::UUID), FALSE) "
-            "OR distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))))",
-            {
-                "project_id": project_id,
-                "log_offset": log_offset,
-                "person_ids": [str(each) for each in person_ids],
-                "distinct_ids": distinct_ids,
-            },
-        )
 
 
 def uuids(reader: Reader, doomed: Doomed) -> list[UUID]:

@@ -9,8 +9,7 @@ somebody's events by distinct id is told the places of sealed ones by an index, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from hoglab.storage.event_store.sealed.sealing import digest_of
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
-    from hoglab.storage.event_store import Reader
+    from hoglab.storage.event_store import Reader, Wanted
 
 FIRST_WINDOW = timedelta(hours=1)
 GROWTH = 24
@@ -30,21 +29,6 @@ MAX_PLACES = 2_000
 
 Key = tuple[datetime, int, int]
 """When an event happened, its ``seq``, and its place, -1 where it is not sealed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which events: SQL over a row of ``stored_events`` with its parameters. ``after`` and ``before`` are exclusive.
-
-    ``distinct_ids``, where it is known, are all that such events may have; the condition must say so, too.
-    """
-
-    project_id: int
-    condition: str = "TRUE"
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    after: datetime | None = None
-    before: datetime | None = None
-    distinct_ids: Sequence[str] | None = None
 
 
 def newest_events(

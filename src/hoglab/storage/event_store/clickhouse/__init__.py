@@ -1,0 +1,1 @@
+"""The event store in ClickHouse, over HTTP with the official client."""

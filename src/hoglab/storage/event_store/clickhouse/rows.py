@@ -1,0 +1,135 @@
+"""Rows of events as columns that the client writes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from hoglab.storage.event_store.clickhouse.reader import bounded
+from hoglab.storage.event_store.clickhouse.schema import TYPES
+from hoglab.storage.event_store.rows import GROUP_TYPES, as_json, as_utf8, mended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from hoglab.storage.event_store import EventRow
+
+LONG_AGO, FROM_THE_FUTURE = 0, 999_999
+"""The parts of the table for events of clocks that are wrong: there are no more parts than months that are meant."""
+OLDEST: Final = timedelta(days=731)
+NEWEST: Final = timedelta(days=1)
+"""How long before and after it was taken an event may have happened to be in the part of its month."""
+
+
+_LARGE_EXPONENT: Final = re.compile(rb"[0-9.][eE][+]?[0-9]{3}")
+
+
+def month_of(row: EventRow) -> int:
+    """The part of the table that an event goes into."""
+    if row.timestamp < row.captured_at - OLDEST:
+        return LONG_AGO
+    if row.timestamp > row.captured_at + NEWEST:
+        return FROM_THE_FUTURE
+    return row.timestamp.year * 100 + row.timestamp.month
+
+
+def indexes_of(rows: Sequence[EventRow]) -> list[int]:
+    """Which of the events of its log record each row is; those of a record stand together."""
+    found, last, index = [], -1, 0
+    for row in rows:
+        index = index + 1 if row.log_offset == last else 0
+        last = row.log_offset
+        found.append(index)
+    return found
+
+
+def readable(row: EventRow) -> EventRow:
+    """The row with JSON that the engine can read."""
+    return mended(mended(row, as_utf8), _as_read)
+
+
+def _as_read(text: bytes) -> bytes:
+    """The text itself where the engine can read it. Numbers that no float64 holds become texts."""
+    if _LARGE_EXPONENT.search(text):
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text, parse_float=_number), ensure_ascii=False).encode(
+                errors="surrogatepass"
+            )
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return as_json(text)
+    return text
+
+
+def _number(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+def columns_of(
+    rows: Sequence[EventRow], indexes: Sequence[int], places: Sequence[int], *, month: int, partition: int
+) -> Mapping[str, Sequence[Any]]:
+    """Rows of one month as columns of the table of events, with their indexes and places (see `TYPES`)."""
+    columns = {name: _MADE[name](list(map(attrgetter(name), rows))) for name in _MADE}
+    groups = [row.groups for row in rows]
+    columns |= {f"group_{each}": _texts([keys.get(each) for keys in groups]) for each in range(GROUP_TYPES)}
+    columns["log_partition"] = [partition] * len(rows)
+    columns["log_index"] = indexes
+    columns["month"] = [month] * len(rows)
+    columns["seq"] = places
+    return {name: columns[name] for name in TYPES}
+
+
+def _texts(values: Sequence[str | None]) -> list[bytes | None]:
+    return [None if value is None else value.encode(errors="replace") for value in values]
+
+
+def _moments(values: Sequence[datetime | None]) -> list[datetime | None]:
+    return [None if value is None else bounded(value) for value in values]
+
+
+def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
+    return values
+
+
+_MADE: Final[Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]]] = {
+    "project_id": _as_they_are,
+    "uuid": _as_they_are,
+    "event": _texts,
+    "distinct_id": _texts,
+    "timestamp": _moments,
+    "captured_at": _moments,
+    "person_id": _as_they_are,
+    "person_created_at": _moments,
+    "person_mode": _texts,
+    "feature_flag": _texts,
+    "feature_flag_response": _texts,
+    "session_id": _texts,
+    "elements_chain": _texts,
+    "properties": _as_they_are,
+    "person_properties": _as_they_are,
+    "log_offset": _as_they_are,
+}
+"""Fields of `EventRow`, and how each becomes a column."""
+
+
+def chunks(months: Sequence[int], most: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Positions of rows that go into one part of the table: its month, how many such chunks were before, positions.
+
+    An insert of one chunk is there as a whole or not at all.
+    """
+    places: dict[int, list[int]] = {}
+    for position, month in enumerate(months):
+        places.setdefault(month, []).append(position)
+    for month, positions in sorted(places.items()):
+        for number, start in enumerate(range(0, len(positions), most)):
+            yield month, number, positions[start : start + most]

@@ -1,0 +1,227 @@
+"""The event store in a ClickHouse database. There are no transactions: what was begun is told from what is there.
+
+A batch is inserted in chunks, each of one month and with a token that says which records it is of, so that the engine
+takes it once; then its merges, and at last the position. Who finds a batch half done, because an answer was lost or a
+process died, ends what still runs, reads which of the events are there, and inserts the others.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from hoglab.storage.event_store import EventStoreUnavailableError
+from hoglab.storage.event_store.clickhouse.connection import Connection
+from hoglab.storage.event_store.clickhouse.erasing import AT_ONCE, WIDE, condition_of, listed
+from hoglab.storage.event_store.clickhouse.merging import write_merges
+from hoglab.storage.event_store.clickhouse.partition import Partition
+from hoglab.storage.event_store.clickhouse.reader import ClickHouseReader
+from hoglab.storage.event_store.clickhouse.rows import columns_of, indexes_of, readable
+from hoglab.storage.event_store.clickhouse.schema import (
+    EVENTS,
+    INSTALLATION,
+    OVERRIDES,
+    REHEARSAL,
+    TYPES,
+    upgrade,
+)
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from hoglab.storage.event_store import Doomed, EventBatch, EventRow, Wanted
+    from hoglab.storage.event_store.dialects import Dialect
+
+_UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+CHECK_TIMEOUT_S = 5.0
+
+
+class ClickHouseEventStore:
+    """See `EventStore` for tables and guarantees."""
+
+    dialect: Dialect = ClickHouse()
+
+    def __init__(self, url: str, keys: Path, *, memory: str, query_timeout_s: float) -> None:
+        """Open the store, making what is missing of its tables.
+
+        ``keys`` is the folder for digests of what is stored, a cache. ``memory``, a size such as "512MB", is what a
+        query may use. Raises `EventStoreUnavailableError`.
+        """
+        self._connection = Connection(url)
+        self._keys = keys
+        most = memory_bytes(memory)
+        self._limits = {
+            "max_memory_usage": most,
+            "max_bytes_before_external_group_by": most // 2,
+            "max_bytes_before_external_sort": most // 2,
+        }
+        self._query_timeout_s = query_timeout_s
+        self._writing = threading.RLock()
+        self._partitions: dict[int, Partition] = {}
+        self._is_closed = False
+        upgrade(self._connection)
+        with self._writing:
+            self._partition(0)
+
+    def _partition(self, number: int) -> Partition:
+        """What is known of a partition; read from the store the first time."""
+        if self._is_closed:
+            raise EventStoreUnavailableError("the event store is closed")
+        if number not in self._partitions:
+            try:
+                self._partitions[number] = Partition(self._connection, number, self._keys / str(number))
+            except OSError as error:
+                raise EventStoreUnavailableError(f"{self._keys}: {error}") from error
+        return self._partitions[number]
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
+        """See `EventStore.append`."""
+        with self._writing:
+            partition = self._partition(log_partition)
+            rows = batch.rows
+            if any(row.log_partition != log_partition for row in rows):
+                raise ValueError("a row is of another partition than its batch")
+            if max((row.log_offset for row in rows), default=0) > max(log_offset, partition.position):
+                raise ValueError("a row has a log offset above that of its batch")
+            recalled = partition.recalled(rows, log_offset)
+            if log_offset <= partition.position:
+                return recalled
+            there = set(recalled)
+            further = [
+                position
+                for position, row in enumerate(rows)
+                if row.log_offset > partition.position and position not in there
+            ]
+            written = partition.unknown(rows, further)
+            partition.write(rows, written, log_offset, is_checked=batch.is_checked)
+            if batch.overrides:
+                write_merges(self._connection, batch.overrides, log_partition, log_offset)
+            stored = sorted((*recalled, *written))
+            partition.advance(rows, stored, log_offset)
+            return stored
+
+    @contextmanager
+    def frozen(self) -> Iterator[int]:
+        """See `EventStore.frozen`."""
+        with self._writing:
+            yield self._partition(0).position
+
+    def identity(self) -> tuple[str, int, int] | None:
+        """See `EventStore.identity`."""
+        sql = f"SELECT id, generation, starts FROM {INSTALLATION} ORDER BY version DESC LIMIT 1"  # noqa: S608
+        found = self._connection.rows(sql)
+        return (str(found[0][0]), int(found[0][1]), int(found[0][2])) if found else None
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
+        """See `EventStore.set_identity`."""
+        types = {"id": "String", "generation": "Int64", "starts": "Int64", "version": "Int64"}
+        [(newest,)] = self._connection.rows(f"SELECT max(version) FROM {INSTALLATION}")  # noqa: S608
+        row = (installation_id, generation, starts, newest + 1)
+        self._connection.insert(
+            INSTALLATION, types, dict(zip(types, ([value] for value in row), strict=True))
+        )
+
+    damage: str | None = None
+    """What the server's disks hold, it looks after itself."""
+
+    def rehearse(self, rows: Sequence[EventRow]) -> None:
+        """See `EventStore.rehearse`."""
+        with self._writing:
+            partition = self._partition(0)
+            written = partition.unknown(rows, range(len(rows)))
+            chosen = [readable(rows[position]) for position in written]
+            if chosen:
+                columns = columns_of(chosen, indexes_of(chosen), written, month=0, partition=0)
+                self._connection.insert(REHEARSAL, TYPES, columns)
+
+    def position(self, log_partition: int = 0) -> int:
+        """See `EventStore.position`."""
+        return self._partition(log_partition).position
+
+    def checkpoint(self) -> None:
+        """See `EventStore.checkpoint`: the server writes by itself."""
+
+    # -- erasing ------------------------------------------------------------------------------------
+
+    def uuids(self, doomed: Doomed) -> list[UUID]:
+        """See `EventStore.uuids`."""
+        where = condition_of(doomed)
+        return [uuid for (uuid,) in self._connection.rows(f"SELECT uuid FROM {EVENTS} WHERE {where}", WIDE)]  # noqa: S608
+
+    def erase(self, doomed: Doomed) -> int:
+        """See `EventStore.erase`. The parts that had the events are written anew before this returns."""
+        where = condition_of(doomed)
+        [(count,)] = self._connection.rows(f"SELECT count() FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
+        if count:
+            self._connection.command(f"ALTER TABLE {EVENTS} DELETE WHERE {where}", {**WIDE, **AT_ONCE})
+        return int(count)
+
+    def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None:
+        """See `EventStore.forget_overrides`."""
+        people = listed(map(str, person_ids))
+        where = f"project_id = {project_id} AND (old_person_id IN {people} OR person_id IN {people})"
+        self._connection.command(f"ALTER TABLE {OVERRIDES} DELETE WHERE {where}", {**WIDE, **AT_ONCE})
+
+    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+        """See `EventStore.distinct_ids_since`."""
+        where = f"project_id = {project_id} AND log_offset > {log_offset} AND distinct_id IN {listed(distinct_ids)}"
+        found = self._connection.rows(f"SELECT DISTINCT distinct_id FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
+        return {name for (name,) in found}
+
+    def scrub(self) -> None:
+        """See `EventStore.scrub`: the server removes old parts by itself, some minutes after they were replaced."""
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reader(self) -> Iterator[ClickHouseReader]:
+        """See `EventStore.reader`."""
+        if self._is_closed:
+            raise EventStoreUnavailableError("the event store is closed")
+        yield ClickHouseReader(self._connection, self._limits, self._query_timeout_s)
+
+    def newest_events(
+        self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
+    ) -> list[tuple[Any, ...]]:
+        """See `EventStore.newest_events`."""
+        bounds = {"timestamp > $after": wanted.after, "timestamp < $before": wanted.before}
+        told = {text: value for text, value in bounds.items() if value is not None}
+        where = " AND ".join(["project_id = $project_id", *told, f"({wanted.condition})"])
+        sql = (
+            f"SELECT {', '.join(columns)} FROM stored_events AS events WHERE {where} "  # noqa: S608 - our own words
+            f"ORDER BY timestamp DESC, seq DESC LIMIT {limit} OFFSET {offset}"
+        )
+        values = {**wanted.parameters, "project_id": wanted.project_id}
+        values |= {text.rpartition("$")[2]: value for text, value in told.items()}
+        with self.reader() as reader:
+            return reader.execute(sql, values, timeout_s=timeout_s)
+
+    def check(self) -> None:
+        """See `EventStore.check`."""
+        with self.reader() as reader:
+            reader.execute("SELECT 1", timeout_s=CHECK_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Write down what is known of events, and close the connections. Again: does nothing."""
+        with self._writing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            for partition in self._partitions.values():
+                partition.close()
+            self._connection.close()
+
+
+def memory_bytes(text: str) -> int:
+    """A size such as "512MB" or "1.5 GiB" in bytes."""
+    found = re.fullmatch(r"([\d.]+)\s*([KMG]i?)?B", text)
+    if found is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(float(found[1]) * _UNITS[found[2] or ""])
