@@ -43,6 +43,7 @@ SETTINGS: Final = {
     "group_by_use_nulls": 0,
     "date_time_input_format": "best_effort",  # of CSV
     "enable_named_columns_in_function_tuple": 1,  # tuples with names are objects of JSON
+    "allow_suspicious_low_cardinality_types": 1,  # tables made of queries have them
     "async_insert": 0,
     "insert_deduplicate": 1,
 }
