@@ -24,7 +24,7 @@ from hoglab.people import derived_person_id
 KILLS = 8
 CLIENTS = 3
 TOKEN = "phc_first_project"
-SERVER = Path(__file__).with_name("killed_server.py")
+SERVER = "tests.ingestion.killed_server"
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -87,7 +87,8 @@ def journey(user: int) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    process = subprocess.Popen([sys.executable, SERVER, str(folder)], stdout=subprocess.PIPE, text=True)
+    command, root = [sys.executable, "-m", SERVER, str(folder)], Path(__file__).parents[2]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
     try:
         assert process.stdout
         line = process.stdout.readline()
