@@ -26,7 +26,7 @@ _SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-    "max_connections": "300",
+    "max_connections": "1000",
     "shared_buffers": "64MB",
     "autovacuum_naptime": "10min",
     "log_min_messages": "fatal",

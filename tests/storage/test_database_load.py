@@ -25,12 +25,12 @@ def test_connections_and_open_transactions(
         other.execute("SELECT count(*) FROM pg_class")
         assert measured.round() == EVERY_S
         assert (REGISTRY.get_sample_value("hoglab_database_connections") or 0) >= 1
-        assert REGISTRY.get_sample_value("hoglab_database_connections_most") == 297
+        assert REGISTRY.get_sample_value("hoglab_database_connections_most") == 997
         assert (REGISTRY.get_sample_value("hoglab_database_oldest_snapshot_seconds") or 0) > 0
         monkeypatch.setattr(load, "OLD_SNAPSHOT_S", 0.0)
         monkeypatch.setattr(load, "MOST_CONNECTIONS", 0.0)
         connections, snapshot = measured.problems()
-        assert "of 297 connections" in connections
+        assert "of 997 connections" in connections
         assert "pg_stat_activity says whose it is, end it" in snapshot
     postgres.close(postgres_url)
     assert measured.round() == EVERY_S, "a server that does not answer is asked again"
