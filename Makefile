@@ -14,8 +14,12 @@ ON_POSTGRES := tests/contract/shared tests/contract/experiments tests/contract/f
 ON_SPLIT := tests/clients tests/contract/functions tests/contract/experiments/test_flag_linkage.py \
 	tests/e2e/test_incoming_webhook.py
 
+# What starts many processes and engines, and waits for them for minutes: a run of its own.
+ON_PROCESSES := tests/deploy tests/faults/test_processes_disturbed.py tests/faults/test_processes_killed.py \
+	tests/e2e/test_roles.py tests/e2e/test_clickhouse.py tests/backup/test_document.py tests/backup/test_beside_database.py
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test suite test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
+.PHONY: help setup run test suite test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -44,11 +48,14 @@ run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated us
 # Many tests wait for servers and browsers longer than they compute.
 WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores + cores / 2)))
 
-test: setup ## Run everything that CI runs: lint, types, layers, tests
+test: setup ## Run lint, types, layers and all tests but those of servers of several processes, which have targets of their own
 	.ci/test
 
 suite: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ON_PROCESSES))
+
+test-processes: setup ## Run tests of servers of several processes, and of what docs/operate.md says to operators
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_PROCESSES)
 
 test-postgres: setup ## Run tests of the API, of accounts, flags, experiments, functions and people on PostgreSQL
 	HOGLAB_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_POSTGRES)
