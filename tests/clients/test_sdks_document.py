@@ -116,6 +116,7 @@ def test_curl(shop: Project, tmp_path: Path) -> None:
     shop.events(1, event="signed up")
 
 
+@pytest.mark.files
 def test_bring_the_past_along(project: Project, tmp_path: Path) -> None:
     row = {
         "event": "signed up",
