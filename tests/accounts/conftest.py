@@ -74,7 +74,7 @@ def call(
     database: Database, accounts: AccountService, first: FirstStart
 ) -> Iterator[Callable[..., httpx.Response]]:
     """Calls the API: ``call(method, path, key=…, json=…)``, with the first key unless told otherwise."""
-    app = build_app(routers(accounts, database), {}, accounts)
+    app = build_app(routers(accounts, database, lambda *_: None), {}, accounts)
     with asyncio.Runner() as runner:
 
         def request(method: str, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:

@@ -88,7 +88,7 @@ def open_browser(
 
         def make(public_url: str | None = None, **facts: Any) -> Browser:
             app = build_app(
-                [*routers(accounts, database), *session_routers(sessions, accounts)],
+                [*routers(accounts, database, lambda *_: None), *session_routers(sessions, accounts)],
                 {},
                 accounts,
                 HttpSettings(public_url=public_url),

@@ -92,7 +92,7 @@ class TestCompression:
     def test_answers_with_a_new_key_are_not(
         self, database: Database, accounts: AccountService, first: FirstStart
     ) -> None:
-        app = build_app(routers(accounts, database), {}, accounts)
+        app = build_app(routers(accounts, database, lambda *_: None), {}, accounts)
         scopes = sorted(f"{each}:{verb}" for each in KNOWN for verb in ("read", "write"))
         key = [
             (b"authorization", f"Bearer {first.api_key}".encode()),

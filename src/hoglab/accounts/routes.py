@@ -50,7 +50,7 @@ CheckFilters = Callable[[Project, list[dict[str, Any]]], None]
 
 
 def routers(
-    accounts: AccountService, database: Database, check_account_filters: CheckFilters = lambda *_: None
+    accounts: AccountService, database: Database, check_account_filters: CheckFilters
 ) -> list[ResourceRouter]:
     """Every router of the room."""
     return [

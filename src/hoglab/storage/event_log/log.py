@@ -233,8 +233,6 @@ class GroupCommitLog(ABC):
                 self._waiting_by_owner[owner] += size
             if len(self._waiting) == 1:
                 self._work.notify()
-        if self._acknowledge_s is None:
-            return await waiter.future
         try:
             async with asyncio.timeout(self._acknowledge_s):
                 return await waiter.future
