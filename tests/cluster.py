@@ -118,7 +118,7 @@ class Cluster:
         return httpx.Client(
             base_url=f"{self.processes[name].url}/api/projects/1",
             headers={"Authorization": f"Bearer {KEY}"},
-            timeout=30,
+            timeout=120,
         )
 
     def close(self) -> None:

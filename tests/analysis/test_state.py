@@ -667,7 +667,6 @@ def test_a_cancelled_computation_does_not_go_on_with_the_events(experiment: Expe
         experiment.engine.stateful.points(experiment.ask(REVENUE))
 
 
-@pytest.mark.timeout(300)
 def test_more_events_than_the_engine_writes_at_once(engine: Stateful) -> None:
     """More than a row group of DuckDB, which a transaction that wrote them does not always see."""
     bench = Bench(engine)

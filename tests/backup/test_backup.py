@@ -100,7 +100,7 @@ class Writer(threading.Thread):
                 self.flags.append(key)
 
 
-@pytest.mark.timeout(180 + 30 * BACKUPS)
+@pytest.mark.timeout(400 + 30 * BACKUPS)
 def test_a_backup_under_load_has_all_that_was_answered_before_it(
     start_server: StartServer, tmp_path: Path
 ) -> None:

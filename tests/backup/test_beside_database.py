@@ -100,7 +100,6 @@ def test_events_and_database_go_together_again(
     assert sound.returncode == 0, sound.stdout
 
 
-@pytest.mark.timeout(300)
 def test_a_backup_of_files_is_not_restored_beside_a_database(
     start_server: StartServer, postgres_url: str, tmp_path: Path
 ) -> None:

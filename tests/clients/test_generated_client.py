@@ -26,7 +26,7 @@ CONFIG = {
 USERS = 40
 PATIENCE_S, POLL_S = 30.0, 0.05
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tests.conftest import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 USERS = 3000
 
 

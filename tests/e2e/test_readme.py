@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
 
@@ -53,7 +52,6 @@ def run_block(name: str, server: ChildServer, words: str = "", instead: str = ""
     return answer
 
 
-@pytest.mark.timeout(180)
 def test_the_tour(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
     port = server.url.rpartition(":")[2]

@@ -49,7 +49,7 @@ def keys_by_body(receiver: Receiver) -> dict[str, set[str]]:
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(240 + 10 * KILLS)
+@pytest.mark.timeout(400 + 10 * KILLS)
 def test_killed_processes_lose_nothing(house: House, receiver: Receiver) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(SEED)

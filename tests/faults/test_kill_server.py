@@ -158,7 +158,7 @@ def killing_server(path: Path, environment: dict[str, str]) -> Iterator[ChildSer
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(240 + 25 * KILLS)
+@pytest.mark.timeout(400 + 25 * KILLS)
 def test_nothing_acknowledged_is_lost_or_doubled(tmp_path: Path) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(SEED)

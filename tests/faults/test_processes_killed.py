@@ -197,6 +197,7 @@ def prepare(api: httpx.Client, sink: Sink) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600 + 120 * ROUNDS)
 def test_each_process_is_killed_under_load(postgres_url: str, tmp_path: Path) -> None:
     sink, stop = Sink(), threading.Event()
     with cluster(tmp_path, postgres_url) as server:

@@ -99,7 +99,6 @@ def process() -> Iterator[TransformationProcess]:
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_hostile_transformations_end_and_cost_no_one_else(process: TransformationProcess) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     for name, source in random.Random(SEED).sample(sorted(HOSTILE.items()), min(TRIED, len(HOSTILE))):
@@ -164,7 +163,7 @@ def test_memory_beyond_the_address_space_fails_the_run_only() -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(240 + 10 * KILLS)
+@pytest.mark.timeout(400 + 10 * KILLS)
 def test_killed_processes_lose_no_event(process: TransformationProcess) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(SEED)

@@ -348,7 +348,6 @@ def cells(data: Path) -> Iterator[tuple[str, str]]:
 
 
 @rule("F10.5", "F10.7")
-@pytest.mark.timeout(180)
 def test_no_secret_is_told(
     start_server: StartServer, receiver: tuple[str, list[tuple[str, str]]], tmp_path: Path
 ) -> None:

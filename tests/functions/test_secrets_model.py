@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from cryptography.fernet import Fernet
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -466,7 +465,6 @@ def values_of(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 @proves("F10.7", "F10.1", "F10.2", "F10.3", "F10.4", "F8.6")
-@pytest.mark.timeout(300)
 def test_lives_of_secrets(prepared: tuple[Path, FirstStart], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(prepared[0], tmp_path / "data"))
     run_state_machine_as_test(  # type: ignore[no-untyped-call]

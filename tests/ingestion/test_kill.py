@@ -26,7 +26,7 @@ CLIENTS = 3
 TOKEN = "phc_first_project"
 SERVER = "tests.ingestion.killed_server"
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 
 class Clients:
