@@ -27,7 +27,7 @@ from tests.analysis.test_state import (
 )
 
 from hoglab.analysis.incremental.aggregate_cache import BusyError
-from hoglab.storage.event_store import Doomed
+from hoglab.storage.event_store import EventsBefore
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 __all__ = ["engine"]  # a fixture
@@ -74,7 +74,7 @@ def test_what_is_kept_is_forgotten_with_events_that_it_was_made_of(engine: State
     engine.stateful.points(question)
     assert not engine.state.last.rebuilt
     middle = START + (END - START) / 2
-    assert engine.store.erase(Doomed.before(question.exposures.project_id, middle))
+    assert engine.store.erase(EventsBefore(question.exposures.project_id, middle))
     engine.state.forget(middle)
     engine.stateful.points(question)
     assert engine.state.last.rebuilt

@@ -26,7 +26,7 @@ from hoglab.storage.database.tables import (
 )
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import Acknowledged
-from hoglab.storage.event_store import Doomed
+from hoglab.storage.event_store import ErasableEvents
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -52,10 +52,10 @@ class NoLog:
 class OneEvent:
     """A store of one event, of somebody."""
 
-    def uuids(self, doomed: Doomed) -> list[UUID]:
+    def uuids(self, events: ErasableEvents) -> list[UUID]:
         return [EVENT]
 
-    def erase(self, doomed: Doomed) -> int:
+    def erase(self, events: ErasableEvents) -> int:
         return 1
 
     def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None: ...

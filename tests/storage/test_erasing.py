@@ -15,8 +15,9 @@ from tests.storage.event_rows import NOW, event_row
 from tests.storage.test_sealing import LIMITS, ask, everything, fill, seal_all
 
 from hoglab.storage.event_store import (
-    Doomed,
     EventBatch,
+    EventsBefore,
+    EventsOfPersons,
     EventStoreUnavailableError,
     PersonOverride,
     QueryCancelledError,
@@ -82,13 +83,13 @@ class TestErasing:
         offset = add_somebody(store, 10)
         assert holds_mark(tmp_path)
         others = the_others(store)
-        doomed = Doomed.of_person(1, [SOMEBODY], ["nobody"], offset)
-        assert store.erase(doomed) == (90 if sealed == "partly" else 60)
+        events = EventsOfPersons(1, [SOMEBODY], ["nobody"], offset)
+        assert store.erase(events) == (90 if sealed == "partly" else 60)
         assert everything(store) == others
         store.scrub()
         assert not holds_mark(tmp_path)
         assert everything(store) == others
-        assert store.erase(doomed) == 0
+        assert store.erase(events) == 0
         seal_all(store)
         assert everything(store) == others
 
@@ -106,7 +107,7 @@ class TestErasing:
         store.append(EventBatch(rows), log_offset=offset)
         fill(store, 100)
         ask(store, "FORCE CHECKPOINT")
-        store.erase(Doomed.of_person(1, [SOMEBODY], [], offset))
+        store.erase(EventsOfPersons(1, [SOMEBODY], [], offset))
         ask(store, "FORCE CHECKPOINT")
         assert holds_mark(tmp_path)
         store.scrub()
@@ -130,7 +131,7 @@ class TestErasing:
         later = event_row(2, person_id=SOMEBODY, distinct_id="gone")
         store.append(EventBatch([later]), log_offset=2)
         assert store.distinct_ids_since(1, ["gone", "other"], 1) == {"gone"}
-        assert store.erase(Doomed.of_person(1, [SOMEBODY], ["gone"], 1)) == 3
+        assert store.erase(EventsOfPersons(1, [SOMEBODY], ["gone"], 1)) == 3
         left = {uuid for (uuid,) in ask(store, "SELECT uuid FROM stored_events")}
         assert left == {row.uuid for row in (*kept, later)}
 
@@ -142,18 +143,18 @@ class TestErasing:
             store,
             f"SELECT uuid FROM stored_events WHERE timestamp >= TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f}' ORDER BY seq",
         )
-        assert store.erase(Doomed.before(1, before)) == 1_500 - len(others)
+        assert store.erase(EventsBefore(1, before)) == 1_500 - len(others)
         assert ask(store, "SELECT uuid FROM stored_events ORDER BY seq") == others
         [(rows, places)] = ask(
             store, "SELECT (SELECT count(*) FROM sealed_events), (SELECT count(*) FROM sealed_distinct_id)"
         )
         assert rows == places
-        assert store.erase(Doomed.before(2, NOW + timedelta(days=9))) == 0
+        assert store.erase(EventsBefore(2, NOW + timedelta(days=9))) == 0
 
     def test_an_erased_event_may_come_again(self, store: DuckDbEventStore, tmp_path: Path) -> None:
         rows = fill(store, 400)
         seal_all(store)
-        assert store.erase(Doomed.before(1, NOW + timedelta(days=9))) == 400
+        assert store.erase(EventsBefore(1, NOW + timedelta(days=9))) == 400
         again = [event_row(50, uuid=row.uuid) for row in rows[:10]]
         assert len(store.append(EventBatch(again), log_offset=50)) == 10
         store.close()
@@ -171,26 +172,29 @@ class TestErasing:
     ) -> None:
         monkeypatch.setattr("hoglab.storage.event_store.known_keys.MIN_FILE_KEYS", 1)
         rows = fill(store, 300)
-        store.erase(Doomed("seq % 2 = 0"))
+        names = {row.distinct_id for row in rows}
+        gone = sorted(names)[::2]
+        left = 300 - store.erase(EventsOfPersons(1, [], gone, 3))
+        assert 0 < left < 300
         store.close()
         folder = tmp_path / "events.duckdb.keys"
         for path in folder.iterdir():
             path.unlink()
         DuckDbEventStore(tmp_path / "events.duckdb").close()
         [path] = folder.iterdir()
-        assert (path.name, path.stat().st_size) == ("1-300-150.keys", 150 * 8 + CHECKSUM_BYTES)
+        assert (path.name, path.stat().st_size) == (f"1-300-{left}.keys", left * 8 + CHECKSUM_BYTES)
         again = DuckDbEventStore(tmp_path / "events.duckdb")
         try:
-            assert [path.name for path in folder.iterdir()] == ["1-300-150.keys"]
+            assert [path.name for path in folder.iterdir()] == [f"1-300-{left}.keys"]
             repeated = [event_row(51, uuid=row.uuid) for row in rows]
-            assert len(again.append(EventBatch(repeated), log_offset=51)) == 150
+            assert len(again.append(EventBatch(repeated), log_offset=51)) == 300 - left
         finally:
             again.close()
 
     def test_an_export_that_still_reads_ends(self, store: DuckDbEventStore, tmp_path: Path) -> None:
         fill(store, 600)
         offset = add_somebody(store, 50)
-        store.erase(Doomed.of_person(1, [SOMEBODY], [], offset))
+        store.erase(EventsOfPersons(1, [SOMEBODY], [], offset))
         with store.reader() as reader:
             lines = reader.stream("SELECT * FROM stored_events", rows=1)
             next(lines)
@@ -210,10 +214,11 @@ class TestErasing:
         assert ask(store, "SELECT old_person_id FROM person_override") == [(other,)]
 
     def test_a_file_does_not_stay_larger_for_it(self, store: DuckDbEventStore, tmp_path: Path) -> None:
-        fill(store, 2_000, step=500)
+        rows = fill(store, 2_000, step=500)
         seal_all(store, LIMITS)
         ask(store, "FORCE CHECKPOINT")
-        store.erase(Doomed("event = 'purchase'"))
+        names = sorted({row.distinct_id for row in rows})
+        assert store.erase(EventsOfPersons(1, [], names[::3], store.position()))
         sizes = []
         for _ in range(4):
             store.scrub()

@@ -22,9 +22,10 @@ from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, append, query
 
 from hoglab.storage.event_store import (
-    Doomed,
     EventBatch,
     EventRow,
+    EventsBefore,
+    EventsOfPersons,
     EventStore,
     EventStoreUnavailableError,
     PersonOverride,
@@ -262,15 +263,15 @@ class TestErasing:
             event_row(2, person_id=somebody),
         ]
         append(store, *rows)
-        doomed = Doomed.of_person(1, [somebody], ["it's \\ him"], 1)
-        assert set(store.uuids(doomed)) == {rows[0].uuid, rows[1].uuid}
+        events = EventsOfPersons(1, [somebody], ["it's \\ him"], 1)
+        assert set(store.uuids(events)) == {rows[0].uuid, rows[1].uuid}
         assert store.distinct_ids_since(1, ["user-1", "nobody"], 1) == {"user-1"}
-        assert store.erase(doomed) == 2
+        assert store.erase(events) == 2
         store.scrub()
         assert query(store, "SELECT count(*) FROM stored_events") == [(3,)]
         assert append(store, *rows) == {row.uuid for row in rows[2:]}
-        assert store.erase(Doomed.before(1, NOW)) == 3
-        assert store.erase(Doomed.before(1, NOW)) == 0
+        assert store.erase(EventsBefore(1, NOW)) == 3
+        assert store.erase(EventsBefore(1, NOW)) == 0
 
     def test_merges_are_forgotten(self, store: EventStore) -> None:
         a, b, c = PEOPLE

@@ -11,7 +11,7 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http.fields.dates import format_moment, utc_now
-from hoglab.storage.event_store import Doomed
+from hoglab.storage.event_store import EventsBefore
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
@@ -32,7 +32,7 @@ class KeptProject(Protocol):
 class RetainedEvents(Protocol):
     """What retention needs of the event store: see `hoglab.storage.event_store.EventStore`."""
 
-    def erase(self, doomed: Doomed) -> int: ...
+    def erase(self, events: EventsBefore) -> int: ...
 
     def checkpoint(self) -> None: ...
 
@@ -70,7 +70,7 @@ class EventRetention:
             if days is None:
                 continue
             before = today - timedelta(days=days)
-            count = self._events.erase(Doomed.before(project.id, before))
+            count = self._events.erase(EventsBefore(project.id, before))
             if not count:
                 continue
             expired += count

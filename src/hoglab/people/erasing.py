@@ -32,7 +32,7 @@ from hoglab.storage.database.tables import (
 )
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import Acknowledged
-from hoglab.storage.event_store import Doomed
+from hoglab.storage.event_store import ErasableEvents, EventsOfPersons
 from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.json_text import json_bytes
 
@@ -67,9 +67,9 @@ class Log(Protocol):
 class Events(Protocol):
     """What erasing needs of the event store: see `hoglab.storage.event_store.EventStore`."""
 
-    def uuids(self, doomed: Doomed) -> list[UUID]: ...
+    def uuids(self, events: ErasableEvents) -> list[UUID]: ...
 
-    def erase(self, doomed: Doomed) -> int: ...
+    def erase(self, events: ErasableEvents) -> int: ...
 
     def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None: ...
 
@@ -251,7 +251,7 @@ class PersonErasing:
         distinct_ids = [distinct_id for each in erasures for distinct_id in each.distinct_ids]
         log_offset = max(each.log_offset for each in erasures)
         self._forget_returned(project_id, distinct_ids, log_offset)
-        erased = self._events.erase(Doomed.of_person(project_id, person_ids, distinct_ids, log_offset))
+        erased = self._events.erase(EventsOfPersons(project_id, person_ids, distinct_ids, log_offset))
         self._events.forget_overrides(project_id, person_ids)
         texts = [str(each) for each in person_ids]
         mine = person_override.c.project_id == project_id
@@ -281,12 +281,12 @@ class PersonErasing:
         person_ids = {person_id for each in erasures for person_id in each.person_ids}
         distinct_ids = {distinct_id for each in erasures for distinct_id in each.distinct_ids}
         log_offset = max(each.log_offset for each in erasures)
-        doomed = Doomed.of_person(project_id, list(person_ids), list(distinct_ids), log_offset)
+        events = EventsOfPersons(project_id, list(person_ids), list(distinct_ids), log_offset)
         return ErasedPersons(
             project_id,
             frozenset(map(str, person_ids)),
             frozenset(distinct_ids),
-            frozenset(map(str, self._events.uuids(doomed))),
+            frozenset(map(str, self._events.uuids(events))),
             log_offset,
             max(each.requested_at for each in erasures),
         )

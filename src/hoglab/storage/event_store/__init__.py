@@ -113,37 +113,25 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
-    """Which events are to be erased: SQL over a row of stored events, and its parameters.
+class EventsBefore:
+    """Events of a project that happened before a moment."""
 
-    Of those that the class methods make, the parameters say everything: other engines say it in their words.
-    """
+    project_id: int
+    moment: datetime
 
-    condition: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def before(cls, project_id: int, moment: datetime) -> Doomed:
-        """Events of a project that happened before a moment."""
-        values = {"project_id": project_id, "moment": moment}
-        return cls("(project_id = $project_id AND timestamp < $moment)", values)
+@dataclass(frozen=True, slots=True)
+class EventsOfPersons:
+    """Events of persons under any of their ids that came in log records up to ``log_offset``."""
 
-    @classmethod
-    def of_person(
-        cls, project_id: int, person_ids: list[UUID], distinct_ids: list[str], log_offset: int
-    ) -> Doomed:
-        """Events of somebody under any id that came in log records up to ``log_offset``."""
-        return cls(
-            "(project_id = $project_id AND log_offset <= $log_offset "
-            "AND (coalesce(person_id IN (SELECT unnest($person_ids::VARCHAR[])::UUID), FALSE) "
-            "OR distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))))",
-            {
-                "project_id": project_id,
-                "log_offset": log_offset,
-                "person_ids": [str(each) for each in person_ids],
-                "distinct_ids": distinct_ids,
-            },
-        )
+    project_id: int
+    person_ids: Sequence[UUID]
+    distinct_ids: Sequence[str]
+    log_offset: int
+
+
+ErasableEvents = EventsBefore | EventsOfPersons
+"""Events that are erased together; each engine says in its own words which they are."""
 
 
 class Reader(Protocol):
@@ -243,11 +231,11 @@ class EventStore(Protocol):
         """Write them, durably."""
         ...
 
-    def uuids(self, doomed: Doomed) -> list[UUID]:
+    def uuids(self, events: ErasableEvents) -> list[UUID]:
         """Those of the events that `erase` would delete."""
         ...
 
-    def erase(self, doomed: Doomed) -> int:
+    def erase(self, events: ErasableEvents) -> int:
         """Delete events; how many. Their bytes are gone after `scrub`.
 
         Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from hoglab.storage.event_store import Doomed, EventBatch, EventRow, Wanted
+    from hoglab.storage.event_store import ErasableEvents, EventBatch, EventRow, Wanted
     from hoglab.storage.event_store.dialects import Dialect
     from hoglab.storage.event_store.known_keys import Keys
     from hoglab.storage.table_files import TableDirectory
@@ -432,19 +432,19 @@ class DuckDbEventStore:
             finally:
                 self._sealer = None
 
-    def uuids(self, doomed: Doomed) -> list[UUID]:
+    def uuids(self, events: ErasableEvents) -> list[UUID]:
         """Those of the events that `erase` would delete."""
         with self._cursor() as reader:
-            return uuids(reader, doomed)
+            return uuids(reader, events)
 
-    def erase(self, doomed: Doomed) -> int:
+    def erase(self, events: ErasableEvents) -> int:
         """Delete events; how many. Their bytes are gone after `scrub`.
 
         Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.
         """
         with self._sealing, self._cursor() as reader:
             self.check_room()
-            return erase(reader, doomed)
+            return erase(reader, events)
 
     def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None:
         """Delete what is known of the merges of persons whose events are gone."""

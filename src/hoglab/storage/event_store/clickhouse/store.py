@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from hoglab.storage.event_store import Doomed, EventBatch, EventRow, Wanted
+    from hoglab.storage.event_store import ErasableEvents, EventBatch, EventRow, Wanted
     from hoglab.storage.event_store.dialects import Dialect
 
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -150,14 +150,14 @@ class ClickHouseEventStore:
 
     # -- erasing ------------------------------------------------------------------------------------
 
-    def uuids(self, doomed: Doomed) -> list[UUID]:
+    def uuids(self, events: ErasableEvents) -> list[UUID]:
         """See `EventStore.uuids`."""
-        where = condition_of(doomed)
+        where = condition_of(events)
         return [uuid for (uuid,) in self._connection.rows(f"SELECT uuid FROM {EVENTS} WHERE {where}", WIDE)]  # noqa: S608
 
-    def erase(self, doomed: Doomed) -> int:
+    def erase(self, events: ErasableEvents) -> int:
         """See `EventStore.erase`. The parts that had the events are written anew before this returns."""
-        where = condition_of(doomed)
+        where = condition_of(events)
         [(count,)] = self._connection.rows(f"SELECT count() FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
         if count:
             self._connection.command(f"ALTER TABLE {EVENTS} DELETE WHERE {where}", {**WIDE, **AT_ONCE})

@@ -9,8 +9,9 @@ loses all its events is dropped whole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hoglab.storage.event_store import EventsBefore, EventsOfPersons
 from hoglab.storage.event_store.rows import FILLER
 from hoglab.storage.event_store.sealed.sealing import TIMEOUT_S, Segment, rewrite, segments, within
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from hoglab.storage.event_store import Doomed, Reader
+    from hoglab.storage.event_store import ErasableEvents, Reader
 
 _BLOCKS = (
     "SELECT block_size, free_blocks FROM pragma_database_size() WHERE database_name = current_database()"
@@ -41,10 +42,32 @@ ROW_GROUP_ROWS = 122_880
 """Rows that the engine keeps together."""
 
 
-def uuids(reader: Reader, doomed: Doomed) -> list[UUID]:
+def _condition_of(events: ErasableEvents) -> tuple[str, dict[str, Any]]:
+    """SQL over a row of stored events, and its parameters."""
+    match events:
+        case EventsBefore(project_id, moment):
+            values = {"project_id": project_id, "moment": moment}
+            return "(project_id = $project_id AND timestamp < $moment)", values
+        case EventsOfPersons(project_id, person_ids, distinct_ids, log_offset):
+            values = {
+                "project_id": project_id,
+                "log_offset": log_offset,
+                "person_ids": list(map(str, person_ids)),
+                "distinct_ids": list(distinct_ids),
+            }
+            condition = (
+                "(project_id = $project_id AND log_offset <= $log_offset "
+                "AND (coalesce(person_id IN (SELECT unnest($person_ids::VARCHAR[])::UUID), FALSE) "
+                "OR distinct_id IN (SELECT unnest($distinct_ids::VARCHAR[]))))"
+            )
+            return condition, values
+
+
+def uuids(reader: Reader, events: ErasableEvents) -> list[UUID]:
     """Those of the events that `erase` would delete."""
-    sql = f"SELECT uuid FROM stored_events WHERE {doomed.condition}"
-    return [uuid for (uuid,) in reader.execute(sql, doomed.parameters, timeout_s=TIMEOUT_S)]
+    condition, values = _condition_of(events)
+    sql = f"SELECT uuid FROM stored_events WHERE {condition}"
+    return [uuid for (uuid,) in reader.execute(sql, values, timeout_s=TIMEOUT_S)]
 
 
 def distinct_ids_since(
@@ -55,33 +78,34 @@ def distinct_ids_since(
     return {found for (found,) in reader.execute(_SINCE, values)}
 
 
-def erase(reader: Reader, doomed: Doomed) -> int:
+def erase(reader: Reader, events: ErasableEvents) -> int:
     """Delete events; how many. Their bytes go with `DuckDbEventStore.scrub`.
 
     Each step is a transaction: after a failure some may be gone. Raises as `Reader.execute`.
     """
+    condition, values = _condition_of(events)
+
+    def count(rows: str) -> int:
+        [(found,)] = reader.execute(
+            f"SELECT count(*) FROM {rows} AND {condition}", values, timeout_s=TIMEOUT_S
+        )
+        return int(found)
+
     erased = 0
     for group in _sharing(reader):
-        losses = [_count(reader, f"sealed_events WHERE {within(each)}", doomed) for each in group]
+        losses = [count(f"sealed_events WHERE {within(segment)}") for segment in group]
         if not any(losses):
             continue
         _fill_up(reader)
-        for (
-            segment
-        ) in group:  # also those that lose nothing: the engine keeps rows of a group of which one is left
-            rewrite(reader, [segment], without=doomed.condition, parameters=doomed.parameters)
+        # Also those that lose nothing: the engine keeps rows of a group of which one is left.
+        for segment in group:
+            rewrite(reader, [segment], without=condition, parameters=values)
         reader.execute(f"DELETE FROM sealed_events WHERE place = {FILLER}", timeout_s=TIMEOUT_S)
         erased += sum(losses)
-    recent = _count(reader, "events WHERE TRUE", doomed)
+    recent = count("events WHERE TRUE")
     if recent:
-        reader.execute(f"DELETE FROM events WHERE {doomed.condition}", doomed.parameters, timeout_s=TIMEOUT_S)
+        reader.execute(f"DELETE FROM events WHERE {condition}", values, timeout_s=TIMEOUT_S)
     return erased + recent
-
-
-def _count(reader: Reader, rows: str, doomed: Doomed) -> int:
-    sql = f"SELECT count(*) FROM {rows} AND {doomed.condition}"
-    [(found,)] = reader.execute(sql, doomed.parameters or None, timeout_s=TIMEOUT_S)
-    return int(found)
 
 
 def _sharing(reader: Reader) -> list[list[Segment]]:
