@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,9 +14,11 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from prometheus_client import REGISTRY
 from tests.cluster import cluster
 from tests.deploy.machine import ROOT, block, needed
 
+import hoglab.app  # noqa: F401 - defines the metrics of a server
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery.webhooks.reference import webhook_paths
 from hoglab.flags.api.reference import flag_paths
@@ -99,6 +102,50 @@ def test_every_alert_is_documented() -> None:
     assert documented == {rule["alert"] for rule in _rules()}
 
 
+def _panels() -> list[dict[str, Any]]:
+    board: dict[str, Any] = json.loads((DEPLOY / "grafana.json").read_text())
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+def _expressions() -> list[str]:
+    """What the board asks Prometheus for, with values in place of Grafana's variables."""
+    return [
+        target["expr"].replace("$__rate_interval", "5m").replace("$instance", ".*")
+        for panel in _panels()
+        for target in panel["targets"]
+    ]
+
+
+def test_the_board_asks_what_prometheus_understands(tmp_path: Path) -> None:
+    program = needed("promtool", "prometheus")
+    expressions = _expressions()
+    assert not [expression for expression in expressions if "$" in expression]
+    rules = [
+        {"record": f"asked:{number}", "expr": expression} for number, expression in enumerate(expressions)
+    ]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": rules}]}))
+    checked = subprocess.run(
+        [program, "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_panels_of_the_board_lie_side_by_side() -> None:
+    panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24, panel["title"]
+        taken |= cells
+
+
 def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
     """A server on PostgreSQL shows what rules and documents name, once it was asked for something."""
     with cluster(tmp_path, postgres_url) as server:
@@ -107,11 +154,24 @@ def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
         assert httpx.post(f"{process.url}/batch/", json={}, timeout=30).status_code in (400, 401)
         shown = httpx.get(f"{process.url}/metrics", timeout=30).text
     families = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
-    named = set(re.findall(r"\bhoglab_[a-z_]+\b", "".join(rule["expr"] for rule in _rules())))
+    asked = [rule["expr"] for rule in _rules()] + _expressions()
+    named = {name.removesuffix("_bucket") for name in re.findall(r"\bhoglab_[a-z_]+\b", "".join(asked))}
     named |= set(re.findall(r"`(hoglab_[a-z_]+)[`{]", (ROOT / "docs" / "operate.md").read_text()))
     named -= {"hoglab_queue"}  # a schema
     assert named
     assert named <= families
+    labels = set(re.findall(r'[{,](\w+)="', shown)) | {
+        "job",
+        "instance",
+        "role",
+    }  # the last are of who scrapes
+    labels |= {
+        label for metric in REGISTRY._collector_to_names for label in getattr(metric, "_labelnames", ())
+    }
+    used = {label for text in asked for label in re.findall(r'(\w+)=~?"', text)}
+    grouped = [found for text in asked for found in re.findall(r"by \(([^)]*)\)", text)]
+    used |= {label.strip() for labels_of in grouped for label in labels_of.split(",")}
+    assert used <= labels
     assert 'route="/batch"' in shown  # as the rule of refused events says it
     assert re.search(r"^hoglab_database_connections [1-9]", shown, flags=re.MULTILINE)
 
