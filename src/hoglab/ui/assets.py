@@ -23,6 +23,8 @@ VERSION = '<meta name="hoglab" content="development" />'
 """What it has in place of the server's version."""
 LEAST_COMPRESSED = 512
 """Smaller files are sent as they are."""
+BROTLI_QUALITY = 8
+"""The best one, 11, saves 6 % of the bytes and takes thirteen times as long, a fifteenth of the server's start."""
 _TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -55,7 +57,7 @@ class Asset:
             raise AssetError(f"the web UI has a file of an unknown kind: {name}")
         forms: dict[str, bytes] = {}
         if len(body) >= LEAST_COMPRESSED:
-            forms["br"] = brotli.compress(body)
+            forms["br"] = brotli.compress(body, quality=BROTLI_QUALITY)
             forms["gzip"] = gzip.compress(body, mtime=0)
         forms = {coding: form for coding, form in forms.items() if len(form) < len(body)}
         return cls(media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"', {**forms, "identity": body})
