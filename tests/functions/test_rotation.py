@@ -25,7 +25,7 @@ SCHEMA = [{"key": "token", "type": "string", "secret": True}]
 def test_everything_stored_is_encrypted_with_the_new_key(
     tmp_path: Path, database: Database, make_api: object
 ) -> None:
-    with DataDirectory.open(tmp_path / "data") as directory:
+    with DataDirectory.open(tmp_path / "data", create=True) as directory:
         old = SecretBox.open(directory)
         api = make_api(FunctionService(database, old))  # type: ignore[operator]
         assert isinstance(api, Api)
@@ -63,7 +63,7 @@ def test_payloads_of_flags() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
-    with DataDirectory.open(data) as directory:
+    with DataDirectory.open(data, create=True) as directory:
         Database.open(directory.metadata_path).dispose()
     run = CliRunner().invoke(app, ["secrets", "rotate", "--data", data])
     assert (run.exit_code, run.stdout) == (0, "encrypted anew: 0\n")

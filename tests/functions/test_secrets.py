@@ -271,7 +271,7 @@ def test_keys_rotate() -> None:
 
 
 def test_the_key_file(tmp_path: Path) -> None:
-    with DataDirectory.open(tmp_path / "data") as directory:
+    with DataDirectory.open(tmp_path / "data", create=True) as directory:
         sealed = SecretBox.open(directory).seal(Secrets({"a": {"value": 1}}))
         path = directory.path / KEY_FILE
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

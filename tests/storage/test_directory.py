@@ -40,7 +40,7 @@ def hold(path: Path) -> subprocess.Popen[str]:
 
 
 def test_a_missing_directory_is_created_for_its_owner_alone(tmp_path: Path) -> None:
-    with DataDirectory.open(tmp_path / "a" / "data") as directory:
+    with DataDirectory.open(tmp_path / "a" / "data", create=True) as directory:
         assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
         names = [directory.metadata_path.name, directory.queue_path.name, directory.events_path.name]
         assert names == ["hoglab.db", "queue.db", "events.duckdb"]

@@ -179,7 +179,7 @@ def test_directory_and_files_are_for_their_owner_alone(tmp_path: Path, exists: b
         data.mkdir(mode=0o755)
         (data / "queue.db").touch(mode=0o644)
     (data / "warehouse").mkdir(parents=True, mode=0o755) if exists else None
-    with DataDirectory.open(data):
+    with DataDirectory.open(data, create=True):
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         for each in data.iterdir():
             if each.name != "warehouse":

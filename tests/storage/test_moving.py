@@ -25,7 +25,7 @@ LOG_END = 77
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[DataDirectory]:
     """A directory with rows in every table, whose first numbers are used up."""
-    with DataDirectory.open(tmp_path / "data") as directory:
+    with DataDirectory.open(tmp_path / "data", create=True) as directory:
         for path, metadata in (
             (directory.queue_path, tables.queue_metadata),
             (directory.metadata_path, tables.metadata),
@@ -188,7 +188,10 @@ def test_what_changed_meanwhile_is_noticed(directory: DataDirectory, postgres_ur
 
 def test_nothing_is_written_over(directory: DataDirectory, postgres_url: str, tmp_path: Path) -> None:
     files, server = directory_place(directory), server_place(postgres_url)
-    with DataDirectory.open(tmp_path / "new") as empty, pytest.raises(MoveError, match="nothing to move"):
+    with (
+        DataDirectory.open(tmp_path / "new", create=True) as empty,
+        pytest.raises(MoveError, match="nothing to move"),
+    ):
         move(directory_place(empty), server, nothing)
     with server.opened() as opened, opened.database.write() as tx:
         tx.execute(sa.insert(tables.organization).values(row_of(tables.organization, 9)))

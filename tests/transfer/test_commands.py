@@ -120,7 +120,7 @@ def write_lines(path: Path, given: list[dict[str, Any]]) -> Path:
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with its first project and nothing in it."""
     folder = tmp_path_factory.mktemp("empty")
-    with DataDirectory.open(folder / "data") as directory:
+    with DataDirectory.open(folder / "data", create=True) as directory:
         database = Database.open(directory.metadata_path)
         bootstrap(database, AccountService(database))
         database.dispose()

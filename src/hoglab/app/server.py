@@ -158,7 +158,7 @@ class Hoglab(ServerProcess):
         `InvalidAllowanceError`, `GeoIpError` and `AssetError`: all with a message of one line.
         """
         with ExitStack() as resources:
-            directory = resources.enter_context(DataDirectory.open(settings.data))
+            directory = resources.enter_context(DataDirectory.open(settings.data, create=True))
             hoglab = cls(settings, directory, resources, accept_loss=accept_loss, deliver=deliver)
             hoglab._resources = resources.pop_all()
             return hoglab

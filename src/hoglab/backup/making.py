@@ -117,6 +117,8 @@ def _copy_beside(url: str, directory: DataDirectory, depot: Depot) -> Manifest:
 
 
 def _kept_events(directory: DataDirectory, depot: Depot) -> list[KeptFile]:
+    if not directory.events_path.exists():
+        raise BackupError(f"{directory.events_path} is missing: a backup of the rest would lack all events")
     wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
     return [depot.keep(path.name, path) for path in (directory.events_path, wal) if path.exists()]
 

@@ -136,10 +136,6 @@ def check(
 
     settings = load_settings(data=data)
     _refuse_remote_events(settings)
-    if not settings.data.is_dir():
-        raise OperatorError(
-            f"there is no directory {settings.data.absolute()}: name it with --data or HOGLAB_DATA"
-        )
     try:
         report = look_through(
             settings.data, settings.secret_keys, full=full, database_url=settings.database_address
@@ -158,10 +154,10 @@ def check(
 
 
 def repair(data: DataOption = None) -> None:
-    """Set aside what can be made again: a damaged write-ahead log of the event store, and caches.
+    """Set aside a damaged write-ahead log of the event store, and begin a damaged index of persons anew.
 
-    The index for searching persons is begun anew when it is damaged. The server must be stopped. Events that were in
-    the log are ingested again from the event log at the next start, which tells when some are there no more.
+    Files that are sound stay as they are. The server must be stopped. Events that were in the write-ahead log are
+    ingested again from the event log at the next start, which tells when some are there no more.
     """
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
@@ -177,8 +173,8 @@ def repair(data: DataOption = None) -> None:
                 raise OperatorError(
                     f"{directory.events_path} is missing and cannot be made again: restore a backup"
                 )
+            done = []
             wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
-            aside = [directory.results_state_path, directory.known_keys_path]
             try:
                 EventFile(directory.events_path).close()
             except EventStoreUnavailableError as error:
@@ -186,23 +182,27 @@ def repair(data: DataOption = None) -> None:
                     raise OperatorError(
                         f"{error}; nothing can be made again here: restore a backup"
                     ) from error
-                aside.append(wal)
-            names = [path.name for path in aside if path.exists()]
+                # Both caches know events that are in the damaged log alone, and that are to be ingested again.
+                aside = [wal, directory.known_keys_path, directory.results_state_path]
+                names = ", ".join(path.name for path in aside if path.exists())
+                folder = directory.set_aside(aside)
+                done.append(f"set aside in {folder}: {names}")
+                try:
+                    EventFile(directory.events_path).close()
+                except EventStoreUnavailableError as still:
+                    raise OperatorError(
+                        f"{still}; restore a backup (what was set aside is in {folder})"
+                    ) from still
             if settings.database_url is None:
                 database = Database.open(directory.metadata_path)
                 if database.repair_search():
-                    names.append("the index for searching persons")
+                    done.append("the index for searching persons is begun anew")
                 database.dispose()
-            folder = directory.set_aside(aside)
-            try:
-                EventFile(directory.events_path).close()
-            except EventStoreUnavailableError as error:
-                raise OperatorError(
-                    f"{error}; restore a backup (what was set aside is in {folder})"
-                ) from error
     except (DatabaseError, DirectoryError) as error:
         raise OperatorError(str(error)) from error
-    typer.echo(f"set aside in {folder}: {', '.join(names) or 'nothing'}; start the server")
+    for text in done:
+        typer.echo(text)
+    typer.echo("start the server" if done else "nothing is to be repaired here: `hoglab check` looks further")
 
 
 def _refuse_remote_events(settings: Settings) -> None:

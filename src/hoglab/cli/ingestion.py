@@ -41,10 +41,8 @@ def opened_quarantine(data: Path | None) -> Iterator[Quarantine]:
 
     settings = existing_settings(data)
     try:
-        with (
-            DataDirectory.open(settings.data, exclusive=False) as directory,
-            open_quarantine_store(directory, settings.database_address) as store,
-        ):
+        place = settings.database_address or DataDirectory.open(settings.data, exclusive=False).queue_path
+        with open_quarantine_store(place) as store:
             yield Quarantine(store)
     except (DirectoryError, DatabaseError) as error:
         raise OperatorError(str(error)) from error

@@ -48,6 +48,16 @@ def existing_settings(data: Path | None) -> Settings:
     return settings
 
 
+def metadata_place(settings: Settings) -> str | Path:
+    """Where everything but events is: the address of a database, or a file of the directory.
+
+    Beside a database there need not be a directory, as on another machine than the server's. Raises `DirectoryError`.
+    """
+    from hoglab.storage.directory import DataDirectory
+
+    return settings.database_address or DataDirectory.open(settings.data, exclusive=False).metadata_path
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Settings from the environment with the command's options on top. Raises `OperatorError`."""
     from hoglab import settings

@@ -11,7 +11,7 @@ import typer
 
 from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings
+from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings, metadata_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,17 +241,16 @@ def _export_beside_server(
 def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = None) -> None:
     """Write the persons of a project into a file, also beside a running server."""
     from hoglab.storage.database import Database, DatabaseError
-    from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.storage.directory import DirectoryError
     from hoglab.transfer import exporting
 
     settings = existing_settings(data)
     try:
-        with DataDirectory.open(settings.data, exclusive=False) as directory:
-            database = Database.open(settings.database_address or directory.metadata_path)
-            try:
-                rows = exporting.export_persons(database, to, project_id=project)
-            finally:
-                database.dispose()
+        database = Database.open(metadata_place(settings))
+        try:
+            rows = exporting.export_persons(database, to, project_id=project)
+        finally:
+            database.dispose()
     except (DirectoryError, DatabaseError, exporting.ExportError) as error:
         raise OperatorError(str(error)) from error
     typer.echo(f"{to}: {rows} persons")

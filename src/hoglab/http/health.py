@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import REGISTRY, GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from hoglab.http import errors
@@ -19,6 +22,7 @@ from hoglab.http.requests.client_ip import is_local
 from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -45,11 +49,32 @@ Checks = Callable[[], Sequence[Problem]]
 CHECKS_TIMEOUT_S = 5.0
 """A check that takes longer than this counts as failed."""
 
-_PROBLEMS = Gauge(
-    "hoglab_problems", "What does not work as it should, as health tells it.", ["component", "blocking"]
-)
-
 _log = structlog.get_logger(__name__)
+
+
+class _ProblemsCollector(Collector):
+    """The problems of the last look, for ``/metrics``.
+
+    They change as a whole: of a gauge that is emptied and filled again, one who reads between would see nothing wrong.
+    """
+
+    def __init__(self) -> None:
+        self.latest: Sequence[Problem] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        found = GaugeMetricFamily(
+            "hoglab_problems",
+            "What does not work as it should, as health tells it.",
+            labels=["component", "blocking"],
+        )
+        counts = Counter((problem.component, "yes" if problem.blocks else "no") for problem in self.latest)
+        for labels, count in counts.items():
+            found.add_metric(labels, count)
+        yield found
+
+
+_collector = _ProblemsCollector()
+REGISTRY.register(_collector)
 
 
 def probes(
@@ -89,7 +114,7 @@ def probes(
 
     async def metrics(scope: Scope) -> Response:
         _check_reader(scope, metrics_token)
-        _count(await found())
+        _collector.latest = await found()
         text = await asyncio.to_thread(generate_latest)
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST, "cache-control": "no-store"})
 
@@ -101,12 +126,6 @@ def probes(
         "/_readyz": _get(ready),
         "/metrics": _get(metrics),
     }
-
-
-def _count(problems: Sequence[Problem]) -> None:
-    _PROBLEMS.clear()
-    for problem in problems:
-        _PROBLEMS.labels(problem.component, "yes" if problem.blocks else "no").inc()
 
 
 async def _alive(_scope: Scope) -> Response:

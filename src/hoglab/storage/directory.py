@@ -36,6 +36,13 @@ class DirectoryLockedError(DirectoryError):
         self.pid = pid
 
 
+class DirectoryMissingError(DirectoryError):
+    """There is no such directory, and who asked does not make one."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"there is no directory {path}: name it with --data or HOGLAB_DATA")
+
+
 class DirectoryUnreadableError(DirectoryError):
     """The directory cannot be created, read or written."""
 
@@ -63,16 +70,19 @@ class DataDirectory:
         self._lock = lock
 
     @classmethod
-    def open(cls, path: str | Path, *, exclusive: bool = True) -> DataDirectory:
-        """Use a directory, creating it (for its owner alone) when it is missing.
+    def open(cls, path: str | Path, *, exclusive: bool = True, create: bool = False) -> DataDirectory:
+        """Use a directory; with ``create`` it is made (for its owner alone) when it is missing.
 
         With ``exclusive`` no other process can do the same until `close`; a server needs that. Without it
         no lock is taken: for commands that touch nothing but ``hoglab.db``, which may be shared.
-        Raises `DirectoryLockedError` and `DirectoryUnreadableError`.
+        Raises `DirectoryMissingError`, `DirectoryLockedError` and `DirectoryUnreadableError`.
         """
         path = Path(path).absolute()
         try:
-            path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            if create:
+                path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            elif not path.exists():
+                raise DirectoryMissingError(path)
             _for_the_owner_alone(path)
             if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
                 raise PermissionError(13, os.strerror(13))

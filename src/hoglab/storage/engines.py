@@ -197,9 +197,12 @@ def _opened_queues(
 
 
 @contextmanager
-def open_quarantine_store(directory: DataDirectory, database_url: str | None) -> Iterator[QuarantineStore]:
-    """What is in quarantine, during the block, also beside a running server. Raises `DatabaseError`."""
-    database = Database.open(database_url or directory.queue_path, tables.queue_metadata)
+def open_quarantine_store(place: str | Path) -> Iterator[QuarantineStore]:
+    """What is in quarantine, during the block, also beside a running server. Raises `DatabaseError`.
+
+    ``place``: the address of a database, or the file of the queue.
+    """
+    database = Database.open(place, tables.queue_metadata)
     try:
         yield SqlQuarantineStore(database)
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import existing_settings
+from hoglab.cli.options import existing_settings, metadata_place
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
@@ -31,15 +31,14 @@ def opened_database(data: Path | None) -> Iterator[tuple[Database, AccountServic
     from hoglab.accounts.errors import AccountError
     from hoglab.accounts.service import AccountService
     from hoglab.storage.database import Database, DatabaseError
-    from hoglab.storage.directory import DataDirectory, DirectoryError
+    from hoglab.storage.directory import DirectoryError
 
     settings = existing_settings(data)
     try:
-        with DataDirectory.open(settings.data, exclusive=False) as directory:
-            database = Database.open(settings.database_address or directory.metadata_path)
-            try:
-                yield database, AccountService(database)
-            finally:
-                database.dispose()
+        database = Database.open(metadata_place(settings))
+        try:
+            yield database, AccountService(database)
+        finally:
+            database.dispose()
     except (DirectoryError, DatabaseError, AccountError) as error:
         raise OperatorError(str(error)) from error
