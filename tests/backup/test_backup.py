@@ -346,6 +346,11 @@ class TestRefusals:
         with pytest.raises(BackupError, match="keep backups elsewhere"):
             make_backup(small, small / "backups")
 
+    def test_a_directory_without_its_events(self, small: Path, tmp_path: Path) -> None:
+        shutil.copytree(small, tmp_path / "data", ignore=shutil.ignore_patterns("*.sock", "events.duckdb"))
+        with pytest.raises(BackupError, match=r"events\.duckdb is missing"):
+            make_backup(tmp_path / "data", tmp_path / "backups")
+
     def test_commands_say_what_is_wrong_in_one_line(self, tmp_path: Path) -> None:
         done = hoglab("restore", str(tmp_path / "nothing"), "--data", str(tmp_path / "data"))
         assert (done.returncode, done.stdout) == (1, "")

@@ -87,7 +87,35 @@ def test_everything_but_events_is_in_postgres(
     assert not (tmp_path / "data" / "queue.db").exists()
     listed = hoglab("keys", "list", "--data", str(tmp_path / "data"), **environment)
     assert listed.returncode == 0, listed.stderr
+    _look_without_a_directory(tmp_path / "none", environment)
     api.close()
+
+
+def _look_without_a_directory(data: Path, environment: dict[str, str]) -> None:
+    """Commands that need the database alone work where there is no directory; the others say so, and make none."""
+    alone = (
+        ["keys", "list"],
+        ["ingestion", "quarantine", "list"],
+        ["export", "persons", "--to", f"{data}.jsonl"],
+    )
+    for command in alone:
+        done = hoglab(*command, "--data", str(data), **environment)
+        assert done.returncode == 0, done.stderr
+    with_events = (
+        ["backup", "--to", f"{data}-backups"],
+        ["export", "events", "--to", f"{data}.jsonl"],
+        ["experiment", "results", "1"],
+        ["secrets", "rotate"],
+        ["check"],
+        ["repair"],
+    )
+    for command in with_events:
+        done = hoglab(*command, "--data", str(data), **environment)
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"hoglab: there is no directory {data}: name it with --data or HOGLAB_DATA\n",
+        )
+    assert not data.exists()
 
 
 def test_a_database_that_is_gone_for_a_while(

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
 import pytest
 import structlog
+from prometheus_client import REGISTRY, generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -297,6 +298,30 @@ class TestProbes:
         text = make_client(checks=lambda: found).with_key(None).get("/metrics").text
         assert 'hoglab_problems{blocking="yes",component="disk"} 2.0' in text
         assert 'hoglab_problems{blocking="no",component="clock"} 1.0' in text
+
+    def test_who_reads_metrics_while_problems_are_counted_sees_those_of_before(
+        self, make_client: Any
+    ) -> None:
+        counted = 'hoglab_problems{blocking="yes",component="disk"} 1.0'
+        seen: list[bool] = []
+
+        class Reader:
+            """Whether a problem blocks; whoever asks for it has somebody else read the metrics meanwhile."""
+
+            reads = False
+
+            def __bool__(self) -> bool:
+                if self.reads:
+                    self.reads = False
+                    seen.append(counted in generate_latest(REGISTRY).decode())
+                return True
+
+        reader = Reader()
+        client = make_client(checks=lambda: [Problem("disk", "is full", blocks=cast(bool, reader))])
+        assert counted in client.with_key(None).get("/metrics").text
+        reader.reads = True
+        assert counted in client.with_key(None).get("/metrics").text
+        assert seen == [True]
 
     def test_metrics(self, client: Any) -> None:
         client.get(WIDGETS + "3/")

@@ -16,6 +16,7 @@ import pytest
 from hoglab.storage.directory import (
     DataDirectory,
     DirectoryLockedError,
+    DirectoryMissingError,
     DirectoryUnreadableError,
     served_at,
 )
@@ -82,6 +83,13 @@ def test_the_same_process_is_kept_out_too_until_it_closes(tmp_path: Path) -> Non
     directory.close()
     directory.close()
     DataDirectory.open(tmp_path).close()
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_only_who_says_so_makes_a_directory(tmp_path: Path, exclusive: bool) -> None:
+    with pytest.raises(DirectoryMissingError, match=r"there is no directory .*--data"):
+        DataDirectory.open(tmp_path / "none", exclusive=exclusive)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("inside", ["file", "file/below"])

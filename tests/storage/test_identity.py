@@ -213,6 +213,27 @@ def test_a_damaged_log_of_the_store_is_repaired_from_the_event_log(tmp_path: Pat
     assert run(killed) == 53
 
 
+def test_repairing_what_is_sound_changes_nothing(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from hoglab.cli import app
+
+    data = tmp_path / "data"
+    run(data, 3)
+    before = contents(data)
+    assert {"events.duckdb", "results-state.duckdb", "hoglab.db", "queue.db"} <= before.keys()
+    done = CliRunner().invoke(app, ["repair", "--data", str(data)])
+    assert (done.exit_code, done.stdout[:25]) == (0, "nothing is to be repaired")
+    assert contents(data) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Bytes of the files of a directory by their names, without the one that says who uses it."""
+    return {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.suffix != ".lock"
+    }
+
+
 @pytest.mark.parametrize("name", ["hoglab.db", "events.duckdb"])
 def test_repairing_makes_no_file_that_is_missing(tmp_path: Path, name: str) -> None:
     from typer.testing import CliRunner
