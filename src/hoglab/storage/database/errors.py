@@ -21,6 +21,10 @@ class DatabaseBusyError(DatabaseError):
     """Another writer kept the database locked for longer than the waiting time; trying again is sensible."""
 
 
+class DatabaseConflictError(DatabaseBusyError):
+    """Transactions waited for each other, and this one was undone for the sake of the others; it may be tried again."""
+
+
 class DatabaseFullError(DatabaseError):
     """The disk below the database is full; what was being written has been rolled back."""
 
@@ -81,7 +85,7 @@ _BY_STATE: dict[str, tuple[type[DatabaseError], str]] = {
     "57014": (DatabaseBusyError, "took too long to answer"),
     "25006": (DatabaseUnreadableError, "may not be written: by a reader, or by nobody where it is a standby"),
     "25P03": (DatabaseBusyError, "ended a transaction that did nothing for long"),
-    "40": (DatabaseBusyError, _BUSY),
+    "40": (DatabaseConflictError, _BUSY),
     "42501": (DatabaseUnreadableError, "may not be accessed"),
     "55P03": (DatabaseBusyError, _BUSY),
     "58": (DatabaseUnreadableError, "cannot be read or written"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import psycopg
+from prometheus_client import Counter
 
-from hoglab.storage.database.errors import DatabaseError, explain
+from hoglab.storage.database.errors import DatabaseConflictError, DatabaseError, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,8 +21,43 @@ if TYPE_CHECKING:
 NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The moment by the clock of the server, which all processes share, in microseconds since the Unix epoch."""
 
+ATTEMPTS = 5
+"""How often a transaction is begun that PostgreSQL undid, because it and others waited for each other."""
+RETRY_WITHIN_S = 0.05
+"""It begins anew within so long, and so much later each time: at random, for the others may do the same."""
+
+_CONFLICTS = Counter(
+    "hoglab_database_conflicts",
+    "Transactions that PostgreSQL undid because they waited for each other (deadlocks, serialization failures).",
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Connect = Callable[[], "psycopg.Connection[Any]"]
 """Makes a connection that commits each statement by itself."""
+
+
+def tried_again(method: Callable[P, T]) -> Callable[P, T]:
+    """Decorator of what is one transaction: begin it anew, up to `ATTEMPTS` times, when the server undid it for others.
+
+    Transactions lock what they share in one order. This is for the cases in which nobody thought of that.
+    """
+
+    @wraps(method)
+    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+        attempt = 1
+        while True:
+            try:
+                return method(*args, **kwargs)
+            except DatabaseConflictError:
+                _CONFLICTS.inc()
+                if attempt == ATTEMPTS:
+                    raise
+            time.sleep(random.uniform(0, attempt * RETRY_WITHIN_S))  # noqa: S311, nothing secret
+            attempt += 1
+
+    return again
 
 
 class PostgresSession:

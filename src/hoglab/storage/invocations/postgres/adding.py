@@ -79,7 +79,7 @@ def insert(
     first = {each.id: each for each in reversed(invocations) if each.repeats is None}
     plain = [each for each in invocations if each.order_key is None and first.get(each.id) is each]
     ordered = [each for each in invocations if each.order_key is not None and first.get(each.id) is each]
-    again = [each for each in invocations if each.repeats is not None]
+    again = sorted((each for each in invocations if each.repeats is not None), key=lambda each: each.id)
     if keys := [
         (each.function_id, each.order_key) for each in (*ordered, *again) if each.order_key is not None
     ]:

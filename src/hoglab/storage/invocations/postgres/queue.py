@@ -7,7 +7,8 @@ disk: after a crash of the server the turns of the last moment are run again, wh
 was enqueued waits for the disk, unless it comes from the event log, which has it already.
 
 Of one order key, who enqueues and who finishes take turns by an advisory lock until their transactions are over, so
-that each sees what the other did. Keys are locked in ascending order.
+that each sees what the other did. The turns of all keys of a transaction come first, in ascending order, and then its
+rows: nobody who has a row waits for the turn of somebody who wants that row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from uuid import uuid4
 import structlog
 
 from hoglab.storage.database import DatabaseError
-from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
+from hoglab.storage.database.postgres.session import NOW_US, PostgresSession, tried_again
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import MaskingCount, QueueStats
 from hoglab.storage.invocations.claims import COLUMNS, Claims, Shares, claimed_of
@@ -79,6 +80,7 @@ WITH picked AS MATERIALIZED (
 UPDATE invocation SET status = 'running', lock_token = %(token)s, heartbeat_at = %(now)s
 WHERE id IN (SELECT id FROM picked) RETURNING {COLUMNS}
 """
+_KEYS = "SELECT DISTINCT function_id, order_key FROM invocation WHERE id = ANY (%s) AND order_key IS NOT NULL"
 _FINISH = """
 UPDATE invocation SET status = outcome.status, lock_token = NULL, heartbeat_at = NULL,
     finished_at = CASE WHEN outcome.status = 'available' THEN NULL ELSE %(now)s::bigint END,
@@ -223,6 +225,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     # -- adding -------------------------------------------------------------------------------------
 
+    @tried_again
     def enqueue(self, batch: InvocationBatch) -> int:
         """Add a batch in one transaction; returns how many invocations were new."""
         now = self._moment()
@@ -333,6 +336,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
                 break  # another process was faster, or nothing came of it
         return made
 
+    @tried_again
     def _gather(
         self,
         lane: tuple[str, int, int, str],
@@ -355,6 +359,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             connection.execute(_TELL.encode(), (self._id,))
         return new.total()
 
+    @tried_again
     def finish(
         self,
         outcomes: Sequence[InvocationOutcome],
@@ -378,13 +383,15 @@ class PostgresInvocationQueue(UnfinishedCounts):
             "now": now,
         }
         with self._counted() as counted, self._transaction() as connection:
+            ending = [each.id for each in last.values() if each.status != "available"]
+            if ending and (turns := connection.execute(_KEYS, (ending,)).fetchall()):
+                take_turns(connection, turns)
             rows = connection.execute(_FINISH, values).fetchall() if last else []
             final = [(function, key) for _, function, key, status in rows if status != "available"]
             keys = sorted({(function, key) for function, key in final if key is not None})
             let = 0
             if keys:
                 functions, order_keys = [function for function, _ in keys], [key for _, key in keys]
-                take_turns(connection, keys)
                 let = connection.execute(_LET_NEXT, (now, functions, order_keys)).rowcount
             mine = still_mine(results, outcomes, {row[0] for row in rows})
             kept.write_traces(connection, self._traces, logs, metrics, mine)
@@ -394,6 +401,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             counted.arrivals = len(rows) - len(final) + let
         return frozenset(row[0] for row in rows)
 
+    @tried_again
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
         """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; returns the ids that are still held."""
         now = self._moment()
@@ -418,6 +426,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         """Make due what no other living process is running; for the start, when this one runs nothing."""
         return self._release(own=True)
 
+    @tried_again
     def _release(self, *, own: bool) -> int:
         with self._counted() as counted, self._transaction() as connection:
             released = self._worker.release(connection, to_micros(self._now()), own=own)
@@ -428,11 +437,13 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     # -- what runs leave behind ---------------------------------------------------------------------
 
+    @tried_again
     def write_logs(self, logs: Sequence[LogEntry]) -> None:
         """Add log lines outside of any turn."""
         with self._transaction() as connection:
             kept.write_traces(connection, self._traces, logs, (), ())
 
+    @tried_again
     def write_metrics(self, metrics: Sequence[AppMetric]) -> None:
         """Count metrics outside of any turn."""
         with self._transaction() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hoglab.storage.database.postgres.session import tried_again
 from hoglab.storage.invocations.claims import COLUMNS, claimed_of
 from hoglab.storage.invocations.traces import expiry
 
@@ -71,6 +72,7 @@ class PostgresSweptRows:
             row = connection.execute(_LATEST).fetchone()
             return 0 if row is None else int(row[0])
 
+    @tried_again
     def move(self, jump: int, before: int) -> None:
         """Move heartbeats, and what waits or is open beyond a moment."""
         with self._transaction() as connection:

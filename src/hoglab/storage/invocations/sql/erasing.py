@@ -35,6 +35,7 @@ class SqlRunErasing:
         for column, values in rows.items():
             for some in _chunks(values):
                 with self._database.write() as tx:
+                    tx.execute(sa.select(column).where(column.in_(some)).order_by(column).with_for_update())
                     tx.execute(_erasing(column).where(column.in_(some)))
         return is_over
 
@@ -53,7 +54,8 @@ class SqlRunErasing:
         for some in _chunks(ids):
             with self._database.write() as tx:
                 asked = sa.select(column.id, column.state, column.status).where(column.id.in_(some))
-                for row in tx.connection.execute(asked).all():
+                # Locked: what a worker claims after its status was looked at would run as it was.
+                for row in tx.connection.execute(asked.order_by(column.id).with_for_update()).all():
                     state = leave_out(row.state)
                     if row.status == "running":
                         is_over = False
