@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -19,7 +20,7 @@ from hoglab.storage.database.postgres.ddl import sort_by_code_points
 from hoglab.storage.database.postgres.driver import Driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hoglab.storage.database.durability import Rebuildable
 
@@ -65,14 +66,19 @@ class PostgresConnections:
         self.name = self._driver.name
         self._lock = WriteLock(self.name)
         sort_by_code_points()
-        self._readers = self._engine(MAX_READERS, isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        self._writers = self._engine(MAX_WRITERS, isolation_level="READ COMMITTED")
+        self._readers = self._engine(
+            MAX_READERS,
+            partial(self._driver.connect, reader=True),
+            isolation_level="REPEATABLE READ",
+            postgresql_readonly=True,
+        )
+        self._writers = self._engine(MAX_WRITERS, self._driver.connect, isolation_level="READ COMMITTED")
         self._listener: Any = None
 
-    def _engine(self, most: int, **options: Any) -> Engine:
+    def _engine(self, most: int, connect: Callable[[], Any], **options: Any) -> Engine:
         return create_engine(
             "postgresql+psycopg://",
-            creator=self._driver.connect,
+            creator=connect,
             poolclass=QueuePool,
             pool_size=min(most, IDLE_CONNECTIONS),
             max_overflow=max(most - IDLE_CONNECTIONS, 0),
@@ -112,6 +118,7 @@ class PostgresConnections:
         with self._writers.connect() as connection, connection.begin():
             self._take_turn(connection)
             connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
+            connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             connection.execute(sa.text(f"CREATE SCHEMA IF NOT EXISTS {self._schema}"))
             yield connection
             person_search.make(connection, self._schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hoglab.storage.database.errors import UnsupportedDatabaseError
 
@@ -15,15 +15,14 @@ except ImportError as error:
         "PostgreSQL needs its driver: install hoglab with it (pip install 'hoglab[postgres]')"
     ) from error
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 30
 """How long a statement waits for a lock, and a writer for its turn."""
 STATEMENT_TIMEOUT_S = 120
-IDLE_IN_TRANSACTION_TIMEOUT_S = 600
-"""When the server ends a transaction whose process does nothing: a list that is sent to a slow client may take long."""
+IDLE_IN_TRANSACTION_TIMEOUT_S = 20
+"""When the server ends a transaction whose process does nothing: those who wait for its locks wait longer than that."""
+IDLE_READER_TIMEOUT_S = 600
+"""The same of one that only reads, and locks nothing: a list that is sent to a slow client may take long."""
 
 NUL_STAND_IN = "\N{REPLACEMENT CHARACTER}"
 
@@ -41,7 +40,7 @@ class Driver:
     def __init__(self, url: str, schema: str) -> None:
         """Raises `UnsupportedDatabaseError` for an address that is none."""
         try:
-            known: Mapping[str, Any] = conninfo_to_dict(url)
+            known: dict[str, Any] = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             raise UnsupportedDatabaseError(
                 f"the address of the database is not understood: {error}"
@@ -50,20 +49,22 @@ class Driver:
             "search_path": f"{schema},public",
             "lock_timeout": f"{LOCK_TIMEOUT_S}s",
             "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
-            "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_TIMEOUT_S}s",
         }
-        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        self._ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        self._operators = known.pop("options", "")
         self._arguments: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT_S,
             "application_name": "hoglab",
             **known,
             "client_encoding": "UTF8",
-            "options": f"{ours} {known.get('options', '')}",  # the operator's win
         }
         self.name = f"the PostgreSQL database {known.get('dbname', '')} on {known.get('host', 'localhost')}"
 
-    def connect(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
-        """A new connection. Raises `psycopg.Error`."""
-        connection = psycopg.connect(autocommit=autocommit, **self._arguments)
+    def connect(self, *, autocommit: bool = False, reader: bool = False) -> psycopg.Connection[Any]:
+        """A new connection. ``reader``: its transactions only read. Raises `psycopg.Error`."""
+        idle_s = IDLE_READER_TIMEOUT_S if reader else IDLE_IN_TRANSACTION_TIMEOUT_S
+        idle = f"-c idle_in_transaction_session_timeout={idle_s}s"
+        options = f"{self._ours} {idle} {self._operators}"  # the operator's win
+        connection = psycopg.connect(autocommit=autocommit, options=options, **self._arguments)
         connection.adapters.register_dumper(str, _TextDumper)
         return connection
