@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 ON_POSTGRES := tests/contract/shared tests/contract/experiments tests/contract/functions tests/people tests/accounts \
 	tests/flags tests/experiments tests/actions tests/http/test_idempotency.py
 # What runs on a server that is split into five processes: a core, two edges and two delivers behind a router.
-ON_SPLIT := tests/clients tests/contract/functions tests/contract/experiments/test_flag_linkage.py \
+ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py posthog_js.py site_functions.py \
+	experiment_loop.py) tests/contract/functions tests/contract/experiments/test_flag_linkage.py \
 	tests/e2e/test_incoming_webhook.py
 
 # What starts many processes and engines, and waits for them for minutes: a run of its own.

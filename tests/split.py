@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -69,7 +69,8 @@ class Router:
         self._edges = itertools.cycle([httpx.URL(url) for url in edges])
         self._known_at = 0.0
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         serving = asyncio.start_server(self._serve, host, 0, limit=_MAX_HEAD_BYTES, backlog=256)
         self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(30)
         self.url = f"http://{host}:{self._server.sockets[0].getsockname()[1]}"
@@ -98,6 +99,8 @@ class Router:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def _pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -107,6 +110,14 @@ async def _pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
             await target.drain()
         if target.can_write_eof():
             target.write_eof()
+
+
+def _at_once(calls: Iterable[Callable[[], object]]) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def secret_key(data: Path) -> str:
@@ -144,16 +155,11 @@ class SplitServer(ChildServer):
 
     def start(self) -> None:
         super().start()
-        threads = [threading.Thread(target=each.start) for each in self._beside]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        _at_once(each.start for each in self._beside)
         assert all(each.alive() for each in self._beside), self.output()
 
     def stop(self) -> None:
-        for each in self._beside:
-            each.stop()
+        _at_once(each.stop for each in self._beside)
         super().stop()
 
     def kill(self, number: signal.Signals) -> None:
@@ -163,8 +169,7 @@ class SplitServer(ChildServer):
 
     def close(self) -> None:
         super().close()
-        for each in self._beside:
-            each.close()
+        _at_once(each.close for each in self._beside)
         self._router.close()
 
     def output(self) -> str:

@@ -31,7 +31,8 @@ const browser = await chromium.launch({
 const AXE = readFileSync(`${folder}/axe-core/axe.min.js`, "utf8")
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
-const PATIENCE_MS = 20_000
+// For a machine with many times as much to do as it can: nothing that works waits for it.
+const PATIENCE_MS = 120_000
 
 // Playwright waits for a promise of the page for ever.
 function inTime(promise) {
@@ -69,6 +70,7 @@ const operations = {
       like === undefined
         ? await browser.newContext(userAgent ? { userAgent, ...profile } : profile)
         : pages[like].page.context()
+    context.setDefaultTimeout(PATIENCE_MS)
     const page = await context.newPage()
     const id = watch(page)
     await page.goto(url, { waitUntil: "load" })

@@ -11,7 +11,7 @@ from posthog import Posthog
 
 from hoglab.demo.server import ChildServer
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 VARIANTS = {
     "variants": [

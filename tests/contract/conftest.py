@@ -25,7 +25,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "api" / "openapi.json"
 OWNER_KEY = "phx_" + "k" * 43
 TOKEN = "phc_" + "t" * 43
 ABSOLUTE = ("/api", "/batch", "/flags")
-PATIENCE_S, POLL_S = 30.0, 0.02
+PATIENCE_S, POLL_S = 120.0, 0.02
 
 
 @dataclass(frozen=True)
