@@ -9,7 +9,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What runs on PostgreSQL once more; tests/storage, tests/faults/test_two_servers.py and tests/e2e/test_postgres.py always do.
 ON_POSTGRES := tests/contract/shared tests/contract/experiments tests/contract/functions tests/people tests/accounts \
-	tests/flags tests/experiments tests/actions tests/http/test_idempotency.py
+	tests/flags tests/experiments tests/actions tests/http/test_idempotency.py \
+	$(addprefix tests/e2e/test_,erasure.py readme.py second_organization.py) \
+	$(addprefix tests/clients/test_,posthog_python.py generated_client.py)
 # What runs on a server that is split into five processes: a core, two edges and two delivers behind a router.
 ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py posthog_js.py site_functions.py \
 	experiment_loop.py) tests/contract/functions tests/contract/experiments/test_flag_linkage.py \

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import orjson
+import pytest
 from tests.conftest import StartServer
 from tests.e2e.file_search import packed_cells, places
 from tests.e2e.test_erasure import wait_for
@@ -164,6 +165,7 @@ def fill(data: Path) -> None:
     store.close()
 
 
+@pytest.mark.files
 def test_a_person_deleted_with_events_is_in_no_file(start_server: StartServer, tmp_path: Path) -> None:
     data = tmp_path / "data"
     settings = {"HOGLAB_BOOTSTRAP_API_KEY": KEY, "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": TOKEN}

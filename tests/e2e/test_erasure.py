@@ -62,6 +62,7 @@ def holders(data: Path) -> list[str]:
     )
 
 
+@pytest.mark.files
 def test_a_deleted_person_is_in_no_byte_of_any_file(client: httpx.Client, tmp_path: Path) -> None:
     data = tmp_path / "data"
     function = {

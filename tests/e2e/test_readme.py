@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
 
@@ -52,6 +53,7 @@ def run_block(name: str, server: ChildServer, words: str = "", instead: str = ""
     return answer
 
 
+@pytest.mark.files
 def test_the_tour(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
     port = server.url.rpartition(":")[2]

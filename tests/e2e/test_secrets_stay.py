@@ -61,6 +61,7 @@ def wait_for(condition: Any) -> Any:
     return found
 
 
+@pytest.mark.files
 def test_secrets_stay_where_they_belong(
     server: ChildServer, destination: Destination, tmp_path: Path
 ) -> None:
