@@ -55,6 +55,11 @@ def test_there_and_back(start_server: StartServer, postgres_url: str, tmp_path: 
         wait_for(lambda: events() == known)
         [person] = api.get("/persons/").json()["results"]
         assert person["properties"]["n"] == len(known)
+        if environment:
+            foretold = migrate_to("directory", data, "--database-url", postgres_url, "--dry-run")
+            lines = {line.split()[0]: line.split()[1] for line in foretold.stdout.splitlines()}
+            assert lines["table"] == "rows"
+            assert (lines["feature_flag"], lines["person"]) == ("2", "1")
         in_use = migrate_to(postgres_url, data)
         assert in_use.returncode == 1
         assert "is in use" in in_use.stderr

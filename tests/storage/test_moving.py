@@ -14,8 +14,9 @@ from hoglab.storage.database import Database, DatabaseError, from_micros, tables
 from hoglab.storage.database.counters import counters
 from hoglab.storage.database.errors import DatabaseMovedError
 from hoglab.storage.directory import DataDirectory
-from hoglab.storage.moving import Location, MoveError, cancel, move
-from hoglab.storage.moving.places import directory_place, make_room, server_place
+from hoglab.storage.moving import Location, MoveError, cancel, estimates, move
+from hoglab.storage.moving.estimate import SAMPLE_ROWS
+from hoglab.storage.moving.places import directory_place, make_room, server_as_it_is, server_place
 from hoglab.storage.moving.rows import BATCH_ROWS, Digest, StoredTable
 
 ROWS = 3
@@ -167,6 +168,35 @@ def test_many_rows_go_in_parts_and_go_on_in_the_middle(directory: DataDirectory,
     in_order = sa.select(tables.invocation.c.id).order_by(tables.invocation.c.rowid)
     with files.opened() as old, server.opened() as new, old.queue.read() as left, new.queue.read() as arrived:
         assert left.scalars(in_order).all() == arrived.scalars(in_order).all()
+
+
+def test_it_is_foretold_what_will_move(directory: DataDirectory, postgres_url: str) -> None:
+    """Beside whoever works with it, and nothing is written on either side."""
+    files = directory_place(directory)
+    texts = ["a" * (10 if number <= SAMPLE_ROWS else 30) for number in range(1, 2 * SAMPLE_ROWS + 1)]
+    busy = Database.open(directory.queue_path, tables.queue_metadata)
+    with busy.write() as tx:
+        line = row_of(tables.log_entry, ROWS + 1)
+        lines = [{**line, "id": ROWS + 1 + number, "message": text} for number, text in enumerate(texts)]
+        tx.execute(sa.insert(tables.log_entry), lines)
+    before = digests(files)
+    with busy.write():
+        foretold = {each.table: each for each in estimates(files)}
+    assert server_as_it_is(postgres_url).name.startswith("the PostgreSQL database")
+    with pytest.raises(MoveError, match="has schema revision none, not"):
+        list(estimates(server_as_it_is(postgres_url)))
+    assert digests(files) == before
+
+    server = server_place(postgres_url)
+    moved = move(files, server, nothing)
+    assert sum(each.rows for each in foretold.values()) == moved.rows
+    there = {each.table: (each.rows, each.size) for each in estimates(server)}
+    assert there == {each.table: (each.rows, each.size) for each in foretold.values()}
+    log = foretold["log_entry"]
+    rest = sum(len(value) for name, value in line.items() if isinstance(value, str) and name != "message")
+    assert log.size == pytest.approx((rest + 20) * log.rows, rel=0.01), "both ends count"
+    assert all(each.seconds > 0 for each in foretold.values())
+    busy.dispose()
 
 
 def test_what_changed_meanwhile_is_noticed(directory: DataDirectory, postgres_url: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DatabaseOption, DataOption, load_settings
+
+if TYPE_CHECKING:
+    from hoglab.storage.moving import Location
 
 DIRECTORY = "directory"
 
@@ -20,6 +23,13 @@ def migrate_to(
     ],
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Give up a move that was begun: everything stays where it was.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what would move, of how many bytes, and about how long it takes; write nothing.",
+        ),
     ] = False,
     database_url: DatabaseOption = None,
     data: DataOption = None,
@@ -33,7 +43,7 @@ def migrate_to(
     from hoglab.storage.directory import DataDirectory, DirectoryError
     from hoglab.storage.moving import MoveError, move
     from hoglab.storage.moving import cancel as give_up
-    from hoglab.storage.moving.places import directory_place, make_room, server_place
+    from hoglab.storage.moving.places import directory_place, make_room, server_as_it_is, server_place
 
     os.umask(0o077)  # what engines make is for its owner alone
     back = target == DIRECTORY
@@ -50,6 +60,11 @@ def migrate_to(
             f"there is no hoglab data in {settings.data.absolute()}: name the directory with --data"
         )
     try:
+        if dry_run:
+            with DataDirectory.open(settings.data, exclusive=False) as directory:
+                files, server = directory_place(directory), server_as_it_is(url)
+                _foretell(server if back else files)
+            return
         with DataDirectory.open(settings.data) as directory:
             files, server = directory_place(directory), server_place(url)
             source, other = (server, files) if back else (files, server)
@@ -65,6 +80,22 @@ def migrate_to(
         raise OperatorError(str(error)) from error
     typer.echo(f"moved to {other.name}: {moved.rows:,} rows of {moved.tables} tables, equal on both sides")
     typer.echo(_what_next(directory_name=files.name, back=back))
+
+
+def _foretell(source: Location) -> None:
+    from hoglab.storage.moving import estimates
+
+    rows = size = 0
+    seconds = 0.0
+    typer.echo(f"{'table':<28} {'rows':>13} {'MB':>10} {'minutes':>9}")
+    for each in estimates(source):
+        typer.echo(_line(each.table, each.rows, each.size, each.seconds))
+        rows, size, seconds = rows + each.rows, size + each.size, seconds + each.seconds
+    typer.echo(_line("all", rows, size, seconds))
+
+
+def _line(name: str, rows: int, size: int, seconds: float) -> str:
+    return f"{name:<28} {rows:>13,} {size / 1e6:>10,.1f} {seconds / 60:>9,.1f}"
 
 
 def _what_next(*, directory_name: str, back: bool) -> str:

@@ -26,6 +26,12 @@ def directory_place(directory: DataDirectory) -> Location:
     return Location(directory.metadata_path, directory.queue_path, str(directory.path))
 
 
+def server_as_it_is(url: str) -> Location:
+    """A PostgreSQL database that is reached, whoever uses it. Raises `DatabaseError`."""
+    Database.other_sessions(url)
+    return Location(url, url, open_connections(url, tables.metadata).name)
+
+
 def server_place(url: str) -> Location:
     """A PostgreSQL database that nobody uses, with its tables. Raises `MoveError` and `DatabaseError`."""
     name = open_connections(url, tables.metadata).name

@@ -45,11 +45,13 @@ class StoredTable:
     def _relation(self) -> sa.TableClause:
         return sa.table(self.name, *(sa.column(each.name, _stored(each.type)) for each in self.columns))
 
-    def rows(self, connection: Connection, after: Row | None = None) -> Iterator[Row]:
-        """The rows in order; ``after``: those whose keys are larger."""
+    def rows(
+        self, connection: Connection, after: Row | None = None, *, newest_first: bool = False
+    ) -> Iterator[Row]:
+        """The rows in order, or from its end; ``after``: those whose keys are larger."""
         relation = self._relation()
         keys = [relation.c[name] for name in self.key]
-        query = sa.select(*relation.c).order_by(*keys)
+        query = sa.select(*relation.c).order_by(*(key.desc() if newest_first else key for key in keys))
         if after is not None:
             query = query.where(sa.tuple_(*keys) > sa.tuple_(*map(sa.literal, after)))
         streamed = connection.execution_options(stream_results=True, yield_per=FETCH_ROWS).execute(query)
@@ -89,13 +91,18 @@ class Digest:
     digest: int
 
 
+def size_of(row: Row) -> int:
+    """About how many bytes a row has: those of its texts, and of what else is long."""
+    return sum(len(cell) for cell in row if isinstance(cell, (bytes, str)))
+
+
 def batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
     """Rows in parts that fit into memory and a transaction."""
     batch: list[Row] = []
     size = 0
     for row in rows:
         batch.append(row)
-        size += sum(len(cell) for cell in row if isinstance(cell, (bytes, str)))
+        size += size_of(row)
         if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0

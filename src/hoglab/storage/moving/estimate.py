@@ -1,0 +1,79 @@
+"""How much a move would bring from one place to another, and how long that would take; nothing is written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hoglab.storage.database import tables
+from hoglab.storage.database.connections import open_connections
+from hoglab.storage.database.errors import explained
+from hoglab.storage.database.migrations import HEADS, current_revision
+from hoglab.storage.moving.moving import LEFT_OUT, MoveError
+from hoglab.storage.moving.rows import StoredTable, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection, MetaData
+
+    from hoglab.storage.moving.moving import Location
+
+SAMPLE_ROWS = 2_000
+"""Of so many rows of a table, half from each end, follows how large the others are, and how fast they are read."""
+READS_FROM_FILES, READS_FROM_SERVER = 16, 6
+"""How many times as long as reading rows of the source it takes to move them: written there, and read on both sides.
+
+Measured with persons and records of 6 kB: 16 to 22 out of files, 3 to 7 out of a server, which is slower to read.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableEstimate:
+    """What of a table would move: its rows, about so many bytes of them, and about how long it takes."""
+
+    table: str
+    rows: int
+    size: int
+    seconds: float
+
+
+def estimates(source: Location) -> Iterator[TableEstimate]:
+    """Those of the tables that have rows, also beside a running server. Raises `MoveError` and `DatabaseError`."""
+    yield from _of(source.metadata, tables.metadata)
+    yield from _of(source.queue, tables.queue_metadata)
+
+
+def _of(place: Path | str, metadata: MetaData) -> Iterator[TableEstimate]:
+    connections = open_connections(place, metadata)
+    try:
+        with explained(connections.name), connections.read(settled=False) as connection:
+            revision, known = current_revision(connection), HEADS[metadata.info["migrations"]]
+            if revision != known:
+                raise MoveError(
+                    f"{connections.name} has schema revision {revision or 'none'}, not {known}: start this version of "
+                    "the server on it once"
+                )
+            for table in metadata.sorted_tables:
+                if table not in LEFT_OUT:
+                    stored = StoredTable.of(table)
+                    if rows := stored.count(connection):
+                        reads = READS_FROM_SERVER if connections.is_shared else READS_FROM_FILES
+                        yield _estimated(connection, stored, rows, reads)
+    finally:
+        connections.dispose()
+
+
+def _estimated(connection: Connection, table: StoredTable, rows: int, reads: int) -> TableEstimate:
+    began = time.perf_counter()
+    half = SAMPLE_ROWS // 2
+    sizes = [size_of(row) for row in islice(table.rows(connection), half)]
+    if rows > half:
+        most = min(half, rows - half)
+        sizes += [size_of(row) for row in islice(table.rows(connection, newest_first=True), most)]
+    times = rows / len(sizes)
+    took_s = time.perf_counter() - began
+    return TableEstimate(table.name, rows, round(sum(sizes) * times), took_s * times * reads)
