@@ -160,11 +160,11 @@ def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
     named -= {"hoglab_queue"}  # a schema
     assert named
     assert named <= families
-    labels = set(re.findall(r'[{,](\w+)="', shown)) | {
-        "job",
-        "instance",
-        "role",
-    }  # the last are of who scrapes
+    labels = {"job", "instance", "role"} | {
+        "component",
+        "blocking",
+    }  # of who scrapes; of problems, while there are some
+    labels |= set(re.findall(r'[{,](\w+)="', shown))
     labels |= {
         label for metric in REGISTRY._collector_to_names for label in getattr(metric, "_labelnames", ())
     }

@@ -56,8 +56,8 @@ def test_there_and_back(start_server: StartServer, postgres_url: str, tmp_path: 
         [person] = api.get("/persons/").json()["results"]
         assert person["properties"]["n"] == len(known)
         if environment:
-            foretold = migrate_to("directory", data, "--database-url", postgres_url, "--dry-run")
-            lines = {line.split()[0]: line.split()[1] for line in foretold.stdout.splitlines()}
+            estimated = migrate_to("directory", data, "--database-url", postgres_url, "--dry-run")
+            lines = {line.split()[0]: line.split()[1] for line in estimated.stdout.splitlines()}
             assert lines["table"] == "rows"
             assert (lines["feature_flag"], lines["person"]) == ("2", "1")
         in_use = migrate_to(postgres_url, data)

@@ -170,7 +170,7 @@ def test_many_rows_go_in_parts_and_go_on_in_the_middle(directory: DataDirectory,
         assert left.scalars(in_order).all() == arrived.scalars(in_order).all()
 
 
-def test_it_is_foretold_what_will_move(directory: DataDirectory, postgres_url: str) -> None:
+def test_a_dry_run_estimates_what_will_move(directory: DataDirectory, postgres_url: str) -> None:
     """Beside whoever works with it, and nothing is written on either side."""
     files = directory_place(directory)
     texts = ["a" * (10 if number <= SAMPLE_ROWS else 30) for number in range(1, 2 * SAMPLE_ROWS + 1)]
@@ -181,7 +181,7 @@ def test_it_is_foretold_what_will_move(directory: DataDirectory, postgres_url: s
         tx.execute(sa.insert(tables.log_entry), lines)
     before = digests(files)
     with busy.write():
-        foretold = {each.table: each for each in estimates(files)}
+        estimated = {each.table: each for each in estimates(files)}
     assert server_as_it_is(postgres_url).name.startswith("the PostgreSQL database")
     with pytest.raises(MoveError, match="has schema revision none, not"):
         list(estimates(server_as_it_is(postgres_url)))
@@ -189,13 +189,13 @@ def test_it_is_foretold_what_will_move(directory: DataDirectory, postgres_url: s
 
     server = server_place(postgres_url)
     moved = move(files, server, nothing)
-    assert sum(each.rows for each in foretold.values()) == moved.rows
+    assert sum(each.rows for each in estimated.values()) == moved.rows
     there = {each.table: (each.rows, each.size) for each in estimates(server)}
-    assert there == {each.table: (each.rows, each.size) for each in foretold.values()}
-    log = foretold["log_entry"]
+    assert there == {each.table: (each.rows, each.size) for each in estimated.values()}
+    log = estimated["log_entry"]
     rest = sum(len(value) for name, value in line.items() if isinstance(value, str) and name != "message")
     assert log.size == pytest.approx((rest + 20) * log.rows, rel=0.01), "both ends count"
-    assert all(each.seconds > 0 for each in foretold.values())
+    assert all(each.seconds > 0 for each in estimated.values())
     busy.dispose()
 
 

@@ -63,7 +63,7 @@ def migrate_to(
         if dry_run:
             with DataDirectory.open(settings.data, exclusive=False) as directory:
                 files, server = directory_place(directory), server_as_it_is(url)
-                _foretell(server if back else files)
+                _print_estimates(server if back else files)
             return
         with DataDirectory.open(settings.data) as directory:
             files, server = directory_place(directory), server_place(url)
@@ -82,7 +82,7 @@ def migrate_to(
     typer.echo(_what_next(directory_name=files.name, back=back))
 
 
-def _foretell(source: Location) -> None:
+def _print_estimates(source: Location) -> None:
     from hoglab.storage.moving import estimates
 
     rows = size = 0
