@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 T = TypeVar("T")
 
 NUMBER, STRING, BOOLEAN, LIST, OBJECT, FUNCTION = "number", "string", "boolean", "list", "object", "function"
+UNFINISHED = "unfinished"
+"""What the name of a function holds in its own body: nothing calls it there but what ends the recursion."""
 VALUES = (NUMBER, STRING, BOOLEAN, LIST, OBJECT)
 
 MAX_NESTING = 4
@@ -254,6 +256,8 @@ class _Author:
         inner = self.scope.inner()
         inner.names.update(dict.fromkeys(params, NUMBER))
         inner.fixed.add(params[0])  # what ends a recursion
+        inner.names[name] = UNFINISHED
+        inner.fixed.add(name)
         outer, self.scope = self.scope, inner
         lines = [self.statement(2) for _ in range(self.upto(2))]
         result = self.value(NUMBER, depth + 1)

@@ -93,6 +93,12 @@ class _StrictAuthor(_Author):
         parts = [self.operand(STRING, depth) for _ in range(self.scope.arity["concat"])]
         return f"concat({', '.join(parts)})"
 
+    def string_call(self, depth: int) -> str:
+        """None of an own `lower` that is no function (`joined` says why), or that would call itself forever."""
+        text = super().string_call(depth)
+        hidden = self.scope.names.get("lower", FUNCTION) != FUNCTION
+        return self.text_literal() if hidden and text.startswith("lower(") else text
+
     def fstring(self, depth: int) -> str:
         return self.joined(depth) if "concat" in self.scope.names else super().fstring(depth)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def compared(runners: Runners, case: Case) -> tuple[dict[str, Outcome], set[str]
     """All outcomes, and the runners whose outcome is not the reference's."""
     found = runners.run_all(case.source, case.variables, answers=case.answers)
     return found, {name for name in found if name != "official" and found[name] != found[REFERENCE]}
+
+
+def assert_alike(source: str, outcomes: Mapping[str, Outcome]) -> None:
+    """Fails with the whole program and every answer, which pytest would cut."""
+    if len(set(outcomes.values())) > 1:
+        answers = "\n".join(f"{name}: {outcome}" for name, outcome in outcomes.items())
+        raise AssertionError(f"these differ\n{answers}\nfor the program\n{source}")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,7 +91,7 @@ def test_listed_differences_are_of_the_corpus_and_have_a_reason() -> None:
 def test_a_function_alone_in_a_branch_does_not_move_the_variables_behind_it(
     source: str, runners: Runners
 ) -> None:
-    assert len(set(runners.run_all(source).values())) == 1
+    assert_alike(source, runners.run_all(source))
 
 
 OPERATORS = ("not", "and", "or", "if", "multiIf", "ifNull", "concat")
@@ -114,7 +122,7 @@ def test_operators_and_what_a_program_calls_by_their_names(way: str, name: str, 
             name=f"`{name}`", params=params, args=", ".join(["null", "1", "2", "0"][:count])
         )
         found = runners.run_all(source)
-        assert len(set(found.values())) == 1, (source, found)
+        assert_alike(source, found)
 
 
 def test_generated_programs_run_alike_on_the_official_machine(runners: Runners) -> None:
@@ -130,7 +138,7 @@ def test_generated_programs_run_alike_on_the_official_machine(runners: Runners) 
         if official:
             names.append(REFERENCE)
         found = {name: RUNNERS[name](runners.machine, case) for name in names}
-        assert len(set(found.values())) == 1, (source, found)
+        assert_alike(source, found)
 
     check()
     assert reached[True] > 0.4 * reached.total(), "too few programs reach the official machine"
@@ -144,7 +152,7 @@ def test_generated_programs_run_alike_in_all_four_ways(runners: Runners) -> None
         if not meets_a_defect(source):
             names.append(REFERENCE)
         found = {name: runners.run(name, source, GLOBALS) for name in names}
-        assert len(set(found.values())) == 1, (source, found)
+        assert_alike(source, found)
 
     check()
 
@@ -165,7 +173,7 @@ def template_outcomes(runners: Runners, source: str) -> dict[str, Outcome]:
 @pytest.mark.parametrize("case", [case for case in RUNNABLE if case.kind == "template"], ids=str)
 def test_templates_of_the_corpus_give_the_same(case: CorpusCase, runners: Runners) -> None:
     found = template_outcomes(runners, case.source)
-    assert len(set(found.values())) == 1, found
+    assert_alike(case.source, found)
 
 
 def test_generated_templates_give_the_same_on_the_official_machine(runners: Runners) -> None:
@@ -178,7 +186,7 @@ def test_generated_templates_give_the_same_on_the_official_machine(runners: Runn
             if refused.code not in {"hyphen", *NOT_IN_JAVASCRIPT}:
                 raise
             return
-        assert found["python"] == found["corrected"], found
+        assert_alike(source, {name: found[name] for name in ("python", "corrected")})
 
     check()
 
