@@ -11,8 +11,7 @@ from tests.analysis.events import Event, store_events
 from tests.clickhouse import ClickHouseServer
 from tests.embedded import EmbeddedEventStore
 
-from hoglab.analysis.execution.computer import Computer
-from hoglab.analysis.execution.resolution import Groups
+from hoglab.analysis.execution.computer import Computer, Groups
 from hoglab.storage.table_files import TableDirectory
 
 

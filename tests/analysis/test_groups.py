@@ -32,7 +32,7 @@ from tests.analysis.test_against_oracle import (
 )
 
 from hoglab.analysis.errors import DefinitionError
-from hoglab.analysis.execution import resolution
+from hoglab.analysis.execution import computer
 from hoglab.storage.database import tables
 
 PLANS = ["free", "pro", 'o\'neill "x" \\', 7, True, None]
@@ -126,7 +126,7 @@ def test_how_many_groups_there_may_be(bench: Bench, monkeypatch: pytest.MonkeyPa
     metric = mean(source={**PURCHASE, "properties": [of_plan("pro")]})
     setting = replace(SETTING, groups={"acme": {"plan": "pro"}, "umbrella": {}})
     bench.computer.result(bench.ask(setting, [], metric))
-    monkeypatch.setattr(resolution, "MAX_GROUPS", 1)
+    monkeypatch.setattr(computer, "MAX_GROUPS", 1)
     with pytest.raises(DefinitionError, match="at most 1 of them"):
         bench.computer.result(bench.ask(setting, [], metric))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query import Answer, Groups
 from hoglab.analysis.query.model import FunnelMeasure, Metric, QuantileMeasure, RatioMeasure, RetentionMeasure
 from hoglab.statistics import (
+    Correction,
     FrequentistConfig,
     Method,
     Proportion,
@@ -25,6 +26,9 @@ from hoglab.statistics import (
     compare,
 )
 from hoglab.statistics.verdict import Evidence
+
+Key = TypeVar("Key", bound=Hashable)
+Result = Mapping[str, Any]
 
 FAILURES = {
     "not-enough-exposures": "fewer than 50 people",
@@ -80,6 +84,39 @@ def result_object(
         "hogql": None,
         "is_precomputed": False,
         **dict.fromkeys(_LEGACY_KEYS),
+    }
+
+
+def adjusted(
+    results: Mapping[Key, Result], correction: Correction, *, outside: frozenset[Key] = frozenset()
+) -> dict[Key, dict[str, Any]]:
+    """The results of one moment with ``adjusted_p_value`` in the rows of their variants (spec experiment-results 10).
+
+    The family of an experiment is every primary metric with every test variant. Without a correction, rows are as
+    PostHog's.
+
+    Results whose key is ``outside`` are not of the family: their rows get null. So do rows without a p-value,
+    which do not count towards the size of the family.
+    """
+    if correction is Correction.NONE:
+        return {key: dict(result) for key, result in results.items()}
+    family = [
+        (key, place, row.get("p_value"))
+        for key, result in results.items()
+        if key not in outside
+        for place, row in enumerate(result["variant_results"])
+    ]
+    values = correction.adjust([value for _, _, value in family])
+    found = {(key, place): value for (key, place, _), value in zip(family, values, strict=True)}
+    return {
+        key: {
+            **result,
+            "variant_results": [
+                {**row, "adjusted_p_value": found.get((key, place))}
+                for place, row in enumerate(result["variant_results"])
+            ],
+        }
+        for key, result in results.items()
     }
 
 

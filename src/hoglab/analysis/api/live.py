@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 from hoglab.actions.references import check_references
 from hoglab.analysis.api.legacy import legacy_answer
 from hoglab.analysis.api.schemas import KINDS
-from hoglab.analysis.definitions import METRIC_TYPES, ExperimentInputs, is_computed, listed
+from hoglab.analysis.definitions import (
+    METRIC_TYPES,
+    ExperimentInputs,
+    inputs_asked,
+    is_computed,
+    is_id,
+    listed,
+)
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.planning import plan_answer, simulation_answer
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query import Answer
 from hoglab.analysis.query.model import Metric, Span
-from hoglab.analysis.results import ExposureCounts, is_id, plan_asked, prepared
+from hoglab.analysis.results import ExposureCounts
 from hoglab.analysis.timeseries.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
 from hoglab.analysis.trends import read_trends, trends_answer
 from hoglab.experiments import store as experiments_store
@@ -175,7 +182,7 @@ class LiveResults:
     def _prepare(
         self, project: Project, identity: object, work: Callable[[], dict[str, Any]], **options: Any
     ) -> PreparedQuery:
-        return prepared(project, self._service.now(), identity, work, **options)
+        return PreparedQuery.of(project, self._service.now(), identity, work, **options)
 
     # -- results ---------------------------------------------------------------------------------------
 
@@ -289,7 +296,7 @@ class LiveResults:
     def _plan_asked(
         self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
     ) -> ExperimentInputs:
-        return plan_asked(self._service.database, project, query, *further)
+        return inputs_asked(self._service.database, project, query, *further)
 
 
 def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:

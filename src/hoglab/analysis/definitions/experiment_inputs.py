@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hoglab.actions import store as actions
 from hoglab.analysis.definitions.cohorts import cohorts_of, named_cohorts
@@ -19,6 +19,7 @@ from hoglab.experiments import store as experiments
 from hoglab.experiments.definitions import metrics
 from hoglab.experiments.definitions.fingerprint import Calculation, fingerprint, fingerprint_v1
 from hoglab.experiments.wire.presentation import calculation, warnings_of
+from hoglab.http.errors import validation_error
 from hoglab.warehouse import store as warehouse
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hoglab.flags.store import FlagRow
     from hoglab.http.fields.unknown_keys import WarningEntry
     from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
     from hoglab.storage.table_files import FileTable
 
 
@@ -208,6 +210,24 @@ def read_inputs(
         cohorts=named_cohorts(connection, project.id, named),
         links=tuple(links),
     )
+
+
+def inputs_asked(
+    database: Database, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
+) -> ExperimentInputs:
+    """The plan of the experiment that a query names. Raises 400."""
+    identifier = query.get("experiment_id")
+    if not is_id(identifier):
+        raise validation_error("experiment_id is required")
+    with database.read() as connection:
+        row = experiments.get(connection, project.id, identifier)
+        if row is None or row.deleted:
+            raise validation_error(f"Experiment with id {identifier} not found")
+        return read_inputs(connection, project, row, further=further)
+
+
+def is_id(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _ordered(shown: list[ShownMetric], uuids: Sequence[str] | None) -> list[ShownMetric]:

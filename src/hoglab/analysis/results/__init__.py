@@ -4,7 +4,6 @@ from hoglab.analysis.results import schemas
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.health import ExperimentHealth
-from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.analysis.results.routes import SCOPES, experiment_results_router
 from hoglab.analysis.results.summaries import ResultSummaries
 
@@ -15,8 +14,5 @@ __all__ = [
     "ExposureCounts",
     "ResultSummaries",
     "experiment_results_router",
-    "is_id",
-    "plan_asked",
-    "prepared",
     "schemas",
 ]

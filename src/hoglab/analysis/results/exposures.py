@@ -8,10 +8,9 @@ from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions import MetricParser
+from hoglab.analysis.definitions import MetricParser, inputs_asked, is_id
 from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import CohortMembers, EventSource, MeanMeasure, Question, Span, Value
-from hoglab.analysis.results.preparing import is_id, plan_asked, prepared
 from hoglab.analysis.timeseries.query_cache import PreparedQuery
 from hoglab.experiments.definitions import flag_config
 from hoglab.experiments.definitions.fingerprint import Calculation
@@ -52,7 +51,9 @@ class ExposureCounts:
         return kept.answer
 
     def _prepared(self, asked: _Asked) -> PreparedQuery:
-        return prepared(asked.project, self._service.now(), asked.identity, lambda: self._counted(asked))
+        return PreparedQuery.of(
+            asked.project, self._service.now(), asked.identity, lambda: self._counted(asked)
+        )
 
     def _counted(self, asked: _Asked) -> dict[str, Any]:
         project = asked.project
@@ -104,7 +105,7 @@ class ExposureCounts:
         """What the query says, with the experiment behind it where the query is silent."""
         found: ExperimentInputs | None = None
         if is_id(query.get("experiment_id")):
-            found = plan_asked(self._service.database, project, query)
+            found = inputs_asked(self._service.database, project, query)
         flag = query.get("feature_flag")
         flag = flag if isinstance(flag, Mapping) else {}
         key = flag.get("key")

@@ -14,7 +14,6 @@ from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_comput
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import corrected, judged, verdict_object
-from hoglab.analysis.results.preparing import prepared
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.query_cache import PreparedQuery, Queries
 from hoglab.http.errors import ApiError, WireError
@@ -81,7 +80,7 @@ class ExperimentResults:
             return {}
 
         identity = ("points", found.key(metric), force)
-        return prepared(found.project, self._service.now(), identity, refresh, keeps=False)
+        return PreparedQuery.of(found.project, self._service.now(), identity, refresh, keeps=False)
 
     def _examining(self, found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
         """The work of looking for what endangers an experiment.
@@ -101,7 +100,7 @@ class ExperimentResults:
                 return {}
 
         identity = ("health", found.identity, exposures is None)
-        return prepared(found.project, self._service.now(), identity, examine, keeps=False)
+        return PreparedQuery.of(found.project, self._service.now(), identity, examine, keeps=False)
 
     def _answer(
         self,

@@ -8,10 +8,10 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, query_to
-from hoglab.analysis.presentation import evidence_of, statistics_of
+from hoglab.analysis.presentation import adjusted, evidence_of, statistics_of
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.results.health import Finding, Severity
-from hoglab.analysis.timeseries import adjusted, store
+from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.store import COMPLETED
 from hoglab.statistics import verdict as verdicts
 from hoglab.statistics.verdict import (

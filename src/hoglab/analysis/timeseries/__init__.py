@@ -1,7 +1,6 @@
 """Daily points of metrics: computed, stored, scheduled, and answers that are cached."""
 
 from hoglab.analysis.timeseries import query_cache, store
-from hoglab.analysis.timeseries.multiple_testing import adjusted
 from hoglab.analysis.timeseries.recalculations import Recalculations
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
@@ -10,7 +9,6 @@ __all__ = [
     "Recalculations",
     "ResultsRunner",
     "ResultsService",
-    "adjusted",
     "query_cache",
     "store",
 ]

@@ -7,6 +7,7 @@ event store holds nothing newer, for `FRESH_FOR` at most and within one day of t
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 import time
@@ -16,14 +17,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import structlog
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
-from hoglab.analysis.errors import DidNotEndError
-from hoglab.http.errors import ApiError, WireError
+from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, wire_error
+from hoglab.analysis.query.days import day_of, zone_of
+from hoglab.http.errors import ApiError, WireError, validation_error
+
+if TYPE_CHECKING:
+    from hoglab.http.identity import Project
 
 FRESH_FOR = timedelta(hours=24)
 """How long an answer may be fresh at most."""
@@ -73,6 +78,28 @@ class PreparedQuery:
     """What is done to an answer whenever it is given."""
     keeps: bool = True
     """Whether the answer is worth keeping; work that stores what it finds by itself has none."""
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        now: datetime,
+        identity: object,
+        work: Callable[[], dict[str, Any]],
+        **options: Any,
+    ) -> PreparedQuery:
+        """``identity`` holds everything that decides the answer, apart from events and the time of asking."""
+        key = hashlib.sha256(repr((project.id, project.timezone, identity)).encode()).hexdigest()
+        return cls(key, day_of(now, zone_of(project.timezone)), lambda: _explained(work), **options)
+
+
+def _explained(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return work()
+    except DefinitionError as error:
+        raise validation_error(str(error)) from error
+    except ComputationError as error:
+        raise wire_error(error) from error
 
 
 @dataclass(frozen=True, slots=True)

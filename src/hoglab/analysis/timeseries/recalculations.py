@@ -10,11 +10,10 @@ import structlog
 
 from hoglab.analysis.definitions import ExperimentInputs, SeriesKey
 from hoglab.analysis.errors import DefinitionError, ResultsError
-from hoglab.analysis.presentation import result_object
+from hoglab.analysis.presentation import adjusted, result_object
 from hoglab.analysis.query import Answer
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.timeseries import store
-from hoglab.analysis.timeseries.multiple_testing import adjusted
 from hoglab.analysis.timeseries.series import reason_of
 from hoglab.analysis.timeseries.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
 from hoglab.http.errors import BareError, validation_error

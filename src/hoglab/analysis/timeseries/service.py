@@ -10,10 +10,9 @@ import structlog
 
 from hoglab.analysis.definitions import ExperimentInputs, SeriesKey, read_inputs
 from hoglab.analysis.execution import Computer
-from hoglab.analysis.presentation import without_step_sessions
+from hoglab.analysis.presentation import adjusted, without_step_sessions
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.timeseries import store
-from hoglab.analysis.timeseries.multiple_testing import adjusted
 from hoglab.analysis.timeseries.query_cache import Queries
 from hoglab.analysis.timeseries.series import REFRESH_S, Series
 from hoglab.analysis.timeseries.store import COMPLETED, Job, Point

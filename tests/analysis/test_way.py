@@ -1,0 +1,23 @@
+"""The way of a question through the modules of analysis, beside what docs/architecture.md says of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.analysis.lab import REVENUE, Lab, bought, exposed
+from tests.ways import listed, tracing
+
+START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
+
+
+def test_a_question_runs_through_the_modules_that_the_document_lists(tmp_path: Path) -> None:
+    with tracing("analysis") as trace:
+        lab = Lab(tmp_path)
+        experiment = lab.experiment(start_date=START.isoformat())
+        lab.send([exposed("ann", "control", START), bought("ann", START, 5), exposed("bob", "test", START)])
+        trace.is_on = True
+        lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE})
+        trace.is_on = False
+        lab.close()
+    assert trace.modules == listed("The way of a question")
