@@ -1,4 +1,4 @@
-"""What an operator can set: environment variables ``HOGLAB_*``, overridden by command-line options.
+"""Settings for operators: environment variables ``HOGLAB_*``, overridden by command-line options.
 
 Rooms never read this module: they are given what they need by `hoglab.app`.
 """

@@ -206,3 +206,16 @@ def test_modules_that_documents_name_exist(document: str) -> None:
     named = re.findall(r"`([a-z_/]+\.py)`", (root / "docs" / document).read_text())
     assert named or document == "operate.md"
     assert [each for each in named if not any(path.endswith(f"/{each}") for path in paths)] == []
+
+
+ASKING = re.compile(r"(How|What|When|Where|Whether|Which|Who|Whose|Why)\b")
+
+
+def test_descriptions_of_modules_begin_with_what_is_in_them() -> None:
+    """A noun, not a question: what a list of modules shows is looked through for the thing."""
+    first_lines = {name: first_line(path.read_text()) for name, path in modules().items()}
+    assert {name: line for name, line in first_lines.items() if ASKING.match(line)} == {}
+
+
+def first_line(source: str) -> str:
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

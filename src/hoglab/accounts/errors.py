@@ -1,4 +1,4 @@
-"""What the accounts room refuses."""
+"""Errors of the accounts room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What secrets stand for, remembered for some seconds: nearly every request comes with one that was just seen."""
+"""Memory, for some seconds, of what secrets stand for: nearly every request comes with one that was just seen."""
 
 from __future__ import annotations
 

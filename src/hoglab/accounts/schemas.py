@@ -1,4 +1,4 @@
-"""What comes and goes on the wire in the accounts room."""
+"""Wire formats of the accounts room."""
 
 from datetime import datetime
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What does not work as it should on a server: the findings of health and readiness."""
+"""Problems of a server: the findings of health and readiness."""
 
 from __future__ import annotations
 

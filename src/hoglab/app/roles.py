@@ -1,4 +1,4 @@
-"""What a process of a server does: everything, or a part of it beside others on the same PostgreSQL database."""
+"""Roles of a process: everything, or a part of it beside others on the same PostgreSQL database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where backups lie: files cut into parts that are named by their digests, so that what did not change is kept once.
+"""Depots of backups: files cut into parts that are named by their digests, so that what did not change is kept once.
 
 ``backups/<name>.json`` lists the files of one backup with the digests of their parts, ``parts/<two digits>/<digest>``
 holds these. A part is written as a whole or not at all, and a backup is one when its list is there.

@@ -1,4 +1,4 @@
-"""Why a request was not accepted."""
+"""Reasons why a request was not accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stops a command in a way that the operator can mend."""
+"""Errors that stop a command in a way that the operator can mend."""
 
 from __future__ import annotations
 

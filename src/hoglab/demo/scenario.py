@@ -1,4 +1,4 @@
-"""What the simulated users do, and the truth that the experiment has to find.
+"""Scenario of the demo: what the simulated users do, and the truth that the experiment has to find.
 
 A user's behaviour depends only on the seed, the user's id and the variant that the server gave it, so that
 two runs of the demo have the same outcome however the requests interleave.

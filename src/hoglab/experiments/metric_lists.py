@@ -1,4 +1,4 @@
-"""What an experiment measures: own metrics, links to saved ones, and their order (spec experiments-api 3.8 to 3.10)."""
+"""Metrics of an experiment: own ones, links to saved ones, and their order (spec experiments-api 3.8 to 3.10)."""
 
 from __future__ import annotations
 

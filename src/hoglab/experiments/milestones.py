@@ -1,4 +1,4 @@
-"""What happens in the life of an experiment, as internal events: ``$experiment_launched`` and its like.
+"""Milestones in the life of an experiment, as internal events: ``$experiment_launched`` and its like.
 
 ``$experiment_`` and one of: created, launched, ended, archived, unarchived, reset, deleted, restored, paused, resumed,
 exposure_frozen, exposure_unfrozen, variant_shipped (spec: hog-runtime 7.4).

@@ -1,4 +1,4 @@
-"""What experiments of a project start with, and when their results are computed (spec experiment-results 4.1, 7.1)."""
+"""Defaults of the experiments of a project, and the time of their results (spec experiment-results 4.1, 7.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ``filters`` of a flag may be, and the one form in which they are kept (spec: experiments-api 7.3.3)."""
+"""Validation of the ``filters`` of a flag, and the one form in which they are kept (spec: experiments-api 7.3.3)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every endpoint shares: the application, access checks, errors, fields, pages, throttling, dates."""
+"""HTTP that every endpoint shares: application, access checks, errors, fields, pages, throttling, dates."""

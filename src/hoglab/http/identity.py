@@ -1,4 +1,4 @@
-"""Who is calling, and which project is meant: the data behind every access check."""
+"""Identities: who is calling, and which project is meant; the data behind every access check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus learns about requests.
+"""Metrics of requests for Prometheus.
 
 Every request is counted while its client waits, so counting is a list lookup and an addition; what Prometheus wants
 to read is made of that when it asks.

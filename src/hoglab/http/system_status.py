@@ -1,4 +1,4 @@
-"""How the server is doing, for its administrators: one look, made of what is measured already."""
+"""Status of the server for its administrators: one look, made of what is measured already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers those who look around: the page at ``/`` and the addresses that tools and people try first."""
+"""Answers for those who look around: the page at ``/`` and the addresses that tools and people try first."""
 
 from __future__ import annotations
 

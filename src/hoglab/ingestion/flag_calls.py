@@ -1,4 +1,4 @@
-"""When each feature flag was last evaluated for somebody, from the events that SDKs send about it."""
+"""The last evaluation of each feature flag for somebody, from the events that SDKs send about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an event happened, by a server's clock (spec: sdk-wire 1.6)."""
+"""Times of events, by a server's clock (spec: sdk-wire 1.6)."""
 
 from __future__ import annotations
 

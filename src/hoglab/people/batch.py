@@ -1,4 +1,4 @@
-"""What a batch of events does to persons: the rules, over an in-memory picture of the persons they name.
+"""Changes that a batch of events makes to persons: the rules, over an in-memory picture of the persons they name.
 
 `PeopleBatch` is filled from the database, sees every event in order, and afterwards knows what to write.
 Nothing here touches the database. Rules: spec sdk-wire 1.11 (profiles), 1.12 (properties), 1.13 (merges).

@@ -1,4 +1,4 @@
-"""How an event changes the properties of its person (spec: sdk-wire 1.9, 1.12). Pure functions."""
+"""Changes that an event makes to the properties of its person (spec: sdk-wire 1.9, 1.12). Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tables look in a terminal: no lines between columns, so that they stand whole on 80 columns."""
+"""Tables in a terminal: no lines between columns, so that they stand whole on 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each file was imported, so that a second run continues where the first one ended.
+"""Journal of imports: how far each file came, so that a second run continues where the first one ended.
 
 An append-only file of JSON lines; the last one about a file counts. A line that a crash cut off is skipped: the rows
 it spoke of are sent again, under the same uuids.

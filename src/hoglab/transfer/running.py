@@ -1,4 +1,4 @@
-"""What a running server does for commands, as no other process can open its store: over a socket in its directory.
+"""Services of a running server to commands, as no other process can open its store: over a socket in its directory.
 
 Who may use the files of a directory may connect to the socket, and nobody else, so there is no key to be given. A
 request for events is a selection; the answer is a line of JSON for each of them, ended in a way that tells a whole

@@ -1,4 +1,4 @@
-"""What comes and goes on the wire about sessions."""
+"""Wire formats of sessions."""
 
 from datetime import datetime
 from typing import Annotated

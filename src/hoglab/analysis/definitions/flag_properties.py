@@ -1,4 +1,4 @@
-"""Whether events carry flag values (spec experiments-api 8.4)."""
+"""Flag values in events: whether there are any (spec experiments-api 8.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether metrics and exposure criteria that are about to be saved can be computed.
+"""Checks whether metrics and exposure criteria that are about to be saved can be computed.
 
 Their statements are made as for a result, which finds everything that cannot be read or has no meaning in SQL:
 expressions, filters, breakdowns, cohorts, and the columns that tables had when they were registered. No event and no

@@ -1,4 +1,4 @@
-"""Where the commands about experiments get their answers: a running server, or the data directory itself."""
+"""Sources of answers for the commands about experiments: a running server, or the data directory itself."""
 
 from __future__ import annotations
 

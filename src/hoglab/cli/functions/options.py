@@ -1,4 +1,4 @@
-"""What the commands of ``hoglab functions`` are told about the server, and how they name functions."""
+"""Options of the commands of ``hoglab functions``: the server, and how functions are named."""
 
 from __future__ import annotations
 

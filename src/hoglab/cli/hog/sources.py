@@ -1,4 +1,4 @@
-"""What the commands read, and how they show a place in it."""
+"""Source texts of the commands, and how these show a place in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether work goes on: told by those who do it, asked by health checks."""
+"""Progress of work: told by those who do it, asked by health checks."""
 
 from __future__ import annotations
 

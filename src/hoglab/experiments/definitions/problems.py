@@ -1,4 +1,4 @@
-"""Why metrics and exposure criteria cannot be computed, found out before the transaction that stores them."""
+"""Problems for which metrics and exposure criteria cannot be computed, found before they are stored."""
 
 from __future__ import annotations
 

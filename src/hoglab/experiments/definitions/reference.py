@@ -1,4 +1,4 @@
-"""What the documents say of the fields of experiments, holdouts and saved metrics (spec experiments-api 2, 3, 7)."""
+"""Descriptions of the fields of experiments, holdouts and saved metrics (spec experiments-api 2, 3, 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes and goes on the wire (spec experiments-api 3, 6, 7). Bodies are read in the order of spec 3.1."""
+"""Wire formats of experiments (spec experiments-api 3, 6, 7). Bodies are read in the order of spec 3.1."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How flags look in answers of the management API (spec: experiments-api 3.2, 7.3.2)."""
+"""Flags in answers of the management API (spec: experiments-api 3.2, 7.3.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What posthog-js asks for when it starts (spec: sdk-wire 2.5)."""
+"""Remote configuration: what posthog-js asks for when it starts (spec: sdk-wire 2.5)."""
 
 from __future__ import annotations
 

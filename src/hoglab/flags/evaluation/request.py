@@ -1,4 +1,4 @@
-"""What an evaluation request asks for, read from its query, headers and JSON (spec: sdk-wire 2.1, 3.11)."""
+"""Evaluation requests, read from query, headers and JSON (spec: sdk-wire 2.1, 3.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What evaluating a flag comes to, and how it looks on the wire (spec: sdk-wire 2.2, 2.4)."""
+"""Outcomes of evaluating a flag, and their form on the wire (spec: sdk-wire 2.2, 2.4)."""
 
 from __future__ import annotations
 

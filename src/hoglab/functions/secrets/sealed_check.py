@@ -1,4 +1,4 @@
-"""Whether the secret keys are those that sealed what is stored: a known text, sealed when there was nothing else."""
+"""Check that the secret keys are those that sealed what is stored: a known text, sealed when there was nothing else."""
 
 from __future__ import annotations
 

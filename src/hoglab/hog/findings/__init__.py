@@ -1,4 +1,4 @@
-"""What is doubtful about a text that compiles: findings for authors, each with its place, a code and often a hint.
+"""Findings about a text that compiles and is doubtful, for authors: each with its place, a code and often a hint.
 
 A finding is only made where it is sure: these modules would rather say nothing than be wrong. The codes:
 

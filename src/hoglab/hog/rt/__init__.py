@@ -1,1 +1,1 @@
-"""What compiled Hog programs need while they run."""
+"""Runtime of compiled Hog programs."""

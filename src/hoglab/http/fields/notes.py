@@ -1,4 +1,4 @@
-"""What the documents say of fields: descriptions and examples, by the names of the fields.
+"""Descriptions and examples of fields for the documents, by the names of the fields.
 
 A model names the notes of its room (``notes = EXPERIMENT_NOTES``), so that what is written, changed and shown under
 one name is described once. `SHARED` describes names that mean the same on every resource. A field that describes

@@ -1,4 +1,4 @@
-"""What rooms below the one that owns the secret keys need of them."""
+"""The cipher that rooms below the owner of the secret keys need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rooms declare their endpoints.
+"""Declarations of endpoints.
 
 A `ResourceRouter` is a list of operations. What happens around a handler (access checks, body, errors) and
 the OpenAPI document are made from that list; a handler is a plain function that gets an authorised `Call`::

@@ -1,4 +1,4 @@
-"""What a cohort is made of, and which definitions are accepted (spec: experiments-api 7.4, 8.1; sdk-wire 3.9)."""
+"""Definitions of cohorts, and which are accepted (spec: experiments-api 7.4, 8.1; sdk-wire 3.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who belongs to a dynamic cohort, decided from stored persons.
+"""Membership in dynamic cohorts, decided from stored persons.
 
 The same predicates as in flags (spec: sdk-wire 3.6, 3.9), so that the list of members and the value of a flag
 agree. Only rules about behaviour differ: here they are answered, while a request waits they are not.

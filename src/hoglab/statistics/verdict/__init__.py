@@ -1,4 +1,4 @@
-"""What the results of an experiment say to do: pure functions from evidence to a verdict.
+"""Verdicts, what the results of an experiment say to do: pure functions from evidence.
 
     plan = Plan.of(running_time_calculation, default_effect=0.3)
     number, progress = standing(plan, config, looks)  # for a method of a single look that of the planned end

@@ -1,4 +1,4 @@
-"""What a `Database` needs of an engine: connections to read and to write with, and what an operator may ask of it."""
+"""Connections that a `Database` needs of an engine, to read and to write with, and what an operator may ask of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a commit is on disk: group commit of the write-ahead log, and the list of what need not wait for it.
+"""Durability of commits: group commit of the write-ahead log, and the list of what need not wait for it.
 
 SQLite itself would sync the log inside of each commit, with the file locked. Here a commit only appends to the log, and
 whoever waits for the disk syncs the log for all who have committed by then (``fdatasync``), while others go on

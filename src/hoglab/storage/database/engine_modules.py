@@ -1,4 +1,4 @@
-"""What engines say differently: for each a package, with modules of the same names and functions."""
+"""Modules for what engines say differently: for each engine a package, with the same modules and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a database as a whole. Every message is one line, fit to be shown to an operator."""
+"""Errors of a database as a whole. Every message is one line, fit to be shown to an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether database files are sound: looked at in the background, or as a whole when somebody asks.
+"""Integrity of database files: looked at in the background, or as a whole when somebody asks.
 
 They have no checksums, so that damage is met late, or never.
 """

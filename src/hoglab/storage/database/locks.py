@@ -1,4 +1,4 @@
-"""Whose turn it is to write: one lock for each database file, handed over in the order of asking.
+"""Locks of writers: one for each database file, handed over in the order of asking.
 
 SQLite admits one writer per file and lets others poll with growing pauses. Writers of one process take
 turns here instead, so that a request that waits for its commit is never behind a busy loop that came later.

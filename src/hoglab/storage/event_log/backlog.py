@@ -1,4 +1,4 @@
-"""How much of the log waits for consumers, and how much is done and may go: kept in memory, in segments."""
+"""Backlog of the log, what waits for consumers, and how much is done and may go: kept in memory, in segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What event logs have in common, whatever keeps their records: group commit, bounds, deferral, waiting, tidying.
+"""Event logs, whatever keeps their records: group commit, bounds, deferral, waiting, tidying.
 
 One thread writes. It takes every record that waits, has them stored in one transaction that is on disk when it
 ends, and wakes the waiters of each event loop with one call. The more requests wait, the larger the group, so the cost

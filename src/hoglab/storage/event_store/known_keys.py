@@ -1,4 +1,4 @@
-"""Which events are stored already, for all time, at eight bytes an event.
+"""Keys of all events that were ever stored, at eight bytes an event.
 
 SDKs send an event again, with its uuid, until they hear that it arrived: after seconds, or after days on a
 phone without network. Random uuids defeat the engine's zone maps, and its indexes live in memory. So beside

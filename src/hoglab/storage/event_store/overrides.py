@@ -1,4 +1,4 @@
-"""Who persons became: merges applied to the ``person_override`` table (spec: sdk-wire 1.13)."""
+"""Merges of persons, applied to the ``person_override`` table (spec: sdk-wire 1.13)."""
 
 from __future__ import annotations
 

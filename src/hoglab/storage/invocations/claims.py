@@ -1,4 +1,4 @@
-"""Which due invocations are taken next: in turn, over projects and over the functions of each.
+"""Claims of due invocations: in turn, over projects and over the functions of each.
 
 However much one function has waiting, another's first invocation is taken in the next round. A claim looks at as
 many rows as it takes, and at one index entry for each function that it passes over: how long a queue is does not

@@ -1,4 +1,4 @@
-"""What limits the runs of functions, beside the queue: circuit breakers, paces, and destinations that are away.
+"""Limits of the runs of functions, beside the queue: circuit breakers, paces, and destinations that are away.
 
 Circuit breakers (spec: hog-runtime 6) are kept between two lives of a process. On all three, several processes that run
 functions agree.

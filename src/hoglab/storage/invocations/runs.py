@@ -1,4 +1,4 @@
-"""What runs leave behind: log lines, hourly metrics and results, each for a limited time (spec: hog-runtime 4.10)."""
+"""Traces of runs: log lines, hourly metrics and results, each for a limited time (spec: hog-runtime 4.10)."""
 
 from __future__ import annotations
 

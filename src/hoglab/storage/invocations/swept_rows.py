@@ -1,4 +1,4 @@
-"""What the janitor does to the rows of ``queue.db``."""
+"""Rows of ``queue.db`` swept by the janitor."""
 
 from __future__ import annotations
 

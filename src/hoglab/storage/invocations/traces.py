@@ -1,4 +1,4 @@
-"""What runs leave behind in ``queue.db``: log lines, hourly metrics and results, each for a limited time.
+"""Traces of runs in ``queue.db``: log lines, hourly metrics and results, each for a limited time.
 
 Functions here write inside the transaction of the connection that they are given.
 """

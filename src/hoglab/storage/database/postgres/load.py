@@ -1,4 +1,4 @@
-"""What all processes together ask of a PostgreSQL server: connections against its limit, and open transactions."""
+"""Load of a PostgreSQL server by all processes together: connections against its limit, and open transactions."""
 
 from __future__ import annotations
 

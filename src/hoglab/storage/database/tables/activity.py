@@ -1,4 +1,4 @@
-"""Who changed what, and the counters that tell caches that something changed."""
+"""Tables of the activity log, and counters that tell caches that something changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ingestion leaves beside events and persons: merges, warnings, and records it could not read."""
+"""Tables of ingestion beside events and persons: merges, warnings, and records it could not read."""
 
 from __future__ import annotations
 

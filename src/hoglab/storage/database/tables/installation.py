@@ -1,4 +1,4 @@
-"""Which installation a file belongs to: the same in all files of a data directory (see `hoglab.storage.identity`)."""
+"""Installation that a file belongs to, the same in all of a data directory (see `hoglab.storage.identity`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events are to be erased, in ClickHouse's words. What deletes takes no parameters, so values are in the text."""
+"""Events to be erased, in ClickHouse's words. What deletes takes no parameters, so values are in the text."""
 
 from __future__ import annotations
 

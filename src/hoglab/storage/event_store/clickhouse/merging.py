@@ -1,4 +1,4 @@
-"""Who persons became, in ClickHouse: the newest row of somebody counts."""
+"""Merges of persons in ClickHouse: the newest row of somebody counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines of events say differently. All else that statements use is plain SQL that every one of them reads.
+"""Dialects of engines of events. All else that statements use is plain SQL that every one of them reads.
 
 The rules that make this possible: spec experiment-results 11.6.
 """

@@ -1,4 +1,4 @@
-"""What is written beside invocations in the queue's transactions: traces, dead letters, positions, counts, jobs."""
+"""Rows written beside invocations in the queue's transactions: traces, dead letters, positions, counts, jobs."""
 
 from __future__ import annotations
 

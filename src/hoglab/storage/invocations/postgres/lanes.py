@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - statements are put together of constants
-"""Which functions have invocations that wait, and how some of them are taken.
+"""Lanes: the functions that have invocations that wait, and how some of them are taken.
 
 A loose index scan finds each queue, priority, project and function with one probe, however long the lines are. Rows
 that are gone may be in the way, as long as somebody has an old snapshot: who looks into a lane begins at its first row.

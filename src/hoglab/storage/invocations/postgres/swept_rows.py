@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - statements are put together of constants
-"""What the janitor does to rows, beside the janitors of other processes: what another one holds is passed over."""
+"""Rows swept by the janitor, beside the janitors of other processes: what another one holds is passed over."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - statements are put together of constants
-"""Which processes work on the queue: each renews a row of its own. What a dead one was running, others run again."""
+"""Processes that work on the queue: each renews a row of its own. What a dead one was running, others run again."""
 
 from __future__ import annotations
 

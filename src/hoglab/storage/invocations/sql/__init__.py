@@ -1,4 +1,4 @@
-"""What is kept beside the queue, in tables of a `Database`: whatever the engine, in SQLAlchemy's words."""
+"""Stores beside the queue, in tables of a `Database`: whatever the engine, in SQLAlchemy's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs left behind, in the tables ``log_entry``, ``app_metric`` and ``invocation_result``."""
+"""Traces of runs, in the tables ``log_entry``, ``app_metric`` and ``invocation_result``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a request with an idempotency key is, and for how long"""
+"""Owner and age of a request with an idempotency key"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an installation is being moved to another database, or was"""
+"""State of an installation that is being moved to another database, or was"""
 
 from __future__ import annotations
 
