@@ -323,8 +323,10 @@ class _Author:
         return f"{{{', '.join(pairs)}}}"
 
     def arithmetic(self, depth: int) -> str:
+        """Nothing is divided by a zero with a sign, which whole numbers do not have (see `run_differences.toml`)."""
         op = self.pick(("+", "-", "*", "/", "%"))
-        return f"{self.operand(NUMBER, depth)} {op} {self.operand(NUMBER, depth)}"
+        left, right = self.operand(NUMBER, depth), self.operand(NUMBER, depth)
+        return f"{left} / ({right} + 0)" if op == "/" else f"{left} {op} {right}"
 
     def operand(self, kind: str, depth: int) -> str:
         """An operand of an infix operator: lambdas and ternaries would swallow what follows."""

@@ -26,7 +26,8 @@ from tests.hog.oracles.programs import (
     _Author,
 )
 
-_OF_KIND = {NUMBER: "(toFloat({}) ?? 0)", STRING: "toString({})", LIST: "values({})"}
+_OF_KIND = {NUMBER: "(toFloat({}) ?? 0)", STRING: "toString({})", LIST: "values({})", BOOLEAN: "({})"}
+"""What makes a value of its kind. Truth values stand in parentheses: what follows would be compared with them."""
 _PATHS = {**_GLOBAL_PATHS, OBJECT: ("person.properties", "groups.company")}
 _KEYS = ("'k'", "'a b'", "'other'", "'x' || 'y'")
 _TEXTS = ("", "a", "Hello", "b c", "x,y,z", "héllo", "it''s", "\\n", "\\\\d+", "{", "%", "_", "😀")
@@ -126,10 +127,6 @@ class _StrictAuthor(_Author):
         text = super().function(depth)
         self.silent, self.scope.fixed = outer, fixed
         return text
-
-    def denial(self, depth: int) -> str:
-        """In parentheses: what follows would be compared with the truth value."""
-        return f"(not ({self.value(BOOLEAN, depth)}))"
 
     def comparison(self, depth: int) -> str:
         kind = self.pick((NUMBER, NUMBER, STRING, BOOLEAN))
