@@ -219,3 +219,23 @@ def test_descriptions_of_modules_begin_with_what_is_in_them() -> None:
 
 def first_line(source: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+EMPTY_NAMES = {"each", "one", "told"}
+"""In a comprehension these are as good as any: what they stand for is on the same line."""
+
+
+def test_loops_call_a_thing_by_its_name() -> None:
+    named = {name: loop_variables(path.read_text()) & EMPTY_NAMES for name, path in modules().items()}
+    assert {name: variables for name, variables in named.items() if variables} == {}
+
+
+def loop_variables(source: str) -> set[str]:
+    """The names that ``for`` statements give to what they go through."""
+    loops = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For | ast.AsyncFor))
+    return {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
+
+
+def test_variables_of_loops_are_found() -> None:
+    source = "for a, (b, *c) in x:\n d = [e for e in a]\nasync def f():\n async for g in h: pass"
+    assert loop_variables(source) == {"a", "b", "c", "g"}

@@ -59,10 +59,10 @@ def first_missing(
 ) -> Reference | None:
     """The first of some references that is neither there nor ``stored`` already."""
     known = {(each.kind, each.id) for each in stored}
-    for each in named:
-        there = actions if each.kind == "action" else cohort_ids
-        if each.id not in there and (each.kind, each.id) not in known:
-            return each
+    for reference in named:
+        there = actions if reference.kind == "action" else cohort_ids
+        if reference.id not in there and (reference.kind, reference.id) not in known:
+            return reference
     return None
 
 
@@ -89,8 +89,8 @@ def _of_object(value: Mapping[str, Any], path: Path) -> Iterator[Reference]:
     kind = value.get("type")
     if isinstance(kind, str) and kind.endswith("cohort") and "value" in value:
         listed = value["value"]
-        for each in listed if isinstance(listed, list) else [listed]:
-            yield _reference("cohort", each, (*path, "value"))
+        for cohort in listed if isinstance(listed, list) else [listed]:
+            yield _reference("cohort", cohort, (*path, "value"))
     is_node = value.get("kind") == "ActionsNode"
     is_entry = len(path) > 1 and path[-2] == "actions" and isinstance(path[-1], int)
     if "id" in value and (is_node or is_entry):

@@ -93,8 +93,8 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
     yield from _inputs(_told(inputs, schema), kind, ("inputs",))
     masking = body.get("masking") if "masking" in body else None if current is None else current.masking
     if isinstance(masking, Mapping) and isinstance(masking.get("hash"), str):
-        for one in hog.check(masking["hash"].strip(), MASKING_HASHES, kind="template"):
-            yield _shown(one, ("masking", "hash"))
+        for finding in hog.check(masking["hash"].strip(), MASKING_HASHES, kind="template"):
+            yield _shown(finding, ("masking", "hash"))
     mappings = body.get("mappings")
     for index, mapping in enumerate(mappings if isinstance(mappings, list) else ()):
         if isinstance(mapping, Mapping):
@@ -118,8 +118,8 @@ def _program(source: str, kind: str | None) -> Iterator[dict[str, Any]]:
         except SiteSourceError as error:
             yield _placed("syntax", error.message, ("hog",), error.line, error.column + 1)
         return
-    for one in hog.check(source, body_environment(kind), known=known_globals(kind)):
-        yield _shown(one, ("hog",))
+    for finding in hog.check(source, body_environment(kind), known=known_globals(kind)):
+        yield _shown(finding, ("hog",))
 
 
 def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
@@ -147,8 +147,8 @@ def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Itera
 
 def _template(environment: Environment, kind: str | None) -> Callable[..., Iterator[dict[str, Any]]]:
     def check(text: str, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
-        for one in hog.check(text, environment, kind="template", known=known_globals(kind)):
-            yield _shown(one, path)
+        for finding in hog.check(text, environment, kind="template", known=known_globals(kind)):
+            yield _shown(finding, path)
 
     return check
 

@@ -44,8 +44,8 @@ def compress(response: Response, scope: Scope) -> None:
 def choose_coding(accepted: str | None, offered: Sequence[str]) -> str:
     """The first of the offered content codings that an ``Accept-Encoding`` header takes, else ``identity``."""
     weights: dict[str, float] = {}
-    for each in (accepted or "").lower().split(","):
-        name, *parameters = (part.strip() for part in each.split(";"))
+    for encoding in (accepted or "").lower().split(","):
+        name, *parameters = (part.strip() for part in encoding.split(";"))
         weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
         try:
             weights[name] = float(weight)

@@ -107,11 +107,11 @@ class Connections:
     def cut_excess(self) -> dict[str, int]:
         """Cut what each address has over its share; how many that were."""
         by_address: dict[str, list[tuple[int, int, Any]]] = {}
-        for number, each in _sockets():
+        for number, sock in _sockets():
             with suppress(OSError):
-                if self._is_ours(each) and not _accepts(each):
-                    peer = each.getpeername()
-                    by_address.setdefault(peer[0], []).append((_silent_ms(each), number, peer))
+                if self._is_ours(sock) and not _accepts(sock):
+                    peer = sock.getpeername()
+                    by_address.setdefault(peer[0], []).append((_silent_ms(sock), number, peer))
         cut: dict[str, int] = {}
         for address, theirs in by_address.items():
             excess = len(theirs) - int(self.most * ADDRESS_SHARE)

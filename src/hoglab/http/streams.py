@@ -133,8 +133,8 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._done(self)
-            for each in over:
-                each.cancel()
+            for task in over:
+                task.cancel()
             await self._events.aclose()
 
     async def _send_events(self, send: Send, over: set[asyncio.Future[Any]]) -> None:

@@ -232,11 +232,11 @@ class PeopleBatch:
         into_id = event.distinct_id
         if other_id == into_id:
             return None
-        for each in (into_id, other_id):
-            if not can_merge(each):
+        for distinct_id in (into_id, other_id):
+            if not can_merge(distinct_id):
                 details = {
-                    "illegalDistinctId": each,
-                    "otherDistinctId": other_id if each is into_id else into_id,
+                    "illegalDistinctId": distinct_id,
+                    "otherDistinctId": other_id if distinct_id is into_id else into_id,
                     "eventUuid": str(event.uuid),
                 }
                 self._warn(event, "cannot_merge_with_illegal_distinct_id", details)

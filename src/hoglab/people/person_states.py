@@ -52,9 +52,9 @@ def insert_persons(connection: Connection, project_id: int, persons: Sequence[Pe
     rows = []
     write = person_rows(connection)
     row_ids = write.next_ids(connection, len(persons))
-    for row_id, each, uuid in zip(row_ids, persons, uuids, strict=True):
-        each.row_id = row_id
-        rows.append((row_id, project_id, uuid, *_values(each)))
+    for row_id, person, uuid in zip(row_ids, persons, uuids, strict=True):
+        person.row_id = row_id
+        rows.append((row_id, project_id, uuid, *_values(person)))
     write.insert(connection, rows)
 
 

@@ -50,8 +50,8 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
         insert_persons(connection, project_id, new)
     old = [each for each in living if each.is_stored]
     if old:
-        for each in old:
-            each.version += 1
+        for row in old:
+            row.version += 1
         update_persons(connection, old)
     if batch.new_distinct_ids:
         insert_distinct_ids(connection, project_id, batch.new_distinct_ids)
@@ -175,10 +175,10 @@ def save_position(connection: Connection, log_offset: int) -> None:
 def save_warnings(connection: Connection, warnings: Sequence[IngestionWarning], at: datetime) -> None:
     """Write warnings that are not there yet, at most `WARNINGS_PER_TYPE` of a type for one project."""
     kept: dict[tuple[int, str], dict[str, IngestionWarning]] = {}
-    for each in warnings:
-        group_ = kept.setdefault((each.project_id, each.type), {})
+    for warning in warnings:
+        group_ = kept.setdefault((warning.project_id, warning.type), {})
         if len(group_) < WARNINGS_PER_TYPE:
-            group_[str(each.event_uuid)] = each
+            group_[str(warning.event_uuid)] = warning
     for (project_id, kind), by_event in kept.items():
         known = set(
             connection.scalars(

@@ -198,9 +198,9 @@ class ExperimentReport:
         """What the verdict says of a variant on a metric; None of the baseline, and while there is no verdict."""
         for decided in (self.verdict or {}).get("metrics", ()):
             if decided["metric_uuid"] == metric.uuid:
-                for each in decided["variants"]:
-                    if each["variant"] == group.key:
-                        return str(each["decision"])
+                for decision in decided["variants"]:
+                    if decision["variant"] == group.key:
+                        return str(decision["decision"])
         return None
 
     @property

@@ -125,9 +125,9 @@ class DataDirectory:
         folder = self.path / f"set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
         folder.mkdir(mode=DIRECTORY_MODE)
         for path in paths:
-            for each in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in BESIDE)):
-                if each.exists():
-                    each.rename(folder / each.name)
+            for file in (path, *(path.with_name(f"{path.name}{suffix}") for suffix in BESIDE)):
+                if file.exists():
+                    file.rename(folder / file.name)
         _sync_directory(folder)
         _sync_directory(self.path)
         return folder
@@ -156,14 +156,14 @@ class DataDirectory:
 def _for_the_owner_alone(path: Path) -> None:
     """Take all rights from others, also on files that are there already. What belongs to somebody else stays."""
     ours = os.geteuid()
-    for each in (path, *path.iterdir()):
-        known = each.lstat()
+    for entry in (path, *path.iterdir()):
+        known = entry.lstat()
         if known.st_uid != ours or not known.st_mode & 0o077:
             continue
-        if stat.S_ISDIR(known.st_mode) and (each == path or each.name not in SHARED):
-            each.chmod(DIRECTORY_MODE)
+        if stat.S_ISDIR(known.st_mode) and (entry == path or entry.name not in SHARED):
+            entry.chmod(DIRECTORY_MODE)
         elif stat.S_ISREG(known.st_mode):
-            each.chmod(known.st_mode & 0o700)
+            entry.chmod(known.st_mode & 0o700)
 
 
 def _lock(path: Path) -> int:

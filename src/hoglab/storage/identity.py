@@ -212,10 +212,10 @@ class Installation:
         known = self.identities()
         most = max((each.starts for each in known.values() if each is not None), default=0)
         found = []
-        for name, each in known.items():
-            if (0 if each is None else each.starts) < most - 1:
+        for name, file in known.items():
+            if (0 if file is None else file.starts) < most - 1:
                 found.append(
-                    f"{name} is older than the others: it knows {0 if each is None else each.starts} of {most} starts, "
+                    f"{name} is older than the others: it knows {0 if file is None else file.starts} of {most} starts, "
                     "and lacks what was written since."
                 )
         return found

@@ -76,8 +76,8 @@ def import_file(
     done = start
     for position, batch, rejected in _batches(file, file_hash, start.rows):
         rejected += _deliver(sender, batch)
-        for each in sorted(rejected, key=lambda rejected: rejected.line):
-            on_rejected(each)
+        for row in sorted(rejected, key=lambda rejected: rejected.line):
+            on_rejected(row)
         done = ImportProgress(position, done.refused + len(rejected))
         journal.record(file_hash, target, done)
         on_progress()

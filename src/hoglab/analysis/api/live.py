@@ -321,9 +321,9 @@ def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[
         if first is not None:
             return first
         raise validation_error("metric is required: the experiment has no primary metric", "metric")
-    for each in own:
-        if each.metric["uuid"] == uuid:
-            return each.metric
+    for shown in own:
+        if shown.metric["uuid"] == uuid:
+            return shown.metric
     names = listed([f"{each.metric['uuid']} ({each.name})" for each in own]) if own else "none"
     raise validation_error(f"The experiment has no metric with uuid {uuid}; it has {names}", "metric_uuid")
 

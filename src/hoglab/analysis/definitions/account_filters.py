@@ -42,11 +42,11 @@ def check_account_filters(
         if account_filters_problem(dialect, connection, project.id, sent) is None:
             return
         computable = []
-        for index, each in enumerate(sent):
-            problem = account_filters_problem(dialect, connection, project.id, [each])
+        for index, sent_filter in enumerate(sent):
+            problem = account_filters_problem(dialect, connection, project.id, [sent_filter])
             if problem is None:
-                computable.append(each)
-            elif each not in stored and not _functions_can_use(connection, project, each):
+                computable.append(sent_filter)
+            elif sent_filter not in stored and not _functions_can_use(connection, project, sent_filter):
                 raise validation_error(f"{FIELD}[{index}]: {problem}", f"{FIELD}__{index}")
         # Each is fine, but together they may be too many.
         problem = account_filters_problem(dialect, connection, project.id, computable)

@@ -57,13 +57,13 @@ def _with_nested(
 
 def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, CohortMembers]:
     found = {}
-    for cohort_id, each in cohorts.definitions(connection, project_id).items():
+    for cohort_id, definition in cohorts.definitions(connection, project_id).items():
         if cohort_id not in ids:
             continue
-        if each.is_static:
+        if definition.is_static:
             people = tuple(map(str, cohorts.members(connection, cohort_id)))
-            found[cohort_id] = CohortMembers(people=people, version=each.version)
-        elif (filters := _person_filters(each.tree)) is not None:
+            found[cohort_id] = CohortMembers(people=people, version=definition.version)
+        elif (filters := _person_filters(definition.tree)) is not None:
             found[cohort_id] = CohortMembers(filters)
     return found
 
@@ -84,8 +84,8 @@ def _named(value: Any) -> Iterator[int]:
         kind = value.get("type")
         if isinstance(kind, str) and kind.endswith("cohort") and "value" in value:
             yield from cohort_ids(value["value"])
-        for each in value.values():
-            yield from _named(each)
+        for part in value.values():
+            yield from _named(part)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _named(each)
+        for part in value:
+            yield from _named(part)

@@ -306,12 +306,12 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[BreakdownProperty, ...]:
     if len(listed) > MAX_BREAKDOWNS:
         raise DefinitionError(f"Maximum of {MAX_BREAKDOWNS} breakdowns are supported for experiment metrics")
     found = []
-    for each in listed:
-        if not isinstance(each, Mapping) or not isinstance(each.get("property"), str | int):
+    for breakdown in listed:
+        if not isinstance(breakdown, Mapping) or not isinstance(breakdown.get("property"), str | int):
             raise DefinitionError("A breakdown needs a property.")
-        kind, prop = str(each.get("type") or "event"), str(each["property"])
+        kind, prop = str(breakdown.get("type") or "event"), str(breakdown["property"])
         expression = parsed(prop, "The HogQL of a breakdown") if kind == "hogql" else None
-        index = each.get("group_type_index")
+        index = breakdown.get("group_type_index")
         if kind == "group" and not (_is_whole(index) and 0 <= index < GROUP_TYPES):
             raise DefinitionError("A breakdown by a property of groups needs a group_type_index.")
         found.append(BreakdownProperty(prop, kind, expression, index if kind == "group" else None))

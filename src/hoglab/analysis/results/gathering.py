@@ -140,15 +140,15 @@ class ExperimentResults:
         results = {uuid: point.result for uuid, point in newest.items() if point is not None and point.result}
         shown = {uuid: without_step_sessions(each) for uuid, each in corrected(found, results).items()}
         entries = []
-        for each in found.shown:
-            entry = metric_object(each)
-            if not is_computed(each.metric):
+        for shown_metric in found.shown:
+            entry = metric_object(shown_metric)
+            if not is_computed(shown_metric.metric):
                 entry |= {
                     "status": "unsupported",
-                    "error": FORMER_ENGINE.format(kind=each.metric.get("kind")),
+                    "error": FORMER_ENGINE.format(kind=shown_metric.metric.get("kind")),
                 }
             else:
-                uuid, key = each.metric["uuid"], found.key(each.metric)
+                uuid, key = shown_metric.metric["uuid"], found.key(shown_metric.metric)
                 point, last = newest[uuid], store.newest_point(connection, key)
                 failure = None if last is None else last.failure
                 status = "completed" if point is not None else "failed" if failure is not None else "pending"

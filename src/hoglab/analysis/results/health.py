@@ -285,13 +285,13 @@ def _about_definitions(found: ExperimentInputs, unreadable: Uncomputable) -> Ite
                 "Correct the metric, or what it names; it is then computed from the start of the experiment on.",
                 {"metric_uuid": metric["uuid"], "reason": reason},
             )
-    for told in found.warnings:
+    for warning in found.warnings:
         yield Finding(
-            told["code"],
+            warning["code"],
             Severity.WARNING,
-            told["detail"],
+            warning["detail"],
             "Correct it, or take it out: what the experiment does is not what it says.",
-            {"attr": told["attr"]},
+            {"attr": warning["attr"]},
         )
 
 

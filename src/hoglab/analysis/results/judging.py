@@ -100,9 +100,9 @@ def _looks(
 def _people(found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> dict[str, int]:
     """Exposed in the compared variants up to each day."""
     counted: dict[str, int] = {}
-    for each in (exposures or {}).get("timeseries", ()):
-        if each["variant"] in found.calculation.variants:
-            for day, count in zip(each["days"], each["exposure_counts"], strict=True):
+    for series in (exposures or {}).get("timeseries", ()):
+        if series["variant"] in found.calculation.variants:
+            for day, count in zip(series["days"], series["exposure_counts"], strict=True):
                 counted[day] = counted.get(day, 0) + count
     return counted
 
@@ -129,15 +129,15 @@ def _evidence(
 ) -> list[MetricEvidence]:
     """What metrics said at a moment, or say now; p-values are corrected together."""
     results: dict[str, Result] = {}
-    for each in own:
-        key = found.key(each.metric)
+    for shown in own:
+        key = found.key(shown.metric)
         point = (
             store.newest_result(connection, key)
             if moment is None
             else store.result_near(connection, key, moment)
         )
         if point is not None and point.result is not None:
-            results[each.metric["uuid"]] = point.result
+            results[shown.metric["uuid"]] = point.result
     results = corrected(found, results)
     return [
         MetricEvidence(

@@ -252,9 +252,9 @@ class Queries:
         """Compute in the background. A query that is being computed already is joined. Raises `ApiError` 429."""
         with self._lock:
             active = [each for each in self._statuses.values() if not each.complete]
-            for each in active:
-                if each.key == query.key and each.project_id == project_id:
-                    return each
+            for running in active:
+                if running.key == query.key and running.project_id == project_id:
+                    return running
             if self._closed or len(active) >= MAX_WAITING:
                 raise ApiError(
                     429,
@@ -320,5 +320,5 @@ class Queries:
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
         deadline = time.monotonic() + CANCEL_PATIENCE_S
-        for each in running:  # those that had not begun never end
-            each.cancel(min(CANCEL_PATIENCE_S / WORKERS, deadline - time.monotonic()))
+        for status in running:  # those that had not begun never end
+            status.cancel(min(CANCEL_PATIENCE_S / WORKERS, deadline - time.monotonic()))

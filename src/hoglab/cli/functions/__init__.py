@@ -71,12 +71,12 @@ def list_functions(
         return
     table = light_table(None, whole("Id"), "Name", "Type", "State", "Ok", "Failed")
     errors = []
-    for one in found:
-        lately = health.get(one["id"], NOTHING)
+    for function in found:
+        lately = health.get(function["id"], NOTHING)
         numbers = str(lately["succeeded"]), str(lately["failed"])
-        table.add_row(one["id"], one["name"], one["type"], _state(one, lately), *numbers)
+        table.add_row(function["id"], function["name"], function["type"], _state(function, lately), *numbers)
         if (error := _last_error(lately)) is not None:
-            errors.append(f"{one['name']}, last error at {error}")
+            errors.append(f"{function['name']}, last error at {error}")
     Console().print(table)
     for text in errors:  # below the table, where there is room for sentences
         typer.echo(text)

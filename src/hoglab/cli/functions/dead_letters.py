@@ -44,9 +44,9 @@ def list_letters(
     if as_json:
         typer.echo(json.dumps(found))
         return
-    for one in found:
-        owner = one["function_id"] or "(all functions)"
-        typer.echo(f"{one['failed_at']} {one['step']:<7} {owner} {one['event']}: {one['reason']}")
+    for letter in found:
+        owner = letter["function_id"] or "(all functions)"
+        typer.echo(f"{letter['failed_at']} {letter['step']:<7} {owner} {letter['event']}: {letter['reason']}")
 
 
 @dead_letters_app.command()

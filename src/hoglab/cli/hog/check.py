@@ -106,8 +106,8 @@ def _environment(kind: TextKind) -> Environment:
 
 
 def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:
-    for one in found:
-        typer.echo(located(file, source, one))
+    for finding in found:
+        typer.echo(located(file, source, finding))
     if not found:
         typer.echo(f"{file}: no findings")
     for path in paths:

@@ -85,9 +85,9 @@ def _list(found: list[Function]) -> None:
     console = Console(soft_wrap=True, highlight=False)
     width = max(len(one.name) for one in found)
     category = None
-    for one in found:
-        if one.category != category:
-            console.print(Text(f"{'' if category is None else chr(10)}{one.category}", style="bold"))
-            category = one.category
-        first = one.doc.split(". ")[0].removesuffix(".")
-        console.print(Text(f"  {one.name:{width}}  ").append(first, style="dim"))
+    for function in found:
+        if function.category != category:
+            console.print(Text(f"{'' if category is None else chr(10)}{function.category}", style="bold"))
+            category = function.category
+        first = function.doc.split(". ")[0].removesuffix(".")
+        console.print(Text(f"  {function.name:{width}}  ").append(first, style="dim"))

@@ -126,8 +126,8 @@ class _Loop:
         except hog.HogSourceError as error:
             typer.echo(located("input", source, error.diagnostic()), err=True)
             return
-        for one in answer.diagnostics:
-            typer.echo(located("input", source, one), err=True)
+        for diagnostic in answer.diagnostics:
+            typer.echo(located("input", source, diagnostic), err=True)
         result = answer.result
         for line in result.printed:
             typer.echo(line)

@@ -60,22 +60,24 @@ def decide(
     A window begins with its first candidate and does not move. ``known`` holds open windows only.
     """
     wanted: dict[Key, tuple[int, Masked]] = {}
-    for one in candidates:
-        if one is not None:
-            wanted[one.key] = (wanted.get(one.key, (0, one))[0] + 1, one)
+    for candidate in candidates:
+        if candidate is not None:
+            wanted[candidate.key] = (wanted.get(candidate.key, (0, candidate))[0] + 1, candidate)
     room: dict[Key, int] = {}
     counts: list[MaskingCount] = []
-    for key, (number, one) in wanted.items():
+    for key, (number, candidate) in wanted.items():
         open_window = known.get(key)
         before = 0 if open_window is None else open_window.count
-        expires_at = now + timedelta(seconds=one.ttl_s) if open_window is None else open_window.expires_at
-        room[key] = allowed(before, before + number, one.threshold)
+        expires_at = (
+            now + timedelta(seconds=candidate.ttl_s) if open_window is None else open_window.expires_at
+        )
+        room[key] = allowed(before, before + number, candidate.threshold)
         counts.append(MaskingCount(*key, before + number, expires_at, before))
     passed = []
-    for one in candidates:
-        if one is None:
+    for candidate in candidates:
+        if candidate is None:
             passed.append(True)
             continue
-        passed.append(room[one.key] > 0)
-        room[one.key] -= 1
+        passed.append(room[candidate.key] > 0)
+        room[candidate.key] -= 1
     return passed, counts

@@ -53,8 +53,8 @@ def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
     """Metrics of the events that filters did not let through."""
     totals: Counter[tuple[int, str]] = Counter()
     by_set: dict[int, list[Asked]] = {}
-    for one in asked:
-        by_set.setdefault(id(one.functions), []).append(one)
+    for question in asked:
+        by_set.setdefault(id(question.functions), []).append(question)
     for ours in by_set.values():
         events = sum(one.events for one in ours)
         hits = sum((one.hits for one in ours), Counter[int]())

@@ -143,8 +143,8 @@ class BatchRun:
             raise BatchInputsError(next(iter(contents.failed.values())))
 
         def redact(text: str) -> str:
-            for each in different.values():
-                text = each(text)
+            for redact in different.values():
+                text = redact(text)
             return text
 
         return ProgramRun(

@@ -41,11 +41,11 @@ def merge(
     """
     items: list[Item] = []
     results: list[InvocationResult] = []
-    for one in claimed:
+    for invocation in claimed:
         try:
-            items.append(item_of(one, decode_state(one.state)))
+            items.append(item_of(invocation, decode_state(invocation.state)))
         except InvalidStateError as error:
-            results.append(_result(one, versions, now, failure=str(error)))
+            results.append(_result(invocation, versions, now, failure=str(error)))
     if not items:
         return None, results
     batch_id = str(uuid5(INVOCATIONS, "batch/" + ",".join(item.id for item in items)))

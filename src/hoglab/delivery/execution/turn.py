@@ -529,8 +529,8 @@ class Turn:
         results = self._batch.results(base, next_version, error, judged=over and status != "cancelled")
         metrics = [self._metric(*of, now, number) for of, number in self._calls.items()]
         statuses = [result.status for result in results] if over else []
-        for each, (metric_kind, name) in _KINDS.items():
-            if number := statuses.count(each):
+        for ended, (metric_kind, name) in _KINDS.items():
+            if number := statuses.count(ended):
                 metrics.append(self._metric(metric_kind, name, now, number))
         lines = self._lines if run is None else run.lines
         return Settled(

@@ -99,8 +99,8 @@ class Backpressure:
         if moment - self._counted_at > COUNT_ANEW:
             self._counted_at = moment
             waiting: Counter[int] = Counter()
-            for each, count in self._queue.backlogs().items():
-                if (found := self._registry.find(each)) is not None:
+            for identifier, count in self._queue.backlogs().items():
+                if (found := self._registry.find(identifier)) is not None:
                     waiting[found[0].id] += count
             self._of_projects = waiting
         return self._of_projects[known[0].id]

@@ -228,9 +228,9 @@ class FunctionBreakers:
         with self._storing:
             kept = self._store.read()
             with self._lock:
-                for each in kept:
-                    if self._stored.get(each.function_id) != each:
-                        self._take_over(each)
+                for state in kept:
+                    if self._stored.get(state.function_id) != state:
+                        self._take_over(state)
 
     def _charged(self, breaker: FunctionBreaker, cost: int, now: datetime) -> FunctionBreaker:
         tokens = max(LOWEST, breaker.refilled(now) - cost)
@@ -260,8 +260,8 @@ class FunctionBreakers:
 
             self._store.change(costs.keys(), change)
             with self._lock:
-                for each in changed:
-                    self._take_over(each)
+                for state in changed:
+                    self._take_over(state)
         for move in moved:
             self._tell(*move)
 

@@ -122,10 +122,10 @@ class ExperimentReads:
         """Those of some experiments that exist and are not deleted, in the snapshot of a connection."""
         state = state_in(connection, subjects(project_id))
         found: dict[int, ShownExperiment] = {}
-        for each in ids:
-            known = self._remembered.get((project_id, each))
+        for identifier in ids:
+            known = self._remembered.get((project_id, identifier))
             if known is not None and known.state == state:
-                found[each] = known.shown
+                found[identifier] = known.shown
         if len(found) < len(ids):
             fresh = self._fresh(connection, project_id, [each for each in ids if each not in found], state)
             self._remember(project_id, fresh)
@@ -137,23 +137,23 @@ class ExperimentReads:
     ) -> dict[int, _Remembered]:
         fresh: dict[int, _Remembered] = {}
         digests = store.digests(connection, project_id, ids)
-        for each, digest in digests.items():
-            known = self._remembered.get((project_id, each))
+        for identifier, digest in digests.items():
+            known = self._remembered.get((project_id, identifier))
             if known is not None and known.digest == digest and known.state[DIGESTED:] == state[DIGESTED:]:
-                fresh[each] = _Remembered(state, digest, known.shown)
+                fresh[identifier] = _Remembered(state, digest, known.shown)
         changed = [each for each in digests if each not in fresh]
-        for each, shown in _read(connection, project_id, changed).items() if changed else ():
-            fresh[each] = _Remembered(state, digests[each], shown)
+        for identifier, shown in _read(connection, project_id, changed).items() if changed else ():
+            fresh[identifier] = _Remembered(state, digests[identifier], shown)
         return fresh
 
     def _remember(self, project_id: int, fresh: Mapping[int, _Remembered]) -> None:
         with self._lock:
-            for each, new in fresh.items():
-                old = self._remembered.get((project_id, each))
+            for identifier, new in fresh.items():
+                old = self._remembered.get((project_id, identifier))
                 if old is not None and old.state > new.state:
                     continue  # somebody has read later than we did
                 self._bytes += len(new.shown.beginning) - (0 if old is None else len(old.shown.beginning))
-                self._remembered[project_id, each] = new
+                self._remembered[project_id, identifier] = new
             if self._bytes > self._max_bytes:
                 self._remembered, self._bytes = {}, 0
 

@@ -97,8 +97,8 @@ class FusedDispatcher:
         named: dict[str, _Draft] = defaultdict(_Draft)
         anywhere = _Draft()
         broken: list[tuple[int, str]] = []
-        for place, one in enumerate(self._filters):
-            expression = one.expression
+        for place, compiled in enumerate(self._filters):
+            expression = compiled.expression
             if expression is None:
                 broken.append((place, NOT_COMPILED))
                 continue

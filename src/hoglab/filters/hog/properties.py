@@ -186,9 +186,9 @@ class UnsupportedCohortError(FilterError):
 def _cohort_ids(value: object) -> list[int | None]:
     """The ids that a cohort filter names; None for what is no id."""
     ids: list[int | None] = []
-    for one in value if isinstance(value, list) else [value]:
-        text = str(one)
-        ids.append(int(text) if text.isascii() and text.isdigit() and not isinstance(one, bool) else None)
+    for item in value if isinstance(value, list) else [value]:
+        text = str(item)
+        ids.append(int(text) if text.isascii() and text.isdigit() and not isinstance(item, bool) else None)
     return ids
 
 

@@ -180,8 +180,8 @@ def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list
 def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
     """One bucketing id for each flag; where persons differ, the first wins."""
     merged: dict[str, str] = {}
-    for each in reversed(stored):
-        merged.update(each.by_flag)
+    for keys in reversed(stored):
+        merged.update(keys.by_flag)
     return merged
 
 

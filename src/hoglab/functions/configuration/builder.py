@@ -356,8 +356,8 @@ def unknown_inputs(sent: Mapping[str, Any], shown: Mapping[str, Any]) -> list[Wa
     found = _unasked(sent, shown, ())
     mappings = sent.get("mappings")
     if isinstance(mappings, list):
-        for index, (one, kept) in enumerate(zip(mappings, shown["mappings"] or (), strict=False)):
-            found += _unasked(one, kept, ("mappings", index))
+        for index, (mapping, kept) in enumerate(zip(mappings, shown["mappings"] or (), strict=False)):
+            found += _unasked(mapping, kept, ("mappings", index))
     return found
 
 

@@ -68,12 +68,12 @@ _WILDCARDS = frozenset({"4xx", "5xx"})
 def _status_codes(value: Any) -> str | None:
     if not isinstance(value, list):
         return "Value must be a list of status codes."
-    for one in value:
-        if _is_int(one):
-            if not 400 <= one <= 599:
+    for status in value:
+        if _is_int(status):
+            if not 400 <= status <= 599:
                 return "Status code numbers must be between 400 and 599."
-        elif isinstance(one, str):
-            if one.lower() not in _WILDCARDS:
+        elif isinstance(status, str):
+            if status.lower() not in _WILDCARDS:
                 return "Wildcards must be '4xx' or '5xx'."
         else:
             return "Entries must be integers between 400 and 599 or wildcards '4xx' or '5xx'."

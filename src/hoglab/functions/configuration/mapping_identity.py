@@ -90,9 +90,9 @@ def _by_key(
 ) -> dict[Hashable, list[int]]:
     """The places of those that are not paired, in their order."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
-    for one in faces:
-        if one.place not in paired and key(one) is not None:
-            groups[key(one)].append(one.place)
+    for face in faces:
+        if face.place not in paired and key(face) is not None:
+            groups[key(face)].append(face.place)
     return groups
 
 

@@ -31,11 +31,11 @@ class TurnedSecret:
         """What is a plain value before and a secret after."""
         old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
         turned: dict[str, frozenset[str]] = {}
-        for label, one in after.labelled_mappings():
-            known, inputs = old.get(one.id, (label, Inputs()))
-            if keys := _turned(inputs, one.inputs):
-                for each in {label, known}:
-                    turned[each] = turned.get(each, frozenset()) | keys
+        for label, mapping in after.labelled_mappings():
+            known, inputs = old.get(mapping.id, (label, Inputs()))
+            if keys := _turned(inputs, mapping.inputs):
+                for name in {label, known}:
+                    turned[name] = turned.get(name, frozenset()) | keys
         return cls(_turned(before.inputs, after.inputs), turned)
 
     def __bool__(self) -> bool:

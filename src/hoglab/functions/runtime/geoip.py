@@ -94,9 +94,9 @@ def _camel_case(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     changed = {}
-    for name, one in value.items():
+    for name, item in value.items():
         first, *rest = name.split("_")
         changed[first + "".join(part.capitalize() for part in rest)] = (
-            one if name == "names" else _camel_case(one)
+            item if name == "names" else _camel_case(item)
         )
     return changed

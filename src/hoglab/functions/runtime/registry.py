@@ -223,8 +223,8 @@ def _in_order(
     ordered = sorted(entries.values(), key=lambda one: one.place)
     functions = [one.compiled for one in ordered if one.compiled is not None]
     kinds: dict[str, list[CompiledFunction]] = {}
-    for one in functions:
-        kinds.setdefault(one.type, []).append(one)
+    for function in functions:
+        kinds.setdefault(function.type, []).append(function)
     internal = kinds.get("internal_destination", [])
     return ProjectFunctions(
         project=project,

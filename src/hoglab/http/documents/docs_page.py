@@ -112,10 +112,10 @@ def _content(holder: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 def _properties(schema: dict[str, Any]) -> str:
     needed = set(schema.get("required", ()))
     rows = []
-    for name, each in schema.get("properties", {}).items():
+    for name, field in schema.get("properties", {}).items():
         mark = " (required)" if name in needed else ""
         rows.append(
-            f"<tr><td><code>{escape(name)}</code>{mark}<td>{_type(each)}<td>{_prose(each.get('description', ''))}"
+            f"<tr><td><code>{escape(name)}</code>{mark}<td>{_type(field)}<td>{_prose(field.get('description', ''))}"
         )
     about = f"<p>{_prose(schema['description'])}</p>" if "description" in schema else ""
     return f"{about}<table>{''.join(rows)}</table>" if rows else f"{about}<p>{_type(schema)}</p>"

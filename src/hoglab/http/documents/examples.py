@@ -35,12 +35,12 @@ class Examples:
 
         ``required_only`` leaves out the properties of an object that need not be sent and have no example.
         """
-        for told in ("examples", "enum"):
-            if schema.get(told):
-                return schema[told][0]
-        for told in ("example", "const"):
-            if told in schema:
-                return schema[told]
+        for key in ("examples", "enum"):
+            if schema.get(key):
+                return schema[key][0]
+        for key in ("example", "const"):
+            if key in schema:
+                return schema[key]
         if "$ref" in schema:
             return self._named(schema["$ref"].rpartition("/")[2], required_only)
         for several in _COMPOSED:

@@ -226,16 +226,16 @@ def _renamed(schema: Any) -> Any:
 def _used(value: Any, definitions: dict[str, Any], found: set[str]) -> set[str]:
     """The names of all definitions that a part of the document leads to."""
     if isinstance(value, list):
-        for each in value:
-            _used(each, definitions, found)
+        for part in value:
+            _used(part, definitions, found)
     elif isinstance(value, dict):
         reference = value.get("$ref")
         name = reference.removeprefix(_REFERENCE) if isinstance(reference, str) else None
         if name in definitions and name not in found:
             found.add(name)
             _used(definitions[name], definitions, found)
-        for each in value.values():
-            _used(each, definitions, found)
+        for part in value.values():
+            _used(part, definitions, found)
     return found
 
 

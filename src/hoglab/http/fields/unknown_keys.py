@@ -142,11 +142,11 @@ def within(model: type[BaseModel], value: Mapping[str, Any]) -> Iterator[Unknown
 def first_refused(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ()) -> UnknownKey | None:
     """The first unknown key that is not to be saved. One that is ``stored`` as often as it is sent passes."""
     left = Counter(each.place for each in stored)
-    for each in sent:
-        if each.is_refused:
-            left[each.place] -= 1
-            if left[each.place] < 0:
-                return each
+    for unknown in sent:
+        if unknown.is_refused:
+            left[unknown.place] -= 1
+            if left[unknown.place] < 0:
+                return unknown
     return None
 
 
@@ -237,8 +237,8 @@ def _marks(kind: Any, metadata: Iterable[object]) -> Iterator[Keys]:
     if get_origin(kind) is Annotated:
         yield from _marks(inner[0], inner[1:])
     elif get_origin(kind) in (Union, types.UnionType):
-        for each in inner:
-            yield from _marks(each, ())
+        for annotation in inner:
+            yield from _marks(annotation, ())
 
 
 def _marked(metadata: Iterable[object], kind: Any) -> Any:
@@ -274,18 +274,18 @@ def _unknown(shape: _Shape, value: object, path: Path) -> Iterator[UnknownKey]:
         if model is not None:
             yield from _of_object(model, value, path)
         elif shape.values is not None:
-            for key, each in value.items():
-                yield from _unknown(shape.values, each, (*path, key))
+            for key, part in value.items():
+                yield from _unknown(shape.values, part, (*path, key))
     elif isinstance(value, list) and shape.items is not None:
-        for index, each in enumerate(value):
-            yield from _unknown(shape.items, each, (*path, index))
+        for index, part in enumerate(value):
+            yield from _unknown(shape.items, part, (*path, index))
 
 
 def _of_object(model: type[BaseModel], value: Mapping[str, Any], path: Path) -> Iterator[UnknownKey]:
     fields, unused = _fields(model), getattr(model, "unused", ())
-    for key, each in value.items():
+    for key, part in value.items():
         if key in fields:
-            yield from _unknown(fields[key], each, (*path, key))
+            yield from _unknown(fields[key], part, (*path, key))
         elif key not in unused:
             guess, is_likely = _guess(key, model)
             yield UnknownKey((*path, key), guess, is_likely or _is_closed(model))

@@ -119,17 +119,17 @@ class BodyBudget:
 
     def _rivals(self, lease: Lease, limit: str) -> Iterator[Lease]:
         """The bodies that are still arriving, and that count for the same limit."""
-        for each in self._leases:
-            if each is lease or each.receiver is None:
+        for other in self._leases:
+            if other is lease or other.receiver is None:
                 continue
             same = (
                 limit == "total"
-                or (limit == "strangers" and each.owner is None)
-                or (limit == "address" and each.owner is None and each.address == lease.address)
-                or (limit == "owner" and each.owner == lease.owner)
+                or (limit == "strangers" and other.owner is None)
+                or (limit == "address" and other.owner is None and other.address == lease.address)
+                or (limit == "owner" and other.owner == lease.owner)
             )
             if same:
-                yield each
+                yield other
 
     def move(self, lease: Lease, size: int) -> None:
         """Book bytes of a lease, given back when they are negative."""

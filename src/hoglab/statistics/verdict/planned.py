@@ -228,9 +228,9 @@ def _planned(
     except (RefusalError, ValueError):
         return None
     # A rate of 0.9 cannot grow by 0.3 of itself; it may fall by as much.
-    for each in (pair, replace(pair, difference=-pair.difference)):
+    for attempt in (pair, replace(pair, difference=-pair.difference)):
         try:
-            found = what(each)
+            found = what(attempt)
         except (RefusalError, ValueError, OverflowError):
             continue
         if isfinite(found):

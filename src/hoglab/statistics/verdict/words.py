@@ -150,11 +150,11 @@ def _about_missing(case: Case) -> Iterator[Reason]:
     if not any(metric.is_primary for metric in case.metrics):
         yield Reason("no_primary_metric", "The experiment has no primary metric, so nothing decides it.")
     for metric in case.metrics:
-        for each in metric.variants:
-            if each.interval is None and metric.uuid not in case.withheld:
-                why = f": {each.problem}" if each.problem else ""
-                text = f"“{metric.name}” has no statistics for “{each.variant}”{why}."
-                yield Reason("no_statistics", text, metric.uuid, each.variant)
+        for variant in metric.variants:
+            if variant.interval is None and metric.uuid not in case.withheld:
+                why = f": {variant.problem}" if variant.problem else ""
+                text = f"“{metric.name}” has no statistics for “{variant.variant}”{why}."
+                yield Reason("no_statistics", text, metric.uuid, variant.variant)
 
 
 def _about_the_end(case: Case, state: State) -> Iterator[Reason]:

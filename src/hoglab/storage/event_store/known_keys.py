@@ -168,9 +168,9 @@ class KnownKeys:
             run = Run(before.first, run.last, merged)
         self._runs.append(self._written(run) if len(run.keys) >= self._min_file_keys else run)
         if self._runs[-1].path is not None:
-            for each in replaced:
-                if each.path is not None:
-                    each.path.unlink(missing_ok=True)
+            for segment in replaced:
+                if segment.path is not None:
+                    segment.path.unlink(missing_ok=True)
 
     def _worth_merging(self, before: Run, run: Run) -> bool:
         size = len(before.keys)

@@ -244,8 +244,8 @@ def _in_turn(circle: Callable[[], Iterator[T]], take: Callable[[T, int], list[R]
             return taken
         share = -(-(room - len(taken)) // len(first))
         hungry = False
-        for one in chain(first, around):
-            got = take(one, min(share, room - len(taken)))
+        for lane in chain(first, around):
+            got = take(lane, min(share, room - len(taken)))
             taken += got
             if len(taken) >= room:
                 return taken

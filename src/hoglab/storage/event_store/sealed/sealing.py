@@ -178,8 +178,8 @@ def rewrite(
             parameters,
         )
         first_seq, last_seq = _extent(reader, group, through)
-        for each in group:
-            drop(reader, each)
+        for table in group:
+            drop(reader, table)
         if through is not None:
             _run(reader, f"DELETE FROM events WHERE seq <= {through}")
         if rows:

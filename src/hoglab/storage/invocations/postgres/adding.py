@@ -87,9 +87,9 @@ def insert(
     for statement, some in ((_INSERT, plain), (_INSERT_IN_ORDER, ordered)):
         if some:
             new.update(dict(connection.execute(statement.encode(), _columns(some, now)).fetchall()))
-    for each in again:
-        values = _columns([each], now) | {"version": each.repeats}
-        new[each.function_id] += connection.execute(_INSERT_AGAIN.encode(), values).rowcount
+    for invocation in again:
+        values = _columns([invocation], now) | {"version": invocation.repeats}
+        new[invocation.function_id] += connection.execute(_INSERT_AGAIN.encode(), values).rowcount
     return +new
 
 

@@ -105,10 +105,10 @@ def write_traces(
         connection.execute(_METRIC, _columns(sorted((*key, count) for key, count in totals(metrics).items())))
     if results:
         newest: dict[str, InvocationResult] = {}
-        for each in results:
-            known = newest.get(each.invocation_id)
-            if known is None or each.version > known.version:
-                newest[each.invocation_id] = each
+        for result in results:
+            known = newest.get(result.invocation_id)
+            if known is None or result.version > known.version:
+                newest[result.invocation_id] = result
         connection.execute(_RESULT.encode(), _columns(values_of(newest[id_]) for id_ in sorted(newest)))
 
 

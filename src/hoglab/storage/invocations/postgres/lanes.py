@@ -131,8 +131,8 @@ class Counted:
 
     def __init__(self, due: Collection[Due]) -> None:
         functions: defaultdict[int, list[str]] = defaultdict(list)
-        for each in due:
-            functions[each.project_id].append(each.function_id)
+        for lane in due:
+            functions[lane.project_id].append(lane.function_id)
         self._projects = sorted(functions)
         self._functions = {project: sorted(ids) for project, ids in functions.items()}
         self._left = Counter({(each.project_id, each.function_id): each.number for each in due})
