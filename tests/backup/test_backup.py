@@ -342,6 +342,13 @@ class TestRefusals:
         with pytest.raises(BackupError, match="is not empty"):
             restore_backup(tmp_path / "backups", small)
 
+    def test_a_backup_that_is_not_there_is_answered_with_those_that_are(
+        self, small: Path, tmp_path: Path
+    ) -> None:
+        made = make_backup(small, tmp_path / "backups")
+        with pytest.raises(BackupError, match=f"no backup x in .*; the newest are {made.manifest.name}$"):
+            restore_backup(tmp_path / "backups", tmp_path / "data", name="x")
+
     def test_backups_inside_of_the_data_are_refused(self, small: Path) -> None:
         with pytest.raises(BackupError, match="keep backups elsewhere"):
             make_backup(small, small / "backups")

@@ -14,6 +14,7 @@ import pytest
 from tests.ingestion.conftest import event, record, wait_for
 
 from hoglab.app import Hoglab
+from hoglab.backup.checking import check
 from hoglab.functions.secrets.box import SecretsError
 from hoglab.settings import Settings
 from hoglab.storage.directory import DataDirectory
@@ -108,6 +109,7 @@ def test_a_file_that_does_not_fit_is_told_and_can_be_accepted(
     lived: Path, data: Path, fault: Callable[[Path, Path], None], text: str
 ) -> None:
     fault(data, lived)
+    assert any(text.partition(":")[0] in problem for problem in check(data).problems)
     with pytest.raises(FilesDisagreeError) as refused:
         run(data)
     assert text in str(refused.value)
@@ -128,10 +130,14 @@ def test_a_file_of_another_installation_is_refused_for_good(lived: Path, data: P
         run(data, accept_loss=True)
 
 
-def test_what_the_log_still_has_is_repaired_without_a_word_of_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("starts", [1, 3])
+def test_what_the_log_still_has_is_repaired_without_a_word_of_loss(tmp_path: Path, starts: int) -> None:
     data = tmp_path / "data"
     run(data, 5)
+    for _ in range(1, starts):
+        run(data)
     (data / "events.duckdb").unlink()
+    assert check(data).problems == []
     assert run(data) == 5
 
 

@@ -207,8 +207,10 @@ def _is_record(payload: bytes) -> bool:
 
 def _check_store(directory: DataDirectory, report: CheckReport, *, full: bool) -> StoreReport | None:
     if not directory.events_path.exists():
-        report.problems.append("events.duckdb is missing: restore a backup")
-        return None
+        report.facts.append(
+            "events.duckdb is missing; of its events a start ingests again what the event log has"
+        )
+        return StoreReport(0, {}, None, [])
     try:
         found = _examined(directory, full=full)
     except (EventStoreUnavailableError, NotServedError, CutOffError) as error:

@@ -25,6 +25,8 @@ FILES_FORMAT = 1
 PART_BYTES = 1024 * 1024
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+MAX_NAMES = 5
+"""Backups that a refusal names."""
 
 
 class BackupError(Exception):
@@ -137,7 +139,8 @@ class Depot:
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except FileNotFoundError:
-            raise BackupError(f"there is no backup {name} in {self.path}") from None
+            known = ", ".join(self.names()[-MAX_NAMES:]) or "none"
+            raise BackupError(f"there is no backup {name} in {self.path}; the newest are {known}") from None
         except (OSError, msgspec.DecodeError) as error:
             raise BackupError(f"{path} cannot be read: {error}") from error
         if manifest.format > FORMAT:

@@ -208,8 +208,13 @@ class Installation:
         return [f"They are of different generations ({of}): some are from before a restore."]
 
     def _older(self) -> list[str]:
-        """Files that missed starts. One start is allowed for: it is counted in one file after the other."""
+        """Files that missed starts. One start is allowed for: it is counted in one file after the other.
+
+        Of an event store that is lost as a whole `_missing` tells what the event log cannot give back.
+        """
         known = self.identities()
+        if not self._present.events:
+            del known["events.duckdb"]
         most = max((each.starts for each in known.values() if each is not None), default=0)
         found = []
         for name, file in known.items():
