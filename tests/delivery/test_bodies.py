@@ -385,10 +385,14 @@ def test_a_flood_of_quick_bodies_is_shared_out_by_function() -> None:
         pool.close(1.0)
 
 
-@pytest.mark.parametrize(("limits", "most"), [({"BATCH_S": 0.0}, 1), ({"BATCH_BYTES": 100}, 1), ({}, 8)])
+@pytest.mark.parametrize(
+    ("limits", "company", "most"),
+    [({"BATCH_S": 0.0}, False, 1), ({"BATCH_BYTES": 100}, False, 1), ({}, False, 8), ({}, True, 2)],
+)
 def test_a_message_holds_so_many_runs_and_so_much_to_compute(
-    monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], most: int
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], company: bool, most: int
 ) -> None:
+    """Fewer while another function has work, too: its next event would find them ahead of it."""
     for name, limit in limits.items():
         monkeypatch.setattr(f"hoglab.delivery.bodies.pool.{name}", limit)
     sizes: list[int] = []
@@ -397,9 +401,11 @@ def test_a_message_holds_so_many_runs_and_so_much_to_compute(
         sizes.append(len(works))
         return list(really(self, works))
 
-    pool = BodyPool(BodyLimits(processes=1, batch=8))
+    pool = BodyPool(BodyLimits(processes=1, batch=8, batch_shared=2))
     gate = threading.Event()
     try:
+        if company:
+            pool.compute(work("return 1", "single"))
         pool.compute(work("return 1", "quick"))
         pool.submit(lambda: gate.wait(60), lambda _value, _error: None, function_id="quick")
         together = Together(pool)

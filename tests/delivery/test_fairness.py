@@ -103,21 +103,21 @@ def test_a_flood_of_one_project_lets_another_project_in(house: House, receiver: 
     assert paths.index("/quiet", before) - before < FLOOD // 2
 
 
-def test_portions_are_small_while_others_have_work() -> None:
+def test_claims_are_small_while_others_have_work() -> None:
     now = 0.0
-    portions = ClaimSizes(16, 8, lambda: now)
-    portions.note(["flood"] * 16)
-    assert portions.size() == 16
-    portions.note(["flood"] * 16)
-    assert portions.size() == 16
-    portions.note(["flood", "quiet"])
-    assert portions.size() == 8
-    portions.note(["flood"] * 8)
+    sizes = ClaimSizes(16, 8, lambda: now)
+    sizes.note(["flood"] * 16)
+    assert sizes.size() == 16
+    sizes.note(["flood"] * 16)
+    assert sizes.size() == 16
+    sizes.note(["flood", "quiet"])
+    assert sizes.size() == 8
+    sizes.note(["flood"] * 8)
     now = COMPANY_S * 1.5
-    assert portions.size() == 16, "nobody else had work for long"
+    assert sizes.size() == 16, "nobody else had work for long"
     now = COMPANY_S * 2.5
-    portions.note(["flood"] * 8)
-    assert portions.size() == 16
+    sizes.note(["flood"] * 8)
+    assert sizes.size() == 16
 
 
 class Requests:

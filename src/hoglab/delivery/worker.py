@@ -83,8 +83,10 @@ class WorkerLimits:
     ``per_destination``: requests to one host and port; those without an answer for longer than ``slow_s`` do not count,
     up to ``per_destination_slow`` in all. See `FairSemaphore` for the share of each function.
 
-    ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `portions`. What came of runs is
-    written ``flush_s`` after the first of them, or ``flush_busy_s`` when as many are at work as are written at a time.
+    ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `ClaimSizes`.
+
+    What came of runs is written ``flush_s`` after the first of them, or ``flush_busy_s`` when as many are at work as
+    are written at a time.
     """
 
     in_flight: int = 512
@@ -236,7 +238,7 @@ class _Shift:
         self._stopping = stopping
         self._bodies = bodies
         self._paces = RateLimiter(shop.pace_of, shared=paces)
-        self._portions = ClaimSizes(limits.claim_each, limits.claim_shared)
+        self._claim_sizes = ClaimSizes(limits.claim_each, limits.claim_shared)
         self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
         self._writer = ThreadPoolExecutor(1, "delivery-write")
@@ -325,13 +327,13 @@ class _Shift:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._in_flight.free)
             full, quota = self._in_flight.pass_over(), self._in_flight.quota(self._paces, self._breakers)
-            size = max(1, min(self._portions.size(), free // 8))
+            size = max(1, min(self._claim_sizes.size(), free // 8))
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, size, full, quota)
             if self._stopping.is_set():
                 self._not_begun += claimed
                 return
             self._progress.beat()
-            self._portions.note(invocation.function_id for invocation in claimed)
+            self._claim_sizes.note(invocation.function_id for invocation in claimed)
             for invocation in claimed:
                 self._take(invocation)
             _IN_FLIGHT.set(len(self._tasks))

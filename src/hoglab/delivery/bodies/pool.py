@@ -100,7 +100,7 @@ class BodyPool:
         self._threads: list[threading.Thread] = []
         self._quick: FairQueue[_Task] = FairQueue()
         self._slow: FairQueue[_Task] = FairQueue()
-        self._portions = ClaimSizes(self.limits.batch, min(self.limits.batch, self.limits.batch_shared))
+        self._claim_sizes = ClaimSizes(self.limits.batch, min(self.limits.batch, self.limits.batch_shared))
         self._paces: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
         self.starts_failed = 0
@@ -200,7 +200,7 @@ class BodyPool:
                 thread.start()
 
     def _enqueue(self, task: _Task) -> None:
-        self._portions.note([task.function_id])
+        self._claim_sizes.note([task.function_id])
         if task.child is not None:
             for seat in self._seats:
                 if seat.child is task.child:
@@ -293,7 +293,7 @@ class BodyPool:
     def _move(self, line: FairQueue[_Task], tasks: list[_Task]) -> None:
         """Take from a line what one message holds beside the tasks that are in it; it holds one at least."""
         expected_s = sum(self._pace(task.function_id) for task in tasks)
-        while line and len(tasks) < self._portions.size() and (not tasks or expected_s < BATCH_S):
+        while line and len(tasks) < self._claim_sizes.size() and (not tasks or expected_s < BATCH_S):
             tasks.append(line.popleft())
             expected_s += self._pace(tasks[-1].function_id)
 
