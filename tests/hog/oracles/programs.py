@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 T = TypeVar("T")
 
 NUMBER, STRING, BOOLEAN, LIST, OBJECT, FUNCTION = "number", "string", "boolean", "list", "object", "function"
-UNFINISHED = "unfinished"
-"""What the name of a function holds in its own body: nothing calls it there but what ends the recursion."""
+UNREAD = "unread"
+"""What a name holds that is hidden and nothing reads.
+
+That of a function in its own body, which would not end, that of a variable in its own value, and the key of a loop.
+"""
 VALUES = (NUMBER, STRING, BOOLEAN, LIST, OBJECT)
 
 MAX_NESTING = 4
@@ -186,6 +189,7 @@ class _Author:
 
     def declare(self, depth: int) -> str:
         name, kind = self.new_name(), self.pick((*VALUES, FUNCTION))
+        self.scope.names[name] = UNREAD
         if kind == FUNCTION:
             value = self.lambda_text(depth)
             self.scope.arity[name] = 1
@@ -248,15 +252,20 @@ class _Author:
         name = self.new_name()
         inner = self.scope.inner()
         inner.names[name] = NUMBER
-        keys = f"{self.new_name()}, " if self.rarely(3) else ""
-        return f"for (let {keys}{name} in {collection}) {self.block(depth, within=inner)}"
+        variables = name
+        if self.rarely(3):
+            key = self.new_name()
+            inner.names[key] = UNREAD
+            inner.fixed.add(key)
+            variables = f"{key}, {name}"
+        return f"for (let {variables} in {collection}) {self.block(depth, within=inner)}"
 
     def function(self, depth: int) -> str:
         name, params = self.new_name(), [self.new_name() for _ in range(1 + self.upto(1))]
         inner = self.scope.inner()
         inner.names.update(dict.fromkeys(params, NUMBER))
         inner.fixed.add(params[0])  # what ends a recursion
-        inner.names[name] = UNFINISHED
+        inner.names[name] = UNREAD
         inner.fixed.add(name)
         outer, self.scope = self.scope, inner
         lines = [self.statement(2) for _ in range(self.upto(2))]
