@@ -88,9 +88,9 @@ def _print_estimates(source: Location) -> None:
     rows = size = 0
     seconds = 0.0
     typer.echo(f"{'table':<28} {'rows':>13} {'MB':>10} {'minutes':>9}")
-    for each in estimates(source):
-        typer.echo(_line(each.table, each.rows, each.size, each.seconds))
-        rows, size, seconds = rows + each.rows, size + each.size, seconds + each.seconds
+    for estimated in estimates(source):
+        typer.echo(_line(estimated.table, estimated.rows, estimated.size, estimated.seconds))
+        rows, size, seconds = rows + estimated.rows, size + estimated.size, seconds + estimated.seconds
     typer.echo(_line("all", rows, size, seconds))
 
 

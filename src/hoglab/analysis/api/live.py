@@ -188,7 +188,7 @@ class LiveResults:
 
     def _result(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         given = query.get("metric")
-        found = self._plan_asked(project, query, *([given] if isinstance(given, Mapping) else []))
+        found = self._inputs_asked(project, query, *([given] if isinstance(given, Mapping) else []))
         metric = _metric_asked(found, query)
         family = self._service.others_of_family(found, metric)
 
@@ -257,7 +257,7 @@ class LiveResults:
 
     def _legacy(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
-        found = self._plan_asked(project, query, *parts)
+        found = self._inputs_asked(project, query, *parts)
         return self._prepare(
             project,
             ("legacy", found.identity, json.dumps(query, sort_keys=True)),
@@ -281,7 +281,7 @@ class LiveResults:
         answer: Callable[[ExperimentInputs, Mapping[str, Any], datetime, Computer], dict[str, Any]],
     ) -> PreparedQuery:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
-        found = self._plan_asked(project, query, *parts)
+        found = self._inputs_asked(project, query, *parts)
         return self._prepare(
             project,
             (
@@ -293,7 +293,7 @@ class LiveResults:
             lambda: answer(found, query, self._service.now(), self._service.computer),
         )
 
-    def _plan_asked(
+    def _inputs_asked(
         self, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
     ) -> ExperimentInputs:
         return inputs_asked(self._service.database, project, query, *further)

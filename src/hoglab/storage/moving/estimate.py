@@ -1,4 +1,4 @@
-"""How much a move would bring from one place to another, and how long that would take; nothing is written."""
+"""Estimate of a move: how much it would bring to another place, and how long that would take; nothing is written."""
 
 from __future__ import annotations
 
