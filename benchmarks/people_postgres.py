@@ -41,22 +41,22 @@ NAMESPACE = UUID(int=7)
 MORE = {f"property_{number}": "a value of some length" for number in range(10)}
 
 _LOAD = """
-SELECT named.distinct_id, person.id, person.properties, person.version FROM unnest(%s::text[]) AS asked (name)
+SELECT named.distinct_id, person.id, person.properties, person.version FROM unnest(%b::text[]) AS asked (name)
 JOIN hoglab.person_distinct_id AS named ON named.project_id = 2 AND named.distinct_id = asked.name
 JOIN hoglab.person ON person.id = named.person_id
 """
 _INSERT = """
 INSERT INTO hoglab.person (project_id, uuid, properties, is_identified, version, created_at, last_seen_at)
-SELECT 2, uuid, properties, false, 0, 0, 0 FROM unnest(%s::text[], %s::text[]) AS new (uuid, properties)
+SELECT 2, uuid, properties, false, 0, 0, 0 FROM unnest(%b::text[], %b::text[]) AS new (uuid, properties)
 RETURNING id
 """
 _NAME = """
 INSERT INTO hoglab.person_distinct_id (project_id, distinct_id, person_id)
-SELECT 2, * FROM unnest(%s::text[], %s::integer[])
+SELECT 2, * FROM unnest(%b::text[], %b::integer[])
 """
 _UPDATE = """
 UPDATE hoglab.person SET properties = new.properties, version = new.version, last_seen_at = 0
-FROM unnest(%s::integer[], %s::text[], %s::bigint[]) AS new (id, properties, version) WHERE person.id = new.id
+FROM unnest(%b::integer[], %b::text[], %b::bigint[]) AS new (id, properties, version) WHERE person.id = new.id
 """
 
 

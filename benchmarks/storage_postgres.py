@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -27,7 +28,15 @@ from tests.storage.own_postgres import own_server
 from benchmarks.storage_log import produce
 from benchmarks.storage_queue import BATCH, STATE, Rates, timed
 from hoglab.storage.event_log.log import GroupCommitLog, LogLimits
-from hoglab.storage.invocations import ConsumerPosition, InvocationBatch, InvocationOutcome, NewInvocation
+from hoglab.storage.invocations import (
+    ClaimedInvocation,
+    ConsumerPosition,
+    InvocationBatch,
+    InvocationOutcome,
+    NewInvocation,
+)
+
+T = TypeVar("T")
 
 QUEUE_GOAL, LOG_GOAL = 0.6, 0.35
 SIZES = (600, 60_000)
@@ -46,23 +55,37 @@ def bare(url: str, total: int) -> Rates:
                 ids = [str(uuid4()) for _ in range(BATCH)]
                 connection.execute(
                     "INSERT INTO job SELECT id, due, false, state "
-                    "FROM unnest(%s::text[], %s::bigint[], %b::bytea[]) AS new (id, due, state)",
+                    "FROM unnest(%b::text[], %b::bigint[], %b::bytea[]) AS new (id, due, state)",
                     (ids, list(range(first, first + BATCH)), [STATE] * BATCH),
                 )
             return total
 
-        def work() -> int:
-            done = 0
+        def claim() -> list[Any]:
             take = (
                 "UPDATE job SET taken = true WHERE id IN (SELECT id FROM job WHERE NOT taken ORDER BY due LIMIT %s "
                 "FOR UPDATE SKIP LOCKED) RETURNING id, state"
             )
-            while rows := connection.execute(take, (BATCH,), binary=True).fetchall():
-                connection.execute("DELETE FROM job WHERE id = ANY (%s)", ([id_ for id_, _ in rows],))
-                done += len(rows)
-            return done
+            return connection.execute(take, (BATCH,), binary=True).fetchall()
 
-        return {"enqueue": timed(enqueue), "claim and finish": timed(work)}
+        def finish(rows: list[Any]) -> None:
+            connection.execute("DELETE FROM job WHERE id = ANY (%b)", ([id_ for id_, _ in rows],))
+
+        return {"enqueue": timed(enqueue), **worked(claim, finish)}
+
+
+def worked(claim: Callable[[], list[T]], finish: Callable[[list[T]], object]) -> Rates:
+    """How many are claimed and finished a second, until there are none."""
+    seconds, done = {"claim": 0.0, "finish": 0.0}, 0
+    while True:
+        started = time.perf_counter()
+        claimed = claim()
+        seconds["claim"] += time.perf_counter() - started
+        if not claimed:
+            return {name: done / taken for name, taken in seconds.items()}
+        done += len(claimed)
+        started = time.perf_counter()
+        finish(claimed)
+        seconds["finish"] += time.perf_counter() - started
 
 
 def queue(engine: PostgresEngine, total: int) -> Rates:
@@ -74,17 +97,10 @@ def queue(engine: PostgresEngine, total: int) -> Rates:
                 invocations.enqueue(InvocationBatch(new, position=ConsumerPosition("delivery", offset)))
             return total
 
-        def work() -> int:
-            done = 0
-            while claimed := invocations.claim(limit=BATCH):
-                done += len(
-                    invocations.finish(
-                        [InvocationOutcome(each.id, each.lock_token, "completed") for each in claimed]
-                    )
-                )
-            return done
+        def finish(claimed: list[ClaimedInvocation]) -> None:
+            invocations.finish([InvocationOutcome(each.id, each.lock_token, "completed") for each in claimed])
 
-        return {"enqueue": timed(enqueue), "claim and finish": timed(work)}
+        return {"enqueue": timed(enqueue), **worked(lambda: invocations.claim(limit=BATCH), finish)}
 
 
 async def appended(log: GroupCommitLog, size: int, seconds: float) -> float:

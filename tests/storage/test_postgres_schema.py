@@ -89,6 +89,10 @@ def test_nul_is_stored_as_a_stand_in(postgres_url: str) -> None:
         assert connection.scalar(sa.select(tables.organization.c.id)) == "o\N{REPLACEMENT CHARACTER}"
         stored = [sa.literal({"email": value}, tables.person.c.properties.type) for value in values]
         found = [connection.scalar(sa.select(json_text(document, "email"))) for document in stored]
+        for statement in (b"SELECT %s::text[]", b"SELECT %b::text[]"):
+            cursor = connection.connection.cursor()
+            cursor.execute(statement, (["o\0", "o"],))
+            assert cursor.fetchone() == (["o\N{REPLACEMENT CHARACTER}", "o"],)
     assert found == [value.replace("\0", "\N{REPLACEMENT CHARACTER}") for value in values]
     database.dispose()
 

@@ -5,17 +5,18 @@ Their number does not depend on that of the persons: what is written goes as arr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import psycopg
     from sqlalchemy import Connection
 
 _LOAD = """
 SELECT named.distinct_id, person.id, person.uuid, person.properties, person.is_identified, person.version,
     person.created_at, person.last_seen_at
-FROM unnest(%s::text[]) AS asked (name)
+FROM unnest(%b::text[]) AS asked (name)
 JOIN person_distinct_id AS named ON named.project_id = %s AND named.distinct_id = asked.name
 JOIN person ON person.id = named.person_id
 """
@@ -23,19 +24,19 @@ _NEXT_IDS = "SELECT nextval(pg_get_serial_sequence('person', 'id')) FROM generat
 _INSERT = """
 INSERT INTO person (id, project_id, uuid, properties, is_identified, version, created_at, last_seen_at)
 SELECT * FROM unnest(
-    %s::integer[], %s::integer[], %s::text[], %s::text[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[]
+    %b::integer[], %b::integer[], %b::text[], %b::text[], %b::boolean[], %b::bigint[], %b::bigint[], %b::bigint[]
 )
 """
 _UPDATE = """
 UPDATE person SET properties = new.properties, is_identified = new.is_identified, version = new.version,
     created_at = new.created_at, last_seen_at = new.last_seen_at
-FROM unnest(%s::text[], %s::boolean[], %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[])
+FROM unnest(%b::text[], %b::boolean[], %b::bigint[], %b::bigint[], %b::bigint[], %b::integer[])
     AS new (properties, is_identified, version, created_at, last_seen_at, id)
 WHERE person.id = new.id
 """
 _NAME = """
 INSERT INTO person_distinct_id (project_id, distinct_id, person_id)
-SELECT * FROM unnest(%s::integer[], %s::text[], %s::integer[])
+SELECT * FROM unnest(%b::integer[], %b::text[], %b::integer[])
 """
 
 
@@ -65,9 +66,6 @@ def _write(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...
 
 
 def _run(connection: Connection, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    cursor = connection.connection.cursor()
-    try:
-        cursor.execute(statement, parameters)
-        return list(cursor.fetchall()) if cursor.description else []
-    finally:
-        cursor.close()
+    driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
+    with driver.execute(statement.encode(), parameters, binary=True) as cursor:
+        return cursor.fetchall() if cursor.description else []

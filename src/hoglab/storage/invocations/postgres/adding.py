@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import NewInvocation
 
 _TYPES = {
-    "id": "s::text",
-    "project_id": "s::integer",
-    "function_id": "s::text",
-    "parent_run_id": "s::text",
-    "queue": "s::text",
-    "priority": "s::smallint",
-    "scheduled_at": "s::bigint",
-    "log_offset": "s::bigint",
+    "id": "b::text",
+    "project_id": "b::integer",
+    "function_id": "b::text",
+    "parent_run_id": "b::text",
+    "queue": "b::text",
+    "priority": "b::smallint",
+    "scheduled_at": "b::bigint",
+    "log_offset": "b::bigint",
     "state": "b::bytea",
-    "created_at": "s::bigint",
+    "created_at": "b::bigint",
     "order_key": "s::text",
 }
 _NEW = ", ".join(_TYPES)

@@ -37,14 +37,14 @@ _RESULT_TYPES = {
 _LOG = (
     "INSERT INTO log_entry (project_id, log_source, log_source_id, instance_id, timestamp, level, message) "
     "SELECT project_id, log_source, log_source_id, instance_id, timestamp, level, message FROM unnest("
-    "%s::integer[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[]) WITH ORDINALITY AS line "
+    "%b::integer[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::text[], %b::text[]) WITH ORDINALITY AS line "
     "(project_id, log_source, log_source_id, instance_id, timestamp, level, message, place) "
     "WHERE pg_current_xact_id() IS NOT NULL ORDER BY place"
 )
 _METRIC = (
     "INSERT INTO app_metric (project_id, app_source, app_source_id, hour, metric_kind, metric_name, instance_id, "
-    "count) SELECT * FROM unnest(%s::integer[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], "
-    "%s::text[], %s::bigint[]) "
+    "count) SELECT * FROM unnest(%b::integer[], %b::text[], %b::text[], %b::bigint[], %b::text[], %b::text[], "
+    "%b::text[], %b::bigint[]) "
     "ON CONFLICT (project_id, app_source, app_source_id, hour, metric_kind, metric_name, instance_id) "
     "DO UPDATE SET count = app_metric.count + excluded.count"
 )
@@ -53,10 +53,7 @@ _RESULT = (  # noqa: S608, constants only
     "WHERE excluded.version > invocation_result.version"
 ).format(
     ", ".join(_RESULT_FIELDS),
-    ", ".join(
-        f"%{'b' if name == 'invocation_globals' else 's'}::{_RESULT_TYPES.get(name, 'text')}[]"
-        for name in _RESULT_FIELDS
-    ),
+    ", ".join(f"%b::{_RESULT_TYPES.get(name, 'text')}[]" for name in _RESULT_FIELDS),
     ", ".join(f"{name} = excluded.{name}" for name in _RESULT_FIELDS[1:]),
 )
 _MASKED = (
@@ -100,9 +97,11 @@ def write_traces(
     Rows that others may change, too, are written in one order, so that nobody waits for each other.
     """
     if logs:
-        connection.execute(_LOG, _columns(map(traces.line, logs)))
+        connection.execute(_LOG.encode(), _columns(map(traces.line, logs)))
     if metrics:
-        connection.execute(_METRIC, _columns(sorted((*key, count) for key, count in totals(metrics).items())))
+        connection.execute(
+            _METRIC.encode(), _columns(sorted((*key, count) for key, count in totals(metrics).items()))
+        )
     if results:
         newest: dict[str, InvocationResult] = {}
         for result in results:

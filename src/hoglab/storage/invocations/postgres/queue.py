@@ -80,7 +80,7 @@ WITH picked AS MATERIALIZED (
 UPDATE invocation SET status = 'running', lock_token = %(token)s, heartbeat_at = %(now)s
 WHERE id IN (SELECT id FROM picked) RETURNING {COLUMNS}
 """
-_KEYS = "SELECT DISTINCT function_id, order_key FROM invocation WHERE id = ANY (%s) AND order_key IS NOT NULL"
+_KEYS = "SELECT DISTINCT function_id, order_key FROM invocation WHERE id = ANY (%b) AND order_key IS NOT NULL"
 _FINISH = """
 UPDATE invocation SET status = outcome.status, lock_token = NULL, heartbeat_at = NULL,
     finished_at = CASE WHEN outcome.status = 'available' THEN NULL ELSE %(now)s::bigint END,
@@ -88,8 +88,8 @@ UPDATE invocation SET status = outcome.status, lock_token = NULL, heartbeat_at =
     scheduled_at = CASE WHEN outcome.status = 'available' THEN outcome.due ELSE invocation.scheduled_at END,
     reset_count = CASE WHEN outcome.status = 'available' THEN 0 ELSE invocation.reset_count END,
     priority = coalesce(outcome.priority, invocation.priority)
-FROM unnest(%(ids)s::text[], %(tokens)s::text[], %(statuses)s::text[], %(states)b::bytea[], %(due)s::bigint[],
-    %(priorities)s::smallint[]) AS outcome (id, token, status, state, due, priority)
+FROM unnest(%(ids)b::text[], %(tokens)b::text[], %(statuses)b::text[], %(states)b::bytea[], %(due)b::bigint[],
+    %(priorities)b::smallint[]) AS outcome (id, token, status, state, due, priority)
 WHERE invocation.id = outcome.id AND invocation.lock_token = outcome.token AND invocation.status = 'running'
 RETURNING invocation.id, invocation.function_id, invocation.order_key, outcome.status
 """
