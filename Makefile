@@ -19,7 +19,8 @@ ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py po
 
 # What starts many processes and engines, and waits for them for minutes: a run of its own.
 ON_PROCESSES := tests/deploy tests/faults/test_processes_disturbed.py tests/faults/test_processes_killed.py \
-	tests/e2e/test_roles.py tests/e2e/test_clickhouse.py tests/backup/test_document.py tests/backup/test_beside_database.py
+	tests/e2e/test_roles.py tests/e2e/test_clickhouse.py tests/backup/test_document.py tests/backup/test_beside_database.py \
+	tests/storage/test_event_log_kafka.py tests/capture/test_capture_kafka.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test suite test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
@@ -57,7 +58,12 @@ test: setup ## Run lint, types, layers and all tests but those of servers of sev
 suite: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ON_PROCESSES))
 
-test-processes: setup ## Run tests of servers of several processes, and of what docs/operate.md says to operators
+# The suites that start a broker are skipped where there is no Maven to fetch it.
+tests/jars/.ready: tests/jars/pom.xml
+	@if command -v mvn >/dev/null; then mvn --quiet --batch-mode --file tests/jars/pom.xml dependency:copy-dependencies \
+	-DincludeScope=runtime -DoutputDirectory=. && touch $@; fi
+
+test-processes: setup tests/jars/.ready ## Run tests of servers of several processes, on a broker of Kafka, and of what docs/operate.md says to operators
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_PROCESSES)
 
 test-postgres: setup ## Run tests of the API, of accounts, flags, experiments, functions and people on PostgreSQL
@@ -107,7 +113,7 @@ test-openapi: setup ## Try the API with 20,000 requests that Schemathesis makes 
 lock: ## Pin the dependencies anew from pyproject.toml
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --extra demo --group build pyproject.toml -o requirements/run.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --extra postgres --extra clickhouse --group build --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -c requirements/run.lock --extra demo --extra postgres --extra clickhouse --extra kafka --group build --group dev pyproject.toml -o requirements/dev.lock
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -5,7 +5,6 @@ The processes of a run share the adapter, as they share the server of `tests.pos
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import itertools
 import os
@@ -20,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.postgres import START_TIMEOUT_S, alone, keep
+from tests.postgres import START_TIMEOUT_S
+from tests.shared_server import alone, keep, used
 
 SERVER = os.environ.get("HOGLAB_TEST_CLICKHOUSE")
 """The address of a real server, without a database: ``clickhouse://user:password@host:8123``."""
@@ -74,9 +74,7 @@ def running(note: Path) -> Iterator[ClickHouseServer]:
         return
     if importlib.util.find_spec("chdb") is None:
         pytest.skip("needs ClickHouse: pip install chdb-core, or name a server with HOGLAB_TEST_CLICKHOUSE")
-    note.mkdir(exist_ok=True)
-    with (note / "users").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
+    with used(note):
         with alone(note / "start"):
             if not (note / "ready").exists():
                 _start(note)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 from tests import clickhouse as clickhouse_servers
+from tests import kafka as kafka_brokers
 from tests.clickhouse import ClickHouseServer
 from tests.databases import ENGINE
 from tests.postgres import PostgresServer, running
@@ -145,6 +146,15 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseS
     note = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "clickhouse"
     with clickhouse_servers.running(note) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Kafka broker, the same for all processes of the run; tests are skipped where none can be."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with kafka_brokers.running(shared / "kafka") as address:
+        yield address
 
 
 @pytest.fixture

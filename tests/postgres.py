@@ -1,13 +1,11 @@
 """A PostgreSQL server for tests: Debian's, started once a run, with a new database for each test that wants one.
 
 It listens on a socket in a folder of its own, not on the network, and does not sync the disk. The processes of a run
-share it. Each holds a shared lock on a file; who can lock the file alone sees that nobody is left, even when they were
-killed, and then a keeper beside the server stops it.
+share it (`tests.shared_server`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import shutil
@@ -19,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.shared_server import alone, keep, used
 
 START_TIMEOUT_S = 60
 _SETTINGS = {
@@ -31,7 +30,6 @@ _SETTINGS = {
     "autovacuum_naptime": "10min",
     "log_min_messages": "fatal",
 }
-_KEEPER = 'kill -QUIT "$2"; rm -f "$1/ready"; sleep 0.5; kill -KILL "$2" 2>/dev/null; rm -rf "$3"'
 
 
 class PostgresServer:
@@ -113,9 +111,7 @@ def running(note: Path) -> Iterator[PostgresServer]:
     programs = _programs()
     if programs is None:
         pytest.skip("needs PostgreSQL: apt install postgresql")
-    note.mkdir(exist_ok=True)
-    with (note / "users").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
+    with used(note):
         with alone(note / "start"):
             if not (note / "ready").exists():
                 for old in note.glob("template-*"):
@@ -159,25 +155,3 @@ def _start(programs: Path, note: Path) -> Path:
             raise RuntimeError(f"PostgreSQL did not start: {(note / 'log').read_text()}")
         time.sleep(0.05)
     return folder
-
-
-def keep(note: Path, process: int, folder: Path) -> None:
-    """Have a server stopped, and its folder removed, when all who hold the lock on ``users`` of the note are gone."""
-    keeper = ["flock", "--exclusive", str(note / "users"), "sh", "-c", _KEEPER, "-"]
-    nothing = subprocess.DEVNULL
-    subprocess.Popen(
-        [*keeper, str(note), str(process), str(folder)],
-        cwd="/",
-        start_new_session=True,
-        stdin=nothing,
-        stdout=nothing,
-        stderr=nothing,
-    )
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Nobody else who names the file is in such a block."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,5 +1,8 @@
 """One record of the event log: an accepted request, kept as it arrived, and what only capture knew.
 
+In a log of several partitions a request whose events belong to several of them is a record in each, with JSON text of
+its own (`hoglab.capture.partitioning`).
+
 Layout: one version byte, a checksum of all behind it (CRC-32, 4 bytes, big-endian; none in version 1), the length
 of the header (2 bytes, big-endian), the header (MessagePack), then the JSON text of the request, gzip-compressed
 when it came so. The record was validated before it was
@@ -45,10 +48,16 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
     ip: str | None
     sent_at_ms: int | None  # from the query; one in the body wins
     max_event_bytes: int
+    indexes: bytes | None = None
+    """Of a part of a request: where its events were in the whole, four bytes each, big-endian."""
 
     @property
     def received_at(self) -> datetime:
         return from_micros(self.received_at_us)
+
+    def index_in_request(self, index: int) -> int:
+        """Where an event of the record was in its request."""
+        return index if self.indexes is None else int.from_bytes(self.indexes[4 * index : 4 * index + 4])
 
 
 class DecodedRecord(NamedTuple):
@@ -118,15 +127,19 @@ def decode_record(record: bytes) -> DecodedRecord:
         envelope = read_envelope(text, engage=header.is_engage, is_new=False)
     except (Refusal, BrokenDataError, TooLargeError) as error:
         raise RecordError(f"the events of the record cannot be read: {error}") from None
+    if header.indexes is not None and len(header.indexes) != 4 * len(envelope.events):
+        raise RecordError("the record does not say where each of its events was in the request")
     return DecodedRecord(header, envelope, len(text))
 
 
 def derived_uuid(header: RecordHeader, index: int) -> UUID:
-    """The UUIDv7 of the event at ``index`` when the client gave none: always the same for one record.
+    """The UUIDv7 of the event at ``index`` when the client gave none: always the same for one request.
 
-    Its time is the time of capture (spec: sdk-wire 1.4).
+    Whether that is one record or several. Its time is the time of capture (spec: sdk-wire 1.4).
     """
-    digest = hashlib.blake2b(index.to_bytes(4), key=header.id, digest_size=10).digest()
+    digest = hashlib.blake2b(
+        header.index_in_request(index).to_bytes(4), key=header.id, digest_size=10
+    ).digest()
     value = (header.received_at_us // 1000) << 80 | int.from_bytes(digest)
     value &= ~(0xF << 76) & ~(0x3 << 62)
     return UUID(int=value | _UUID_VERSION_BITS | _UUID_VARIANT_BITS)

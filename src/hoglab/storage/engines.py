@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hoglab.storage.database import Database, tables
+from hoglab.storage.database.errors import UnsupportedDatabaseError
 from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, GroupCommitLog, LogLimits
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from hoglab.storage.database.postgres.load import DatabaseLoad
+    from hoglab.storage.database.postgres.session import Connect
     from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
+    from hoglab.storage.event_log.kafka import KafkaEventLog
     from hoglab.storage.event_log.quarantine import QuarantineStore
     from hoglab.storage.event_store import EventStore
     from hoglab.storage.invocations import InvocationStores
@@ -48,14 +51,16 @@ write_store_identity = stamp
 class EngineOptions:
     """Limits of the engines; see the settings of a server for what they mean.
 
-    ``database_url``: where everything but events is, if not in the directory; ``event_store_url``: where events are.
-    ``tables``: where tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept.
-    ``wait_s``: how long another server on the same database is waited for.
+    ``database_url``: where everything but events is, if not in the directory; ``event_store_url``: where events are;
+    ``event_log_url``: the topic of Kafka that is the event log, if that is not in the database. ``tables``: where
+    tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept. ``wait_s``: how long another
+    server on the same database is waited for.
     """
 
     tables: TableDirectory
     database_url: str | None = None
     event_store_url: str | None = None
+    event_log_url: str | None = None
     event_log_bytes: int = MAX_BACKLOG_BYTES
     min_free_disk_bytes: int = MIN_FREE_DISK_BYTES
     event_store_memory: str = MEMORY
@@ -71,7 +76,7 @@ class SharedEngines:
 
     database: Database
     queue_database: Database
-    log: GroupCommitLog
+    log: GroupCommitLog | KafkaEventLog
     invocations: InvocationStores
     now: Callable[[], datetime] | None
     """The clock of all who share the queue; None where it is that of this machine."""
@@ -88,6 +93,7 @@ class SharedEngines:
 class Engines(SharedEngines):
     """Everything that a server keeps its data in."""
 
+    log: GroupCommitLog
     store: EventStore
     event_file: EventFile | None
     """The store, where it is in a file of the directory."""
@@ -111,19 +117,24 @@ class Engines(SharedEngines):
             if address is not None:
                 sole_server, load = _alone(opened, address, options.wait_s)
             shared = _shared(opened, directory, options)
+            log = shared.log
+            if not isinstance(log, GroupCommitLog):
+                raise UnsupportedDatabaseError(
+                    "events in Kafka can be accepted, and not stored yet: let the event log be in PostgreSQL"
+                )
             store = opened.enter_context(open_event_store(directory, options))
             yield cls(
-                shared.database,
-                shared.queue_database,
-                shared.log,
-                shared.invocations,
-                shared.now,
-                store,
-                store if isinstance(store, EventFile) else None,
-                SqlQuarantineStore(shared.queue_database),
-                options.tables,
-                sole_server,
-                load,
+                database=shared.database,
+                queue_database=shared.queue_database,
+                log=log,
+                invocations=shared.invocations,
+                now=shared.now,
+                store=store,
+                event_file=store if isinstance(store, EventFile) else None,
+                quarantine=SqlQuarantineStore(shared.queue_database),
+                tables=options.tables,
+                sole_server=sole_server,
+                database_load=load,
             )
 
 
@@ -171,12 +182,14 @@ def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, 
 
 def _opened_queues(
     opened: ExitStack, place: str | Path, options: EngineOptions
-) -> tuple[GroupCommitLog, WritingQueue, Callable[[], datetime] | None]:
+) -> tuple[GroupCommitLog | KafkaEventLog, WritingQueue, Callable[[], datetime] | None]:
     """The event log and the invocation queue, whose tables are there, and their clock; ``opened`` closes them."""
     limits = LogLimits(max_backlog_bytes=options.event_log_bytes)
-    log: GroupCommitLog
+    log: GroupCommitLog | KafkaEventLog
     queue: WritingQueue
     if isinstance(place, Path):
+        if options.event_log_url is not None:
+            raise UnsupportedDatabaseError("an event log in Kafka is beside a PostgreSQL database: name one")
         log = SqliteEventLog(place, limits=limits, min_free_disk_bytes=options.min_free_disk_bytes)
         opened.callback(log.close)
         queue = SqliteInvocationQueue(place, trace_days=options.trace_days)
@@ -189,11 +202,26 @@ def _opened_queues(
 
     driver = Driver(place, tables.queue_metadata.info["postgresql"]["schema"])
     connect = partial(driver.connect, autocommit=True)
-    log = PostgresEventLog(connect, driver.name, limits=limits)
+    if options.event_log_url is None:
+        log = PostgresEventLog(connect, driver.name, limits=limits)
+    else:
+        log = _kafka_log(opened, connect, driver.name, options.event_log_url, options.event_log_bytes)
     opened.callback(log.close)
     shared_queue = PostgresInvocationQueue(connect, driver.name, trace_days=options.trace_days)
     opened.callback(shared_queue.close)
     return log, shared_queue, shared_queue.now
+
+
+def _kafka_log(opened: ExitStack, connect: Connect, name: str, url: str, max_bytes: int) -> KafkaEventLog:
+    """The event log in Kafka, whose readers keep in a database how far they are; ``opened`` closes what that needs."""
+    from hoglab.storage.event_log import kafka_topic  # first: it says what is missing
+    from hoglab.storage.event_log.kafka import KafkaEventLog
+    from hoglab.storage.event_log.leases import LogLeases
+
+    address = kafka_topic.KafkaAddress.parse(url)
+    leases = LogLeases(connect, name, partitions=address.partitions)
+    opened.callback(leases.close)
+    return KafkaEventLog(address, finished=leases.positions, max_backlog_bytes=max_bytes)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -22,6 +22,16 @@ RETRY_DISK_S = 30
 _log = structlog.get_logger(__name__)
 
 
+class CommitWaiter(Protocol):
+    """Whoever waits for a commit."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def future(self) -> asyncio.Future[int]: ...
+
+
 @dataclass(slots=True, eq=False)
 class Waiter:
     """An append that waits for its commit."""
@@ -33,7 +43,7 @@ class Waiter:
     alone: bool
 
 
-def wake(offsets: Sequence[tuple[int, Waiter]], error: Exception | None) -> None:
+def wake(offsets: Sequence[tuple[int, CommitWaiter]], error: Exception | None) -> None:
     """Tell each waiter its offset or the error, with one call into each event loop."""
     told: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int]]] = {}
     for offset, waiter in offsets:

@@ -62,6 +62,18 @@ consumer_position = Table(
     Column("updated_at", UtcTime, nullable=False),
 )
 
+# Who reads a partition of an event log that has several, until when, and up to where it is done. Each change of the
+# owner raises the epoch: who was paused and comes back finds another one, and writes nothing.
+log_lease = Table(
+    "log_lease",
+    queue_metadata,
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("owner", String(36)),
+    Column("epoch", BigInteger, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("position", BigInteger, nullable=False),
+)
+
 # The processes that work on one queue. Who does not renew its row for long is dead, and others take over what it ran.
 queue_worker = Table(
     "queue_worker",

@@ -1,0 +1,108 @@
+"""One request as records of a log of several partitions: each event in the partition of its distinct id.
+
+A request whose events all belong to one partition is one record, the bytes that came. Others become a record for each
+partition, with JSON text made anew and the places that the events had, so that uuids derived from these are the same
+however many partitions there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import xxhash
+
+from hoglab.capture.envelope import NO_JSON, IncomingEvent
+from hoglab.capture.records import decode_record, encode_record
+from hoglab.capture.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hoglab.capture.records import DecodedRecord
+    from hoglab.storage.event_log.partitions import PartitionedLog
+
+MAX_HEADER_INDEXES = 10_000
+"""Events of a part of a request, whose places are in the header: it is at most 64 KiB."""
+
+_INLINE_BYTES = 256 * 1024
+"""Larger records are divided in a thread, so that other requests go on."""
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def partition_of(project_id: int, distinct_id: str, partitions: int) -> int:
+    """The partition of a distinct id: 64-bit xxHash of the project (4 bytes, big-endian) and the id, modulo."""
+    return xxhash.xxh64_intdigest(project_id.to_bytes(4) + distinct_id.encode()) % partitions
+
+
+async def append_divided(log: PartitionedLog, record: bytes, *, insist: bool = False) -> None:
+    """Store a record of a request in the partitions of its events.
+
+    Raises `EventLogFullError`, and `Refusal` 413 for an event that does not fit by itself.
+    """
+    if len(record) <= _INLINE_BYTES:
+        records = divided(record, log.partitions, log.max_record_bytes)
+    else:
+        records = await asyncio.to_thread(divided, record, log.partitions, log.max_record_bytes)
+    await log.append_all(records, insist=insist)
+
+
+def divided(record: bytes, partitions: int, max_bytes: int) -> list[tuple[int, bytes]]:
+    """The records of a request with their partitions, none larger than ``max_bytes``. Raises `Refusal` 413."""
+    decoded = decode_record(record)
+    places: dict[int, list[int]] = {}
+    known: dict[str, int] = {}
+    for index, event in enumerate(decoded.envelope.events):
+        distinct_id: str = event.distinct_id
+        partition = known.get(distinct_id)
+        if partition is None:
+            partition = known[distinct_id] = partition_of(decoded.header.project_id, distinct_id, partitions)
+        places.setdefault(partition, []).append(index)
+    if len(places) == 1 and len(record) <= max_bytes:
+        return [(next(iter(places)), record)]
+    return [
+        (partition, part)
+        for partition, indexes in places.items()
+        for part in _parts(decoded, indexes, max_bytes)
+    ]
+
+
+def _parts(whole: DecodedRecord, indexes: Sequence[int], max_bytes: int) -> list[bytes]:
+    """Some events of a request as records that fit, in order."""
+    if len(indexes) <= MAX_HEADER_INDEXES:
+        record = _part(whole, indexes)
+        if len(record) <= max_bytes:
+            return [record]
+        if len(indexes) == 1:
+            raise Refusal(413, "maximum event size exceeded")
+    half = len(indexes) // 2
+    return [*_parts(whole, indexes[:half], max_bytes), *_parts(whole, indexes[half:], max_bytes)]
+
+
+def _part(whole: DecodedRecord, indexes: Sequence[int]) -> bytes:
+    header, envelope = whole.header, whole.envelope
+    body = {
+        "api_key": envelope.token,
+        "historical_migration": envelope.historical_migration,
+        "sent_at": envelope.sent_at,
+        "batch": [_as_json(envelope.events[index]) for index in indexes],
+    }
+    places = b"".join(header.index_in_request(index).to_bytes(4) for index in indexes)
+    return encode_record(
+        msgspec.structs.replace(header, is_gzip=False, indexes=places), _ENCODER.encode(body)
+    )
+
+
+def _as_json(event: IncomingEvent) -> dict[str, Any]:
+    """What `read_envelope` makes the same event of."""
+    fields: dict[str, Any] = {"event": event.event, "distinct_id": event.distinct_id}
+    if event.uuid is not None:
+        fields["uuid"] = event.uuid
+    if event.timestamp is not None:
+        fields["timestamp"] = event.timestamp
+    if event.offset is not None:
+        fields["offset"] = event.offset
+    objects = {"properties": event.properties, "$set": event.set, "$set_once": event.set_once}
+    return fields | {name: raw for name, raw in objects.items() if raw is not NO_JSON}

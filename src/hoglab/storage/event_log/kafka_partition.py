@@ -1,0 +1,136 @@
+"""Reading one partition of a topic of Kafka, from an offset that is kept elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from hoglab.storage.database import DatabaseError
+from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log.kafka_topic import KafkaAddress, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from confluent_kafka import Message
+
+READ_WITHIN_S = 0.05
+"""How long a read waits for more after the records that have arrived."""
+
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - codes of the client
+_AWAY = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # noqa: SLF001 - it connects again by itself
+
+_LOOK_UP_S = 0.1
+"""How often a wait looks whether it was woken."""
+_AHEAD_KBYTES = 16 * 1024
+"""What the client fetches ahead of who reads."""
+
+
+class KafkaPartition:
+    """See `LogPartition`. Offsets are Kafka's and one more: 0 is before the first."""
+
+    def __init__(self, address: KafkaAddress, number: int) -> None:
+        self._name = f"partition {number} of {address.name}"
+        self._place = (address.topic, number)
+        self._consumer = Consumer(
+            address.settings(
+                group_id="hoglab",  # the client asks for one; nothing is kept under it
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                auto_offset_reset="error",
+                fetch_message_max_bytes=1024 * 1024,
+                queued_max_messages_kbytes=_AHEAD_KBYTES,
+                enable_partition_eof=False,
+            )
+        )
+        self._arrived: deque[LogRecord] = deque()
+        self._at: int | None = None  # everything up to it was given out or has arrived
+        self._after = 0  # from where on it was read last
+        self._woken = threading.Event()
+
+    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+        """Records with an offset above ``after`` that have arrived, in order.
+
+        At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger. Raises `DatabaseError` also
+        when the next ones were deleted before they were read, or the topic ends before ``after``.
+        """
+        self._go_to(after)
+        records: list[LogRecord] = []
+        size = 0
+        while len(records) < max_records and (self._arrived or self._fetch(READ_WITHIN_S)):
+            size += len(self._arrived[0].payload)
+            if records and size > max_bytes:
+                break
+            records.append(self._arrived.popleft())
+        if records:
+            self._after = records[-1].offset
+        return records
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """Block until a record above ``after`` has arrived or the time is over; whether one has."""
+        self._go_to(after)
+        deadline = time.monotonic() + timeout_s
+        while not self._arrived and not self._woken.is_set():
+            left = deadline - time.monotonic()
+            if not self._fetch(max(0.0, min(left, _LOOK_UP_S))) and left <= 0:
+                break
+        self._woken.clear()
+        return bool(self._arrived)
+
+    def wake(self) -> None:
+        """End the wait of whoever waits, or else the next one."""
+        self._woken.set()
+
+    def _go_to(self, after: int) -> None:
+        """Have the records behind an offset come, where others would."""
+        if self._at is not None and after == self._after:
+            return
+        self._arrived.clear()
+        topic, number = self._place
+        try:
+            self._consumer.assign([TopicPartition(topic, number, after)])
+        except KafkaException as error:
+            raise DatabaseError(f"{self._name} does not answer: {reason(error)}") from error
+        self._at = self._after = after
+
+    def _fetch(self, timeout_s: float) -> bool:
+        """Take what arrives within a time; whether anything did."""
+        try:
+            messages = self._consumer.consume(500, timeout_s) if self._arrived else self._first(timeout_s)
+        except KafkaException as error:
+            raise DatabaseError(f"{self._name} does not answer: {reason(error)}") from error
+        for message in messages:
+            failure = message.error()
+            if failure is None:
+                self._arrived.append(_record(message))
+            elif failure.code() in _GONE:
+                self._at = None
+                raise DatabaseError(
+                    f"{self._name} does not have what follows offset {self._after}: records were deleted before they "
+                    "were ingested, or the topic was replaced"
+                )
+            elif not failure.retriable() and failure.code() not in _AWAY:
+                self._at = None
+                raise DatabaseError(f"{self._name} cannot be read: {failure.str()}")
+        return bool(messages)
+
+    def _first(self, timeout_s: float) -> list[Message]:
+        """A first message, as soon as there is one, and what has arrived behind it."""
+        message = self._consumer.poll(timeout_s)
+        return [] if message is None else [message, *self._consumer.consume(500, 0)]
+
+    def close(self) -> None:
+        """End the connections."""
+        self._consumer.close()
+
+
+def _record(message: Message) -> LogRecord:
+    offset, (_, at) = message.offset(), message.timestamp()
+    if offset is None:
+        raise DatabaseError("a message of Kafka has no offset")
+    return LogRecord(offset + 1, datetime.fromtimestamp(at / 1000, UTC), message.value() or b"")

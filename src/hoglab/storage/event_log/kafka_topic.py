@@ -1,0 +1,161 @@
+"""The topic of Kafka that is the event log: its address, making it, and what it takes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from hoglab.storage.database.errors import DatabaseError, UnsupportedDatabaseError
+from hoglab.storage.event_log.partitions import MAX_PARTITIONS
+
+try:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+except ImportError as error:
+    raise UnsupportedDatabaseError(
+        "Kafka needs its client: install hoglab with it (pip install 'hoglab[kafka]')"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka.admin import TopicMetadata
+
+PARTITIONS = 16
+"""Of a topic that is made; how many there are stays."""
+
+MAX_RECORD_BYTES = 16 * 1024 * 1024
+"""What a topic that is made takes; above the largest event that capture accepts."""
+
+ANSWER_S = 10.0
+"""How long a broker may take to answer at the start."""
+
+_OF_CLIENTS = frozenset(
+    {"security.protocol", "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location"}
+)
+_SOON = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+_SWITCH = {"on": True, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAddress:
+    """What a URL ``kafka://host:port,host:port/topic?partitions=16`` says.
+
+    Further parameters: ``replicas`` of a topic that is made (default: the brokers'), ``transactions`` (on, off), and
+    those of the client for TLS and authentication, by librdkafka's names. ``client`` has them.
+    """
+
+    brokers: str
+    topic: str
+    partitions: int = PARTITIONS
+    replicas: int = -1
+    transactions: bool = True
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> KafkaAddress:
+        """Raises `UnsupportedDatabaseError` for what is no such address."""
+        try:
+            return cls._parsed(url)
+        except ValueError as error:
+            raise UnsupportedDatabaseError(
+                f"the address of the event log is not understood: {error}"
+            ) from None
+
+    @classmethod
+    def _parsed(cls, url: str) -> KafkaAddress:
+        parts = urlsplit(url)
+        given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        topic = unquote(parts.path.removeprefix("/"))
+        if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic:
+            raise ValueError("it must look like kafka://host:9092,host:9092/topic?partitions=16")
+        if "@" in parts.netloc:
+            raise ValueError("name and password are given as sasl.username and sasl.password")
+        partitions, replicas = int(given.pop("partitions", PARTITIONS)), int(given.pop("replicas", -1))
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise ValueError(f"partitions must be from 1 to {MAX_PARTITIONS}")
+        transactions = given.pop("transactions", "on")
+        if transactions not in _SWITCH:
+            raise ValueError("transactions must be on or off")
+        if unknown := sorted(given.keys() - _OF_CLIENTS):
+            raise ValueError(f"it has no parameter {unknown[0]}")
+        return cls(parts.netloc, topic, partitions, replicas, _SWITCH[transactions], given)
+
+    @property
+    def name(self) -> str:
+        """How the log is called in messages."""
+        return f"the topic {self.topic} of Kafka"
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """Settings of a client of librdkafka; ``more`` with ``_`` for dots."""
+        ours = {name.replace("_", "."): value for name, value in more.items()}
+        # What its log would say of brokers that are away, our errors say.
+        return {"bootstrap.servers": self.brokers, "log_level": 2, **self.client, **ours}
+
+
+def prepared(address: KafkaAddress) -> int:
+    """See that the topic is there, making it where it is not; the largest record that it takes.
+
+    Raises `DatabaseError`, also when it has another number of partitions.
+    """
+    admin = AdminClient(address.settings())
+    deadline = time.monotonic() + ANSWER_S
+    try:
+        if _topic(admin, address).error is not None:
+            _make(admin, address)
+        while True:
+            try:
+                return _checked(admin, address)
+            except KafkaException as error:
+                # One that was just made is not known to all brokers at once.
+                if error.args[0].code() not in _SOON or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+    except KafkaException as error:
+        raise DatabaseError(f"{address.name} does not answer: {reason(error)}") from error
+
+
+def _topic(admin: AdminClient, address: KafkaAddress) -> TopicMetadata:
+    """What the brokers know of the topic; its ``error`` says when they do not know it."""
+    found = admin.list_topics(address.topic, timeout=ANSWER_S).topics[address.topic]
+    if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise KafkaException(found.error)
+    return found
+
+
+def _checked(admin: AdminClient, address: KafkaAddress) -> int:
+    """The largest record that the topic takes, once it can be written to."""
+    found = _topic(admin, address)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    if len(found.partitions) != address.partitions:
+        raise DatabaseError(
+            f"{address.name} has {len(found.partitions)} partitions, not {address.partitions}: the number stays as it "
+            "was when it was made"
+        )
+    if any(each.leader < 0 for each in found.partitions.values()):
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    resource = ConfigResource(ConfigResource.Type.TOPIC, address.topic)
+    settings = admin.describe_configs([resource], request_timeout=ANSWER_S)[resource].result()
+    return int(settings["max.message.bytes"].value)
+
+
+def _make(admin: AdminClient, address: KafkaAddress) -> None:
+    wanted = NewTopic(
+        address.topic,
+        num_partitions=address.partitions,
+        replication_factor=address.replicas,
+        config={"max.message.bytes": str(MAX_RECORD_BYTES)},
+    )
+    try:
+        admin.create_topics([wanted], operation_timeout=ANSWER_S)[address.topic].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process made it
+            raise
+
+
+def reason(error: KafkaException) -> str:
+    """What an error says, in one line."""
+    return str(error.args[0].str()) if isinstance(error.args[0], KafkaError) else str(error)
