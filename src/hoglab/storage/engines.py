@@ -53,8 +53,8 @@ class EngineOptions:
 
     ``database_url``: where everything but events is, if not in the directory; ``event_store_url``: where events are;
     ``event_log_url``: the topic of Kafka that is the event log, if that is not in the database. ``tables``: where
-    tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept. ``wait_s``: how long another
-    server on the same database is waited for.
+    tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept. ``wait_s``: how long
+    another server on the same database is waited for.
     """
 
     tables: TableDirectory
