@@ -74,6 +74,14 @@ log_lease = Table(
     Column("position", BigInteger, nullable=False),
 )
 
+# The processes that read partitions: each gets its share of them.
+log_reader = Table(
+    "log_reader",
+    queue_metadata,
+    Column("id", String(36), primary_key=True),
+    Column("expires_at", UtcTime, nullable=False),
+)
+
 # The processes that work on one queue. Who does not renew its row for long is dead, and others take over what it ran.
 queue_worker = Table(
     "queue_worker",
