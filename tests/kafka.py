@@ -1,7 +1,7 @@
 """Kafka brokers for tests: Apache Kafka itself, one node that is its own controller, started from its published jars.
 
-`make test-processes` fetches the jars with Maven. The processes of a run share one broker (`tests.shared_server`) and take
-topics of their own; tests of what happens while a broker is away start one for themselves.
+`make test-processes` fetches the jars with Maven. The processes of a run share one broker (`tests.shared_server`) and
+take topics of their own; tests of what happens while a broker is away start one for themselves.
 """
 
 from __future__ import annotations

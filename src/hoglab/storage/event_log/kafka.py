@@ -1,9 +1,15 @@
 """The event log in a topic of Kafka, in partitions that are numbered by us.
 
-In each process one thread appends for all requests that wait, in one transaction: all records of a request are there
-or none, and a group shares the cost of it. Who reads sees committed records only. A transaction that was not
-acknowledged in time has its requests refused, and the next group begins with a new producer of the same name, which
-ends what the former one had begun.
+In each process one thread appends for all requests that wait, in one transaction, so that they share its cost. Who
+reads sees committed records only. A transaction that was not acknowledged in time has its requests refused, and the
+next group begins with a new producer of the same name, which ends what the former one had begun.
+
+What was acknowledged is there, each record once. Of a request that was refused for want of an acknowledgement all of
+it may be there, the records of some partitions, or nothing. Some, because of this: a broker that is started after a
+crash aborts transactions that ran out meanwhile (`TRANSACTION_S`) before it knows who leads the partitions, writes no
+mark of it into them, and the next commit of the producer counts for these records, too (seen with Apache Kafka 4.3 on
+one node). After a producer of another name they would stay open, and nobody could read beyond them. Events that are
+sent again with the uuids of their SDK are stored once.
 """
 
 from __future__ import annotations
@@ -41,6 +47,9 @@ if TYPE_CHECKING:
 ACKNOWLEDGED_WITHIN_S = 5.0
 """How long a group waits for the brokers before its requests are refused."""
 
+TRANSACTION_S = 10.0
+"""How long a process that was killed keeps readers from what others wrote behind its records."""
+
 RETRY_AWAY_S = 5
 """What clients are told while the brokers do not acknowledge."""
 
@@ -51,8 +60,13 @@ MEASURE_EVERY_S = 2.0
 """How often it is looked how much waits for ingestion."""
 
 _FIRST_GUESS_BYTES = 1024
-"""The size of a record, before any was seen."""
+"""What there is to an offset, before any record was seen."""
 
+_STALE = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _log = structlog.get_logger(__name__)
 
@@ -99,6 +113,7 @@ class KafkaEventLog:
         self._away_until = 0.0
         self._mean_bytes: float = _FIRST_GUESS_BYTES
         self._failing = False
+        self._is_measured = True
         self._closed = threading.Event()
         self._try_to_measure()
         self._threads = [
@@ -115,7 +130,7 @@ class KafkaEventLog:
 
         Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the brokers, when these
         do not acknowledge in time, and when the log is closed; `ValueError` above ``max_record_bytes``. What was
-        refused because nobody acknowledged may be stored all the same, as a whole where there are transactions.
+        refused because nobody acknowledged may be stored all the same, in whole or in part.
         """
         largest = max(len(payload) for _, payload in records)
         if largest > self.max_record_bytes:
@@ -171,11 +186,13 @@ class KafkaEventLog:
 
     def _note(self, group: Sequence[_Append], error: Exception | None) -> None:
         """Count what became of a group, and log when storing begins to fail and when it works again."""
-        size, records = sum(each.size for each in group), sum(len(each.records) for each in group)
+        size, offsets = sum(each.size for each in group), sum(len(each.records) for each in group)
+        if self._address.transactions:  # a commit takes an offset of each partition
+            offsets += len({partition for each in group for partition, _ in each.records})
         with self._work:
             self._waiting_bytes -= size
             if error is None:
-                self._mean_bytes += (size / records - self._mean_bytes) / 8
+                self._mean_bytes += (size / offsets - self._mean_bytes) / 8
                 self._backlog_bytes += size  # until it is measured anew
             else:
                 self._away_until = time.monotonic() + AWAY_S
@@ -229,8 +246,7 @@ class KafkaEventLog:
             if self._address.transactions:
                 settings |= {
                     "transactional.id": self._transactional_id,
-                    # Until then, a process that was killed keeps readers from what others wrote behind its records.
-                    "transaction.timeout.ms": 2 * timeout_ms,
+                    "transaction.timeout.ms": int(TRANSACTION_S * 1000),
                 }
             producer = Producer(settings)
             if self._address.transactions:
@@ -256,23 +272,35 @@ class KafkaEventLog:
             self._measure()
         except DatabaseError as error:
             # Brokers that are away refuse by themselves; what was measured last counts until then.
-            _log.warning("event_log_backlog_unknown", log=self._address.name, reason=str(error))
+            if self._is_measured:
+                _log.warning("event_log_backlog_unknown", log=self._address.name, reason=str(error))
+            self._is_measured = False
+        else:
+            self._is_measured = True
 
     def _measure(self) -> None:
-        """Estimate what waits for ingestion: records, times the mean size of those that this process appended."""
+        """Estimate what waits for ingestion: offsets, times what this process appended on average with each."""
         ends, finished = self.ends(), self._finished()
-        records = sum(max(0, end - finished.get(partition, 0)) for partition, end in ends.items())
+        offsets = sum(max(0, end - finished.get(partition, 0)) for partition, end in ends.items())
         with self._work:
-            self._backlog_bytes = records * self._mean_bytes
+            self._backlog_bytes = offsets * self._mean_bytes
 
     def ends(self) -> dict[int, int]:
         """The newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
         with answering(self._address):
-            wanted = {
-                TopicPartition(self._address.topic, number): _LATEST for number in range(self.partitions)
-            }
-            answers = self._admin.list_offsets(wanted, request_timeout=ACKNOWLEDGED_WITHIN_S)
-            return {place.partition: answer.result().offset for place, answer in answers.items()}
+            try:
+                return self._ends()
+            except KafkaException as error:
+                if error.args[0].code() not in _STALE:
+                    raise
+                # The client remembers who led the partitions before a broker was away, until it is asked about them.
+                self._admin.list_topics(self._address.topic, timeout=ACKNOWLEDGED_WITHIN_S)
+                return self._ends()
+
+    def _ends(self) -> dict[int, int]:
+        wanted = {TopicPartition(self._address.topic, number): _LATEST for number in range(self.partitions)}
+        answers = self._admin.list_offsets(wanted, request_timeout=ACKNOWLEDGED_WITHIN_S)
+        return {place.partition: answer.result().offset for place, answer in answers.items()}
 
     def pending_bytes(self) -> int:
         """About how many bytes of records wait for ingestion; cheap."""

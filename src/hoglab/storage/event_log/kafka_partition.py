@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-READ_WITHIN_S = 0.05
-"""How long a read waits for more after the records that have arrived."""
-
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - a code of the client
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - codes of the client
 _AWAY = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # noqa: SLF001 - it connects again by itself
 
 _LOOK_UP_S = 0.1
 """How often a wait looks whether it was woken."""
-_AHEAD_KBYTES = 16 * 1024
+_AHEAD_KBYTES = 2 * 1024
 """What the client fetches ahead of who reads."""
 
 
@@ -45,12 +43,13 @@ class KafkaPartition:
                 auto_offset_reset="error",
                 fetch_message_max_bytes=1024 * 1024,
                 queued_max_messages_kbytes=_AHEAD_KBYTES,
-                enable_partition_eof=False,
+                enable_partition_eof=True,
             )
         )
         self._arrived: deque[LogRecord] = deque()
-        self._at: int | None = None  # everything up to it was given out or has arrived
-        self._after = 0  # from where on it was read last
+        self._is_assigned = False
+        self._after = 0  # everything up to it was given out
+        self._end = 0  # the partition ended there, when it was last read to its end
         self._woken = threading.Event()
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
@@ -62,7 +61,7 @@ class KafkaPartition:
         self._go_to(after)
         records: list[LogRecord] = []
         size = 0
-        while len(records) < max_records and (self._arrived or self._fetch(READ_WITHIN_S)):
+        while len(records) < max_records and (self._arrived or self._fetch(0)):
             size += len(self._arrived[0].payload)
             if records and size > max_bytes:
                 break
@@ -82,13 +81,19 @@ class KafkaPartition:
         self._woken.clear()
         return bool(self._arrived)
 
+    @property
+    def reached(self) -> int:
+        """See `LogPartition`: commits of transactions have offsets, and are no records."""
+        return self._after if self._arrived else max(self._after, self._end)
+
     def wake(self) -> None:
         """End the wait of whoever waits, or else the next one."""
         self._woken.set()
 
     def _go_to(self, after: int) -> None:
         """Have the records behind an offset come, where others would."""
-        if self._at is not None and after == self._after:
+        if self._is_assigned and after in (self._after, self.reached):
+            self._after = after
             return
         self._arrived.clear()
         topic, number = self._place
@@ -96,10 +101,11 @@ class KafkaPartition:
             self._consumer.assign([TopicPartition(topic, number, after)])
         except KafkaException as error:
             raise DatabaseError(f"{self._name} does not answer: {reason(error)}") from error
-        self._at = self._after = after
+        self._is_assigned = True
+        self._after = self._end = after
 
     def _fetch(self, timeout_s: float) -> bool:
-        """Take what arrives within a time; whether anything did."""
+        """Take what arrives within a time; whether any record did."""
         try:
             messages = self._consumer.consume(500, timeout_s) if self._arrived else self._first(timeout_s)
         except KafkaException as error:
@@ -108,16 +114,18 @@ class KafkaPartition:
             failure = message.error()
             if failure is None:
                 self._arrived.append(_record(message))
+            elif failure.code() == _END:
+                self._end = message.offset() or 0
             elif failure.code() in _GONE:
-                self._at = None
+                self._is_assigned = False
                 raise DatabaseError(
                     f"{self._name} does not have what follows offset {self._after}: records were deleted before they "
                     "were ingested, or the topic was replaced"
                 )
             elif not failure.retriable() and failure.code() not in _AWAY:
-                self._at = None
+                self._is_assigned = False
                 raise DatabaseError(f"{self._name} cannot be read: {failure.str()}")
-        return bool(messages)
+        return bool(self._arrived)
 
     def _first(self, timeout_s: float) -> list[Message]:
         """A first message, as soon as there is one, and what has arrived behind it."""

@@ -46,6 +46,14 @@ class LogPartition(Protocol):
     Offsets rise from 1, and some may belong to no record.
     """
 
+    @property
+    def reached(self) -> int:
+        """The offset up to which it was read: everything was given out, or is no record.
+
+        May be given for ``after``, and is above the last record that was given out where no other comes behind it.
+        """
+        ...
+
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
         """Records with an offset above ``after`` that are there, in order; empty when there are none.
 
