@@ -76,7 +76,8 @@ def send_signal(process: ChildServer, number: signal.Signals) -> None:
 class Cluster:
     """Processes of roles on one database; they are started in the order in which they are asked for."""
 
-    def __init__(self, folder: Path, database_url: str) -> None:
+    def __init__(self, folder: Path, database_url: str, **environment: str) -> None:
+        """``environment``: further settings of all of them."""
         self.folder = folder
         self.secret_key = Fernet.generate_key().decode()
         self._environment = {
@@ -86,6 +87,7 @@ class Cluster:
             "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": TOKEN,
             "HOGLAB_SECRET_KEYS": self.secret_key,
             "HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.0/8",
+            **environment,
         }
         upgrade_databases(database_url)
         self.processes: dict[str, ChildServer] = {}
@@ -127,9 +129,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, database_url: str) -> Iterator[Cluster]:
-    """Processes during a block."""
-    made = Cluster(folder, database_url)
+def cluster(folder: Path, database_url: str, **environment: str) -> Iterator[Cluster]:
+    """Processes during a block; ``environment``: see `Cluster`."""
+    made = Cluster(folder, database_url, **environment)
     try:
         yield made
     finally:

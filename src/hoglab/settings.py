@@ -33,6 +33,7 @@ SECRET = frozenset(
         "bootstrap_api_key",
         "bootstrap_project_token",
         "database_url",
+        "event_log_url",
         "event_store_url",
         "metrics_token",
         "secret_keys",
@@ -64,6 +65,17 @@ class Settings(BaseSettings):
         None,
         description="File with the password for the PostgreSQL database, if it is not in the address.",
         examples=["/run/secrets/hoglab-database"],
+    )
+    event_log_url: SecretStr | None = Field(
+        None,
+        description="Topic of Kafka that requests with events are accepted into, made where it is missing; needs "
+        "HOGLAB_DATABASE_URL. Default: the database.",
+        examples=["kafka://kafka1.example.com:9092,kafka2.example.com:9092/hoglab?partitions=16"],
+    )
+    event_log_password_file: Path | None = Field(
+        None,
+        description="File with the password for Kafka (`sasl.password`), if it is not in the address.",
+        examples=["/run/secrets/hoglab-kafka"],
     )
     event_store_url: SecretStr | None = Field(
         None,
@@ -359,7 +371,21 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("database_password_file", "event_store_password_file")
+    @field_validator("event_log_url")
+    @classmethod
+    def _address_of_a_topic(cls, value: SecretStr | None, known: ValidationInfo) -> SecretStr | None:
+        if value is None or not value.get_secret_value().strip():
+            return None
+        if not value.get_secret_value().startswith("kafka://"):
+            raise ValueError("must begin with kafka://")
+        if known.data.get("database_url") is None:
+            raise ValueError(
+                "Kafka takes events of servers on PostgreSQL: name a database with HOGLAB_DATABASE_URL, or leave this "
+                "out to have the event log in the data directory"
+            )
+        return value
+
+    @field_validator("database_password_file", "event_log_password_file", "event_store_password_file")
     @classmethod
     def _file_with_a_password(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_file():
@@ -385,6 +411,11 @@ class Settings(BaseSettings):
     def database_address(self) -> str | None:
         """The address of the PostgreSQL database, with its password; None where the data directory has all."""
         return _with_password(self.database_url, self.database_password_file)
+
+    @property
+    def event_log_address(self) -> str | None:
+        """The address of the topic of Kafka, with its password; None where events are accepted into the database."""
+        return _with_password(self.event_log_url, self.event_log_password_file, "sasl.password")
 
     @property
     def event_store_address(self) -> str | None:
@@ -443,13 +474,13 @@ class Settings(BaseSettings):
         return value
 
 
-def _with_password(address: SecretStr | None, file: Path | None) -> str | None:
+def _with_password(address: SecretStr | None, file: Path | None, name: str = "password") -> str | None:
     if address is None:
         return None
     url = address.get_secret_value().strip()
     if file is None:
         return url
-    return f"{url}{'&' if '?' in url else '?'}password={quote(file.read_text().strip(), safe='')}"
+    return f"{url}{'&' if '?' in url else '?'}{name}={quote(file.read_text().strip(), safe='')}"
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -466,6 +497,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         keeps_results_state=settings.results_state_max_bytes > 0,
         tables=TableDirectory(settings.warehouse_directory),
         database_url=settings.database_address,
+        event_log_url=settings.event_log_address,
         event_store_url=settings.event_store_address,
         wait_s=settings.server_wait_s,
     )

@@ -22,9 +22,7 @@ from hoglab.capture.records import decode_record
 from hoglab.capture.refusal import Refusal
 from hoglab.capture.service import Capture, CaptureLimits, PathRules, Request
 from hoglab.capture.v1 import V1Head
-from hoglab.storage.database.errors import UnsupportedDatabaseError
-from hoglab.storage.directory import DataDirectory
-from hoglab.storage.engines import EngineOptions, Engines, SharedEngines, upgrade_databases
+from hoglab.storage.engines import EngineOptions, SharedEngines, upgrade_databases
 from hoglab.storage.event_log.kafka import KafkaEventLog
 from hoglab.storage.table_files import TableDirectory
 
@@ -52,8 +50,8 @@ def options(kafka: str, postgres_url: str, tmp_path: Path) -> EngineOptions:
 @pytest.fixture
 def log(options: EngineOptions) -> Iterator[KafkaEventLog]:
     with SharedEngines.on_server(options) as engines:
-        assert isinstance(engines.log, KafkaEventLog)
-        yield engines.log
+        assert isinstance(engines.accepting, KafkaEventLog)
+        yield engines.accepting
 
 
 @pytest.fixture
@@ -141,18 +139,15 @@ def test_a_log_that_is_full_asks_to_come_back(capture: Capture, log: KafkaEventL
     assert (caught.value.status, caught.value.retry_after_s) == (503, 5)
 
 
-def test_a_process_with_events_does_not_start_on_it(options: EngineOptions, tmp_path: Path) -> None:
-    with (
-        DataDirectory.open(tmp_path / "data") as directory,
-        pytest.raises(UnsupportedDatabaseError, match="can be accepted, and not stored yet"),
-        Engines.on(directory, options),
-    ):
-        pass
-
-
 def test_the_client_is_asked_for_where_it_is_missing() -> None:
     program = (
         "import sys; sys.modules['confluent_kafka'] = None\nfrom hoglab.storage.event_log import kafka_topic"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "pip install 'hoglab[kafka]'" in found.stderr
+
+
+@pytest.mark.parametrize("client", ["confluent_kafka", "xxhash", "psycopg", "clickhouse_connect"])
+def test_a_server_of_a_directory_needs_no_client_of_another_engine(client: str) -> None:
+    program = f"import sys; sys.modules['{client}'] = None\nimport hoglab.app"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -15,6 +15,7 @@ from tests.clickhouse import ClickHouseServer
 from tests.conftest import StartServer
 from tests.e2e.test_roles import make_function, serve, wait_for
 from tests.faults.destination import Destination
+from tests.kafka import new_topic
 
 from hoglab.storage.engines import upgrade_databases
 
@@ -30,16 +31,26 @@ def events_url(clickhouse: ClickHouseServer) -> Any:
     clickhouse.drop(url)
 
 
+@pytest.fixture(params=["in PostgreSQL", "in Kafka"])
+def event_log(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The settings of a log that requests are accepted into."""
+    if request.param == "in PostgreSQL":
+        return {}
+    broker = request.getfixturevalue("kafka")
+    return {"HOGLAB_EVENT_LOG_URL": f"kafka://{broker}/{new_topic()}?partitions=4"}
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_from_capture_to_results_and_deliveries(
-    start_server: StartServer, postgres_url: str, events_url: str, tmp_path: Path
+    start_server: StartServer, postgres_url: str, events_url: str, event_log: dict[str, str], tmp_path: Path
 ) -> None:
     upgrade_databases(postgres_url)
     destination = Destination()
     environment = {
         "HOGLAB_DATABASE_URL": postgres_url,
         "HOGLAB_EVENT_STORE_URL": events_url,
+        **event_log,
         "HOGLAB_BOOTSTRAP_API_KEY": KEY,
         "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": TOKEN,
         "HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.0/8",

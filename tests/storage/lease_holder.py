@@ -11,7 +11,8 @@ from typing import Any
 
 import psycopg
 
-from hoglab.storage.event_log.leases import LeaseLostError, LogLeases, PartitionLease
+from hoglab.storage.event_log.leases import LogLeases
+from hoglab.storage.event_log.partitions import LeaseLostError, PartitionLease
 
 
 def main(url: str, partitions: int, lease_s: float, records: int) -> None:
@@ -39,12 +40,9 @@ def work(leases: LogLeases, lease: PartitionLease, done: int, records: int) -> N
     """Process a few records of a partition, each in a transaction of its own."""
     for offset in range(done + 1, min(done + 10, records) + 1):
         try:
-            with leases.writing(lease) as connection:
+            with leases.moving({lease: offset}) as connection:
                 connection.execute(
                     "INSERT INTO done VALUES (%s, %s, %s)", (lease.partition, offset, lease.epoch)
-                )
-                connection.execute(
-                    "UPDATE log_lease SET position = %s WHERE partition = %s", (offset, lease.partition)
                 )
         except LeaseLostError:
             print("lost", lease.partition, flush=True)

@@ -16,7 +16,8 @@ import pytest
 from tests.postgres import PostgresServer
 from tests.storage.engines import PostgresEngine
 
-from hoglab.storage.event_log.leases import LeaseLostError, LeaseRound, LogLeases, share_of
+from hoglab.storage.event_log.leases import LogLeases, share_of
+from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionLease
 
 PATIENCE_S = 90.0
 LEASE_S = 1.0
@@ -60,6 +61,11 @@ def settled(*readers: LogLeases) -> list[list[int]]:
     return [sorted(each.renew().held) for each in readers]
 
 
+def move(leases: LogLeases, lease: PartitionLease, position: int) -> None:
+    with leases.moving({lease: position}):
+        pass
+
+
 class TestShares:
     def test_all_partitions_are_someones_and_nobody_has_two_more_than_another(self) -> None:
         for partitions in range(1, 20):
@@ -92,7 +98,7 @@ class TestShares:
         assert second.renew() == LeaseRound({}, [])
         held, surplus = first.renew()
         assert len(surplus) == 2
-        first.finish(held[surplus[0]], 7)
+        move(first, held[surplus[0]], 7)
         assert second.renew().held == {}
         first.give_up(surplus)
         assert sorted(second.renew().held) == list(surplus)
@@ -103,11 +109,11 @@ class TestFencing:
     def test_who_lost_a_lease_writes_nothing(self, reader: Callable[..., LogLeases]) -> None:
         paused, other = reader(lease_s=0.0), reader()
         lease = paused.renew().held[0]
-        paused.finish(lease, 5)
+        move(paused, lease, 5)
         wait_for(lambda: 0 in other.renew().held)
         with pytest.raises(LeaseLostError, match="partition 0"):
-            paused.finish(lease, 6)
-        with pytest.raises(LeaseLostError), paused.writing(lease) as connection:
+            move(paused, lease, 6)
+        with pytest.raises(LeaseLostError), paused.moving({lease: 6}) as connection:
             connection.execute("UPDATE log_lease SET position = 99")
         assert other.positions()[0] == 5
 
@@ -117,7 +123,7 @@ class TestFencing:
         slow = reader(lease_s=0.0)
         lease = slow.renew().held[0]
         assert slow.renew().held[0] == lease
-        slow.finish(lease, 5)
+        move(slow, lease, 5)
 
     def test_taking_it_again_is_another_epoch(self, reader: Callable[..., LogLeases]) -> None:
         leases = reader()
@@ -126,13 +132,23 @@ class TestFencing:
         after = leases.renew().held[0]
         assert after.epoch > before.epoch
         with pytest.raises(LeaseLostError):
-            leases.finish(before, 5)
+            move(leases, before, 5)
+
+    def test_partitions_move_together_or_not_at_all(self, reader: Callable[..., LogLeases]) -> None:
+        leases, other = reader(lease_s=0.0), reader()
+        held = leases.renew().held
+        with leases.moving({held[0]: 3, held[1]: 4}):
+            pass
+        wait_for(lambda: 1 in other.renew().held or other.give_up([0]))
+        with pytest.raises(LeaseLostError), leases.moving({held[0]: 9, held[1]: 9, held[2]: 9}):
+            pass
+        assert [other.positions()[number] for number in range(3)] == [3, 4, 0]
 
     def test_nobody_takes_a_partition_while_its_owner_writes(self, reader: Callable[..., LogLeases]) -> None:
         owner, other = reader(lease_s=0.0, partitions=1), reader(partitions=1)
         lease = owner.renew().held[0]
         owner.give_up([])
-        with owner.writing(lease):
+        with owner.moving({lease: 1}):
             other.renew()
             assert other.renew().held == {}
 

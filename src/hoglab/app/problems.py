@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hoglab.app.roles import Role
+from hoglab.capture.relay import LogRelay
 from hoglab.delivery.service import Delivery
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.http.health import Problem
@@ -31,6 +32,7 @@ def problems(
     delivery: Delivery,
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
+    relay: LogRelay | None,
     role: Role,
 ) -> list[Problem]:
     """What does not work as it should now of a process with events.
@@ -38,6 +40,8 @@ def problems(
     ``lost``: what write-ahead logs lacked at the start, by database files.
     """
     of_events = event_problems(engines, ingestion, quarantine, integrity, lost)
+    if relay is not None and (fault := relay.fault) is not None:
+        of_events.append(Problem("event log", f"nothing is taken out of the topic: {fault}", blocks=False))
     return in_role(of_events + shared_problems(engines, functions, delivery), role)
 
 
@@ -57,7 +61,7 @@ def shared_problems(engines: SharedEngines, functions: FunctionRegistry, deliver
         except DatabaseError as error:
             problems.append(Problem(name, str(error), blocks=False))
     try:
-        engines.log.check()
+        engines.accepting.check()
     except EventLogFullError as error:
         problems.append(Problem("event log", str(error)))
     if unusable := functions.unusable():

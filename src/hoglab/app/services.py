@@ -21,6 +21,7 @@ from hoglab.app.problems import problems
 from hoglab.app.shared import SharedServices
 from hoglab.app.system_status import SystemStatus
 from hoglab.background import Service
+from hoglab.capture.relay import LogRelay, RelayedLog
 from hoglab.delivery.replay.backfills import Backfills
 from hoglab.delivery.runs.state import without_persons
 from hoglab.delivery.trials.cases import TestCases
@@ -105,18 +106,21 @@ class Services(SharedServices):
             ),
             flag_calls=FlagCalls(database),
         )
+        relayed, several = engines.relayed, accounts.has_several_projects
+        self.relay = None if relayed is None else LogRelay(relayed, has_several_projects=several)
+        accepted = engines.log if relayed is None else RelayedLog(relayed)
         self.erasing = erasing = PersonErasing(
             database,
             engines.invocations.erasing,
             people.known,
-            engines.log,
+            accepted,
             store,
             ingested=lambda: ingestion.position,
             without=without_persons,
             forget_results=lambda: _forget(self.kept_results),
         )
         self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
-        self.catch_up = catch_up = CatchUp(engines.log, store)
+        self.catch_up = catch_up = CatchUp(accepted, store)
         self.cohorts = cohorts = CohortService(
             database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
         )
@@ -183,6 +187,7 @@ class Services(SharedServices):
             delivery.internal_events(database),
             backfills,
             ingestion,
+            *(() if self.relay is None else (self.relay,)),
             ResultsRunner(results, catch_up=catch_up),
             ExportService(store, directory.socket_path, catch_up=catch_up),
             Upkeep(
@@ -201,6 +206,7 @@ class Services(SharedServices):
             self.delivery,
             self.integrity,
             self._lost_commits,
+            self.relay,
             self.role,
         )
 

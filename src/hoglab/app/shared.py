@@ -63,7 +63,7 @@ class SharedServices:
         self.people = people = PersonService(database)
         self.capture = capture = opened(
             Capture(
-                engines.log,
+                engines.accepting,
                 accounts.project_by_token,
                 accounts.project,
                 has_several_projects=accounts.has_several_projects,

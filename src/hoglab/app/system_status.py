@@ -105,7 +105,7 @@ class SystemStatus:
             "reasons": reasons,
             "event_log": {
                 "waiting_records": max(0, engines.log.last_offset() - ingestion.position),
-                "waiting_bytes": engines.log.pending_bytes(),
+                "waiting_bytes": sum(log.pending_bytes() for log in {engines.log, engines.accepting}),
                 "limit_bytes": self._log_limit_bytes,
                 "oldest_s": lag_s,
             },

@@ -31,7 +31,7 @@ from hoglab.storage.database.tables import (
     person_override,
 )
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.event_log import Acknowledged
+from hoglab.storage.event_log import Acknowledged, Acknowledging
 from hoglab.storage.event_store import ErasableEvents, EventsOfPersons
 from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.json_text import json_bytes
@@ -54,12 +54,8 @@ MAX_AT_ONCE = 1_000
 _log = structlog.get_logger(__name__)
 
 
-class Log(Protocol):
+class Log(Acknowledging, Protocol):
     """What erasing needs of the event log."""
-
-    def acknowledged(self, owner: int) -> Acknowledged: ...
-
-    def offset_of(self, acknowledged: Acknowledged) -> int | None: ...
 
     def trim(self, up_to: int) -> int: ...
 

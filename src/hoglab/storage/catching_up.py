@@ -11,10 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hoglab.storage.event_log import Acknowledged
+from hoglab.storage.event_log import Acknowledged, Acknowledging
 
 if TYPE_CHECKING:
-    from hoglab.storage.event_log import EventLog
     from hoglab.storage.event_store import EventStore
 
 REQUEST_PATIENCE_S = 10.0
@@ -30,7 +29,7 @@ class NotCaughtUpError(Exception):
 class CatchUp:
     """How far storing events is behind accepting them."""
 
-    log: EventLog
+    log: Acknowledging
     store: EventStore
 
     def acknowledged(self, project_id: int) -> Acknowledged:

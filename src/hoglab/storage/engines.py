@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.errors import UnsupportedDatabaseError
 from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, GroupCommitLog, LogLimits
+from hoglab.storage.event_log.partitions import Relayed
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
     from hoglab.storage.event_log.kafka import KafkaEventLog
+    from hoglab.storage.event_log.leases import LogLeases
+    from hoglab.storage.event_log.postgres import PostgresEventLog
     from hoglab.storage.event_log.quarantine import QuarantineStore
     from hoglab.storage.event_store import EventStore
     from hoglab.storage.invocations import InvocationStores
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 
 WAIT_S = 10.0
 """How long a server waits at its start for another one on the same database to end."""
+RELAYED_BYTES = 64 * 1024 * 1024
+"""What of a topic waits in the log behind it: enough for ingestion to be busy; the rest waits in the topic."""
 EventFile = DuckDbEventStore
 """The event store in a file of a data directory, which is sealed, keeps results, and can be examined."""
 STORE_HEADER_BYTES = HEADER_BYTES
@@ -52,9 +57,9 @@ class EngineOptions:
     """Limits of the engines; see the settings of a server for what they mean.
 
     ``database_url``: where everything but events is, if not in the directory; ``event_store_url``: where events are;
-    ``event_log_url``: the topic of Kafka that is the event log, if that is not in the database. ``tables``: where
-    tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept. ``wait_s``: how long
-    another server on the same database is waited for.
+    ``event_log_url``: the topic of Kafka that requests are accepted into, if that is not the log that ingestion reads.
+    ``tables``: where tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept.
+    ``wait_s``: how long another server on the same database is waited for.
     """
 
     tables: TableDirectory
@@ -76,7 +81,8 @@ class SharedEngines:
 
     database: Database
     queue_database: Database
-    log: GroupCommitLog | KafkaEventLog
+    accepting: GroupCommitLog | KafkaEventLog
+    """The log that requests are accepted into."""
     invocations: InvocationStores
     now: Callable[[], datetime] | None
     """The clock of all who share the queue; None where it is that of this machine."""
@@ -94,6 +100,9 @@ class Engines(SharedEngines):
     """Everything that a server keeps its data in."""
 
     log: GroupCommitLog
+    """The log that ingestion reads: the same, or one that records are taken over into."""
+    relayed: Relayed | None
+    """How they are taken over."""
     store: EventStore
     event_file: EventFile | None
     """The store, where it is in a file of the directory."""
@@ -117,16 +126,18 @@ class Engines(SharedEngines):
             if address is not None:
                 sole_server, load = _alone(opened, address, options.wait_s)
             shared = _shared(opened, directory, options)
-            log = shared.log
-            if not isinstance(log, GroupCommitLog):
-                raise UnsupportedDatabaseError(
-                    "events in Kafka can be accepted, and not stored yet: let the event log be in PostgreSQL"
-                )
+            relayed = None
+            if isinstance(shared.accepting, GroupCommitLog):
+                log = shared.accepting
+            else:
+                log, relayed = _behind(opened, shared.accepting, options)
             store = opened.enter_context(open_event_store(directory, options))
             yield cls(
                 database=shared.database,
                 queue_database=shared.queue_database,
+                accepting=shared.accepting,
                 log=log,
+                relayed=relayed,
                 invocations=shared.invocations,
                 now=shared.now,
                 store=store,
@@ -161,8 +172,8 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     opened.callback(queue_database.dispose)
     database = Database.open(in_metadata)
     opened.callback(database.dispose)
-    log, queue, now = _opened_queues(opened, in_queue, options)
-    return SharedEngines(database, queue_database, log, stores_of(queue, queue_database), now)
+    accepting, queue, now = _opened_queues(opened, in_queue, options)
+    return SharedEngines(database, queue_database, accepting, stores_of(queue, queue_database), now)
 
 
 def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, DatabaseLoad]:
@@ -183,9 +194,11 @@ def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, 
 def _opened_queues(
     opened: ExitStack, place: str | Path, options: EngineOptions
 ) -> tuple[GroupCommitLog | KafkaEventLog, WritingQueue, Callable[[], datetime] | None]:
-    """The event log and the invocation queue, whose tables are there, and their clock; ``opened`` closes them."""
+    """The log that accepts requests, and the invocation queue with its clock; ``opened`` closes them.
+
+    Their tables are there.
+    """
     limits = LogLimits(max_backlog_bytes=options.event_log_bytes)
-    log: GroupCommitLog | KafkaEventLog
     queue: WritingQueue
     if isinstance(place, Path):
         if options.event_log_url is not None:
@@ -196,32 +209,63 @@ def _opened_queues(
         opened.callback(queue.close)
         return log, queue, None
 
-    from hoglab.storage.database.postgres.driver import Driver
-    from hoglab.storage.event_log.postgres import PostgresEventLog
     from hoglab.storage.invocations.postgres import PostgresInvocationQueue
 
-    driver = Driver(place, tables.queue_metadata.info["postgresql"]["schema"])
-    connect = partial(driver.connect, autocommit=True)
+    accepting: GroupCommitLog | KafkaEventLog
     if options.event_log_url is None:
-        log = PostgresEventLog(connect, driver.name, limits=limits)
+        accepting = _postgres_log(opened, place, limits)
     else:
-        log = _kafka_log(opened, connect, driver.name, options.event_log_url, options.event_log_bytes)
-    opened.callback(log.close)
-    shared_queue = PostgresInvocationQueue(connect, driver.name, trace_days=options.trace_days)
+        accepting = _topic(opened, place, options.event_log_url, options.event_log_bytes)
+    shared_queue = PostgresInvocationQueue(*_queue_server(place), trace_days=options.trace_days)
     opened.callback(shared_queue.close)
-    return log, shared_queue, shared_queue.now
+    return accepting, shared_queue, shared_queue.now
 
 
-def _kafka_log(opened: ExitStack, connect: Connect, name: str, url: str, max_bytes: int) -> KafkaEventLog:
-    """The event log in Kafka, whose readers keep in a database how far they are; ``opened`` closes what that needs."""
+def _queue_server(address: str) -> tuple[Connect, str]:
+    """How to connect to the queue's tables, and how that database is called in messages."""
+    from hoglab.storage.database.postgres.driver import Driver
+
+    driver = Driver(address, tables.queue_metadata.info["postgresql"]["schema"])
+    return partial(driver.connect, autocommit=True), driver.name
+
+
+def _postgres_log(opened: ExitStack, address: str, limits: LogLimits) -> PostgresEventLog:
+    from hoglab.storage.event_log.postgres import PostgresEventLog
+
+    log = PostgresEventLog(*_queue_server(address), limits=limits)
+    opened.callback(log.close)
+    return log
+
+
+def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> KafkaEventLog:
+    """The log in Kafka, of whose partitions a database knows how far they were read; ``opened`` closes it."""
     from hoglab.storage.event_log import kafka_topic  # first: it says what is missing
     from hoglab.storage.event_log.kafka import KafkaEventLog
+
+    topic = kafka_topic.KafkaAddress.parse(url)
+    leases = _leases(opened, address, topic.partitions)
+    log = KafkaEventLog(topic, finished=leases.positions, max_backlog_bytes=max_bytes)
+    opened.callback(log.close)
+    return log
+
+
+def _leases(opened: ExitStack, address: str, partitions: int) -> LogLeases:
     from hoglab.storage.event_log.leases import LogLeases
 
-    address = kafka_topic.KafkaAddress.parse(url)
-    leases = LogLeases(connect, name, partitions=address.partitions)
+    leases = LogLeases(*_queue_server(address), partitions=partitions)
     opened.callback(leases.close)
-    return KafkaEventLog(address, finished=leases.positions, max_backlog_bytes=max_bytes)
+    return leases
+
+
+def _behind(
+    opened: ExitStack, topic: KafkaEventLog, options: EngineOptions
+) -> tuple[PostgresEventLog, Relayed]:
+    """The log that records of a topic are taken over into; ``opened`` closes it."""
+    if options.database_url is None:
+        raise ValueError("a topic is beside a database")
+    limits = LogLimits(max_backlog_bytes=min(RELAYED_BYTES, options.event_log_bytes))
+    log = _postgres_log(opened, options.database_url, limits)
+    return log, Relayed(topic, _leases(opened, options.database_url, topic.partitions), log)
 
 
 @contextmanager

@@ -54,7 +54,19 @@ class Acknowledged:
     deferred_until: int | None = None
 
 
-class EventLog(Protocol):
+class Acknowledging(Protocol):
+    """What tells how far something has to be ingested for everything to count that was accepted by now."""
+
+    def acknowledged(self, owner: int) -> Acknowledged:
+        """What was accepted of an owner by now; cheap."""
+        ...
+
+    def offset_of(self, acknowledged: Acknowledged) -> int | None:
+        """The offset up to which all of it is in the log; None while a part is deferred."""
+        ...
+
+
+class EventLog(Acknowledging, Protocol):
     """An append-only log with consumers' positions.
 
     ``append`` may be awaited by many tasks at once: what waits together is committed together
@@ -108,14 +120,6 @@ class EventLog(Protocol):
 
     def accepted(self) -> int:
         """How many records were accepted, give or take a constant: for differences; cheap."""
-        ...
-
-    def acknowledged(self, owner: int) -> Acknowledged:
-        """What was accepted of an owner by now; cheap."""
-        ...
-
-    def offset_of(self, acknowledged: Acknowledged) -> int | None:
-        """The offset up to which all of it is in the log; None while a part is deferred."""
         ...
 
     def oldest_after(self, position: int) -> datetime | None:

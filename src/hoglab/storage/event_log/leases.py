@@ -9,10 +9,11 @@ another one took meanwhile, finds no row and writes nothing.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
+from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionLease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 LEASE_S = 10.0
 """How long after its last renewal a partition is another's."""
-
-RENEW_EVERY_S = 1.0
-"""How often leases are renewed, and free partitions taken."""
 
 _MAKE = (
     "INSERT INTO log_lease (partition, epoch, expires_at, position) "
@@ -51,26 +49,14 @@ WHERE partition IN (
 """  # noqa: S608
 _GIVE_UP = "UPDATE log_lease SET owner = NULL WHERE owner = %s AND partition = ANY(%s)"
 _LEAVE = "DELETE FROM log_reader WHERE id = %s"
-_LOCK = "SELECT position FROM log_lease WHERE partition = %s AND owner = %s AND epoch = %s FOR UPDATE"
-_MOVE = "UPDATE log_lease SET position = %s WHERE partition = %s"
-
-
-class LeaseLostError(Exception):
-    """Another process reads the partition now. What was done of it here is to be forgotten."""
-
-
-class PartitionLease(NamedTuple):
-    """The right to write what comes of a partition, until somebody takes it."""
-
-    partition: int
-    epoch: int
-
-
-class LeaseRound(NamedTuple):
-    """What a process has after a renewal, and what of that is above its share."""
-
-    held: Mapping[int, PartitionLease]
-    surplus: Sequence[int]
+_LOCK = """
+SELECT partition FROM log_lease JOIN unnest(%s::integer[], %s::bigint[]) AS mine (partition, epoch)
+USING (partition, epoch) WHERE owner = %s ORDER BY partition FOR UPDATE OF log_lease
+"""
+_MOVE = """
+UPDATE log_lease SET position = moved.position FROM unnest(%s::integer[], %s::bigint[]) AS moved (partition, position)
+WHERE log_lease.partition = moved.partition
+"""
 
 
 class LogLeases:
@@ -115,23 +101,19 @@ class LogLeases:
         self._session.rows(_LEAVE, (self._me,))
 
     @contextmanager
-    def writing(self, lease: PartitionLease) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction of the queue's database in which nobody else writes of the partition.
+    def moving(self, moved: Mapping[PartitionLease, int]) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction of the queue's database, at whose end partitions are done with up to these offsets.
 
-        Raises `LeaseLostError`, before anything is written.
+        Nobody else writes of them meanwhile. Raises `LeaseLostError`, before anything is written.
         """
+        partitions = [lease.partition for lease in moved]
+        epochs = [lease.epoch for lease in moved]
         with self._session.transaction() as connection:
-            row = connection.execute(_LOCK.encode(), (lease.partition, self._me, lease.epoch)).fetchone()
-            if row is None:
-                raise LeaseLostError(
-                    f"partition {lease.partition} of the event log is read by another process"
-                )
+            found = connection.execute(_LOCK.encode(), (partitions, epochs, self._me)).fetchall()
+            if lost := sorted(set(partitions) - {partition for (partition,) in found}):
+                raise LeaseLostError(f"partition {lost[0]} of the event log is read by another process")
             yield connection
-
-    def finish(self, lease: PartitionLease, position: int) -> None:
-        """Note that a partition is done with up to an offset. Raises `LeaseLostError`."""
-        with self.writing(lease) as connection:
-            connection.execute(_MOVE.encode(), (position, lease.partition))
+            connection.execute(_MOVE.encode(), (partitions, list(moved.values())))
 
     def close(self) -> None:
         """End the connection."""

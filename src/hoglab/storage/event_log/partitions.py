@@ -6,14 +6,42 @@ number of partitions is fixed when the log is made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from hoglab.storage.event_log import Acknowledging
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    import psycopg
 
     from hoglab.storage.event_log import LogRecord
+    from hoglab.storage.event_log.deferral import Record
 
 MAX_PARTITIONS = 1024
+
+RENEW_EVERY_S = 1.0
+"""How often leases of partitions are renewed, and free ones taken."""
+
+
+class LeaseLostError(Exception):
+    """Another process reads the partition now. What was done of it here is to be forgotten."""
+
+
+class PartitionLease(NamedTuple):
+    """The right to write what comes of a partition, until somebody takes it."""
+
+    partition: int
+    epoch: int
+
+
+class LeaseRound(NamedTuple):
+    """What a process has after a renewal, and what of that is above its share."""
+
+    held: Mapping[int, PartitionLease]
+    surplus: Sequence[int]
 
 
 @runtime_checkable
@@ -33,6 +61,10 @@ class PartitionedLog(Protocol):
 
         ``insist``: take them however much waits for a consumer.
         """
+        ...
+
+    def ends(self) -> Mapping[int, int]:
+        """The newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
         ...
 
     def partition(self, number: int) -> LogPartition:
@@ -70,3 +102,59 @@ class LogPartition(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Leases(Protocol):
+    """The partitions of one log, as one process knows them. Raises `DatabaseError`."""
+
+    def positions(self) -> Mapping[int, int]:
+        """The offset up to which each partition is done with, 0 at first."""
+        ...
+
+    def renew(self) -> LeaseRound:
+        """Stay alive: renew what this process has, and take what is free up to its share."""
+        ...
+
+    def give_up(self, partitions: Sequence[int]) -> None:
+        """Let others take partitions at once."""
+        ...
+
+    def leave(self) -> None:
+        """Let others take everything at once, and have no share any more."""
+        ...
+
+    def moving(self, moved: Mapping[PartitionLease, int]) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """A transaction, at whose end partitions are done with up to these offsets.
+
+        Nobody else writes of them meanwhile. Raises `LeaseLostError`, before anything is written.
+        """
+        ...
+
+
+class LogBehind(Acknowledging, Protocol):
+    """A log in one order that records of partitions are taken over into; see `EventLog`."""
+
+    def append_within(self, connection: psycopg.Connection[Any], records: Sequence[Record]) -> None:
+        """Store records in a transaction that `Leases.moving` gave. Raises `DatabaseError`."""
+        ...
+
+    def check(self) -> None:
+        """Raises `EventLogFullError` while it takes no more."""
+        ...
+
+    def last_offset(self) -> int: ...
+
+    def now_us(self) -> int:
+        """The moment that records are stamped with, in microseconds."""
+        ...
+
+    def trim(self, up_to: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """Where records are taken over from, who does it for which partition, and into what."""
+
+    source: PartitionedLog
+    leases: Leases
+    target: LogBehind
