@@ -20,7 +20,7 @@ from hoglab.storage.event_log.leases import LogLeases, share_of
 from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionLease
 
 PATIENCE_S = 90.0
-LEASE_S = 1.0
+LEASE_S = 4.0
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
