@@ -164,6 +164,22 @@ class TestMany:
             bounded.look_at = 0.0
             assert not bounded.are_crowded()
 
+    def test_a_look_that_others_held_up_does_not_make_them_crowded(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        really = module._open_files
+
+        def held_up() -> list[int]:
+            time.sleep(0.2)
+            return really()
+
+        monkeypatch.setattr(module, "_open_files", held_up)
+        with Connections.on(0) as bounded:
+            assert not bounded.are_crowded()
+            bounded.spare = 0  # as after many requests in a short time
+            time.sleep(0.1)
+            assert not bounded.are_crowded()
+
     def test_those_that_were_silent_longest_are_cut(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as opened:
             port = listener.getsockname()[1]

@@ -75,10 +75,9 @@ class Connections:
         """
         self.spare -= 1
         if self.spare < 0 and time.monotonic() >= self.look_at:
-            began = time.monotonic()
+            began = time.thread_time()  # not the clock, by which a look is dear when others had the processor
             self.spare = int(self.most * CROWDED_PART) - self._open()
-            ended = time.monotonic()
-            self.look_at = ended + (ended - began) / LOOK_PART
+            self.look_at = time.monotonic() + (time.thread_time() - began) / LOOK_PART
         return self.spare < 0
 
     def _open(self) -> int:
