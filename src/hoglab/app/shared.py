@@ -30,8 +30,10 @@ from hoglab.http.health import Problem
 from hoglab.people import PersonService
 from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.engines import SharedEngines
+from hoglab.storage.event_log.partitions import PartitionedLog
 
 if TYPE_CHECKING:
+    from hoglab.capture.service import AcceptingLog
     from hoglab.settings import Settings
 
 T = TypeVar("T")
@@ -63,7 +65,7 @@ class SharedServices:
         self.people = people = PersonService(database)
         self.capture = capture = opened(
             Capture(
-                engines.accepting,
+                _accepting(engines),
                 accounts.project_by_token,
                 accounts.project,
                 has_several_projects=accounts.has_several_projects,
@@ -132,3 +134,12 @@ class SharedServices:
         if Part.SDK in self.role.parts and not self.preload.is_done:
             found.append(Problem("flags", "are not loaded yet"))
         return in_role(found, self.role)
+
+
+def _accepting(engines: SharedEngines) -> AcceptingLog:
+    """The log that requests are accepted into, as capture appends to it."""
+    if not isinstance(engines.accepting, PartitionedLog):
+        return engines.accepting
+    from hoglab.capture.partitioning import DividedLog  # its hash is installed where Kafka's client is
+
+    return DividedLog(engines.accepting)

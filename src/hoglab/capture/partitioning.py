@@ -37,16 +37,26 @@ def partition_of(project_id: int, distinct_id: str, partitions: int) -> int:
     return xxhash.xxh64_intdigest(project_id.to_bytes(4) + distinct_id.encode()) % partitions
 
 
-async def append_divided(log: PartitionedLog, record: bytes, *, insist: bool = False) -> None:
-    """Store a record of a request in the partitions of its events.
+class DividedLog:
+    """A log of several partitions, for capture: see `hoglab.capture.service.AcceptingLog`."""
 
-    Raises `EventLogFullError`, and `Refusal` 413 for an event that does not fit by itself.
-    """
-    if len(record) <= _INLINE_BYTES:
-        records = divided(record, log.partitions, log.max_record_bytes)
-    else:
-        records = await asyncio.to_thread(divided, record, log.partitions, log.max_record_bytes)
-    await log.append_all(records, insist=insist)
+    def __init__(self, log: PartitionedLog) -> None:
+        self._log = log
+
+    async def append(
+        self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
+    ) -> None:
+        """Store a record of a request in the partitions of its events. Whose it is makes no difference.
+
+        Raises `EventLogFullError`, and `Refusal` 413 for an event that does not fit by itself.
+        """
+        del owner, alone
+        partitions, most = self._log.partitions, self._log.max_record_bytes
+        if len(payload) <= _INLINE_BYTES:
+            records = divided(payload, partitions, most)
+        else:
+            records = await asyncio.to_thread(divided, payload, partitions, most)
+        await self._log.append_all(records, insist=insist)
 
 
 def divided(record: bytes, partitions: int, max_bytes: int) -> list[tuple[int, bytes]]:

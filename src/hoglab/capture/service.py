@@ -13,7 +13,7 @@ import structlog
 
 from hoglab.capture.decoding import Query, decode_payload
 from hoglab.capture.envelope import read_envelope
-from hoglab.capture.records import RecordHeader, encode_record, new_header
+from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token, unread
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
 from hoglab.delivery.execution import CaptureRefusedError
@@ -23,13 +23,11 @@ from hoglab.http.requests.body import BODY_TIMEOUT_S
 from hoglab.http.requests.budget import charge, known_owner
 from hoglab.http.requests.decompression import GZIP_MAGIC
 from hoglab.storage.event_log import EventLogFullError
-from hoglab.storage.event_log.partitions import PartitionedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Callable, MutableMapping
     from datetime import datetime
 
-    from hoglab.storage.event_log import EventLog
 
 MIB = 1024 * 1024
 STORAGE_RETRY_S = 5
@@ -88,6 +86,14 @@ class Request:
     """Where the memory of the request is booked (`hoglab.http.requests.budget`)."""
 
 
+class AcceptingLog(Protocol):
+    """What capture needs of an event log, whether or not that has partitions; see `EventLog.append`."""
+
+    async def append(
+        self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
+    ) -> object: ...
+
+
 class Capture:
     """Takes requests of the event endpoints into the event log.
 
@@ -96,7 +102,7 @@ class Capture:
 
     def __init__(
         self,
-        log: EventLog | PartitionedLog,
+        log: AcceptingLog,
         project_by_token: Callable[[str], KnownProject | None],
         project_by_id: Callable[[int], KnownProject | None] = lambda _: None,
         *,
@@ -105,7 +111,7 @@ class Capture:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.limits = limits or CaptureLimits()
-        self._append_record = _appending_to(log)
+        self._log = log
         self._project_by_token = project_by_token
         self._project_by_id = project_by_id
         self._has_several_projects = has_several_projects
@@ -133,7 +139,7 @@ class Capture:
             sent_at_ms=request.query.sent_at_ms,
             max_event_bytes=rules.event_limit,
         )
-        await self._append(project, header, read.stored)
+        await self._append(project, encode_record(header, read.stored))
         return read.events
 
     def recognise(self, head: V1Head, scope: MutableMapping[str, Any]) -> KnownProject | None:
@@ -178,7 +184,7 @@ class Capture:
                 sent_at_ms=None,
                 max_event_bytes=self.limits.event,
             )
-            await self._append(project, header, batch.body)
+            await self._append(project, encode_record(header, batch.body))
         return batch
 
     def _project(self, token: str) -> KnownProject | None:
@@ -213,18 +219,15 @@ class Capture:
             max_event_bytes=self.limits.event,
         )
         try:
-            await self._append(project, header, body, insist=insist)
+            await self._append(project, encode_record(header, body), insist=insist)
         except Refusal as refusal:
             raise CaptureRefusedError(refusal.reason, for_now=True) from refusal
 
-    async def _append(
-        self, project: KnownProject, header: RecordHeader, stored: bytes, *, insist: bool = False
-    ) -> None:
+    async def _append(self, project: KnownProject, record: bytes, *, insist: bool = False) -> None:
         """Have the log keep a request. Raises `Refusal` 503, and 413 for an event that the log cannot take."""
         try:
-            await self._append_record(
-                encode_record(header, stored), project.id, insist, not self._has_several_projects()
-            )
+            alone = not self._has_several_projects()
+            await self._log.append(record, insist=insist, owner=project.id, alone=alone)
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error
@@ -235,16 +238,6 @@ class Capture:
     def close(self) -> None:
         """Stop the worker threads. Requests that they work on are finished."""
         self._decoders.shutdown()
-
-
-def _appending_to(log: EventLog | PartitionedLog) -> Callable[[bytes, int, bool, bool], Awaitable[object]]:
-    """What stores a record: given it, its owner, whether to insist, and whether the owner is the only one."""
-    if isinstance(log, PartitionedLog):
-        from hoglab.capture.partitioning import append_divided
-
-        divided_log = log
-        return lambda record, _, insist, __: append_divided(divided_log, record, insist=insist)
-    return lambda record, owner, insist, alone: log.append(record, insist=insist, owner=owner, alone=alone)
 
 
 def _book(scope: MutableMapping[str, Any], project: KnownProject, stored_bytes: int) -> None:
