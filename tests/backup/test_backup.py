@@ -10,15 +10,15 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import duckdb
 import httpx
 import pytest
+from tests import waiting
 from tests.conftest import StartServer, free_port
 from tests.embedded import EmbeddedEventLog
 from tests.faults.destination import Destination
@@ -58,11 +58,7 @@ def send(server: ChildServer, *names: str) -> list[str]:
     return [event["uuid"] for event in events]
 
 
-def wait_for(condition: Any, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+wait_for = partial(waiting.wait_for, timeout_s=60, every_s=0.1)
 
 
 def stored(server: ChildServer) -> set[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import waiting
 from tests.faults.seed import SEED
 from tests.kafka import Broker, new_topic, own_broker
 from tests.postgres import PostgresServer
@@ -32,11 +34,7 @@ PATIENCE_S = 60.0
 OWNER = 5
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+wait_for = partial(waiting.wait_for, timeout_s=PATIENCE_S, every_s=0.02)
 
 
 @pytest.fixture

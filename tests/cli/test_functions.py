@@ -18,7 +18,8 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.conftest import StartServer
-from tests.delivery.conftest import Receiver, wait_for
+from tests.delivery.conftest import Receiver
+from tests.waiting import wait_for
 
 from hoglab.demo.server import ChildServer
 

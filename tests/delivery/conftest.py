@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 from cryptography.fernet import Fernet
 from tests.embedded import EmbeddedInvocationQueue
+from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
@@ -105,14 +106,6 @@ class Receiver:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
-
-
-def wait_for(condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.005)
-    return found
 
 
 def stored(

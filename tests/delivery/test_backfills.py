@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
 from tests.delivery.test_dead_letters import letters
 from tests.delivery.test_routes import Api
 from tests.embedded import EmbeddedEventStore
+from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.api.backfill_routes import backfill_router

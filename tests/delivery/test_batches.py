@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
 from tests.delivery.test_backfills import EVER, History, history  # noqa: F401 - a fixture
 from tests.delivery.test_routes import Api
+from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.execution.batch_run import REPORTED, failures

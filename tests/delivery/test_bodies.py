@@ -18,7 +18,8 @@ import orjson
 import pytest
 from prometheus_client import Gauge
 from tests.contract.rules import rule
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.bodies import child
 from hoglab.delivery.bodies.child import BodyLimits, Child, Work

@@ -14,7 +14,8 @@ import orjson
 import pytest
 from posthog import Posthog
 from tests.conftest import StartServer
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.storage.database.errors import DatabaseBusyError
 

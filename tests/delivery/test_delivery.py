@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.contract.rules import rule
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.demo.run import FORWARD_PURCHASE
 

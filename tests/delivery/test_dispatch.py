@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.contract.rules import rule
-from tests.delivery.conftest import House, stored, wait_for
+from tests.delivery.conftest import House, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.dispatch.masking import Masked, allowed, decide
 from hoglab.delivery.replay.reruns import RerunFilter, rerun

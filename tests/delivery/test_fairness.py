@@ -7,7 +7,8 @@ import threading
 
 import pytest
 from aiohttp import web
-from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
+from tests.delivery.conftest import NOW, House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.bodies.on_loop import AT_A_TIME, BodiesOnLoop
 from hoglab.delivery.bodies.pool import BodyPool

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.contract.rules import rule
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.accounts import internal_events
 from hoglab.delivery.dispatch.internal_events import InternalEventDispatcher

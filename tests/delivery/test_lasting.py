@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
-from tests.delivery.conftest import NOW, House, Receiver, stored, wait_for
+from tests.delivery.conftest import NOW, House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.execution.retries import LASTING, POSTHOG, RetryPolicy, parse_policy
 from hoglab.delivery.execution.retries import LONGEST_S as LONGEST_PATIENCE_S

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.replay.reruns import RerunFilter, rerun
 from hoglab.delivery.runs.latency import MAX_SERIES, OTHERS, Latencies

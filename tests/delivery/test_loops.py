@@ -10,7 +10,7 @@ from typing import Any, cast
 import httpx
 import pytest
 from tests.conftest import StartServer
-from tests.delivery.conftest import wait_for
+from tests.waiting import wait_for
 
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.routes import DiscardEndpoint

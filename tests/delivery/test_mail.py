@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.delivery.conftest import FAST, House, stored, wait_for
+from tests.delivery.conftest import FAST, House, stored
 from tests.delivery.mailbox import ACCEPTED, Mailbox, certificate
+from tests.waiting import wait_for
 
 from hoglab.delivery.execution.retries import RetryPolicy
 from hoglab.delivery.outbound.mail import (

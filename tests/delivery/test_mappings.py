@@ -9,11 +9,12 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from tests.waiting import wait_for
 
 from hoglab.delivery.execution.retries import RetryPolicy
 from hoglab.delivery.replay.reruns import RerunFilter, rerun
 
-from .conftest import House, Receiver, stored, wait_for
+from .conftest import House, Receiver, stored
 
 SLOW_RETRY = RetryPolicy(step_s=60.0, jitter_s=0.0, max_backoff_s=60.0)
 HOG = "fetch(inputs.url, {'body': f'{inputs.what} {event.event}'})"

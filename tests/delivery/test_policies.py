@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
 from tests.delivery.test_dead_letters import letters
+from tests.waiting import wait_for
 
 from hoglab.delivery.execution.retries import RetryPolicy
 from hoglab.delivery.limits.rate_limit import LOOK_AGAIN_S, RateLimiter

@@ -15,7 +15,8 @@ from aiohttp import web
 from cryptography.fernet import Fernet
 from sqlalchemy import text
 from tests.contract.rules import rule
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.delivery.execution.retries import RetryPolicy, excused

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.delivery.conftest import Receiver, wait_for
+from tests.delivery.conftest import Receiver
+from tests.waiting import wait_for
 from tests.ways import listed, tracing
 
 from hoglab.app import Hoglab

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests import waiting
 from tests.conftest import StartServer
 
 KEY = "phx_" + "e" * 43
@@ -29,12 +30,7 @@ def client(start_server: StartServer) -> Iterator[httpx.Client]:
         yield client
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + MAX_WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.1)
-    return found
+wait_for = partial(waiting.wait_for, timeout_s=MAX_WAIT_S, every_s=0.1)
 
 
 def send(client: httpx.Client, events: list[dict[str, Any]]) -> None:

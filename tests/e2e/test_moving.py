@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 from tests.conftest import StartServer
-from tests.ingestion.conftest import wait_for
+from tests.waiting import wait_for
 
 KEY = "phx_" + "k" * 43
 TOKEN = "phc_testtokentesttoken"

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests import waiting
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
 
@@ -53,12 +54,7 @@ def children(pid: int) -> list[int]:
     return sorted({each for child in found for each in (child, *children(child))})
 
 
-def wait_for(condition: Any) -> Any:
-    deadline = time.monotonic() + MAX_WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.05)
-    return found
+wait_for = partial(waiting.wait_for, timeout_s=MAX_WAIT_S, every_s=0.05)
 
 
 @pytest.mark.files

@@ -16,7 +16,8 @@ import httpx
 import pytest
 from tests.conftest import free_port
 from tests.faults.seed import SEED
-from tests.ingestion.conftest import event, record, wait_for
+from tests.ingestion.conftest import event, record
+from tests.waiting import wait_for
 
 from hoglab.app import Hoglab
 from hoglab.demo.api import Api

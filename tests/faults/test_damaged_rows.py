@@ -6,12 +6,13 @@ import json
 import sqlite3
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests import waiting
 from tests.conftest import StartServer
 
 from hoglab.demo.api import Api
@@ -39,11 +40,7 @@ def readiness(server: ChildServer) -> Any:
     return answer.json().get("degraded", [])
 
 
-def wait_for(condition: Any, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+wait_for = partial(waiting.wait_for, timeout_s=60, every_s=0.1)
 
 
 def hoglab(*arguments: str, data: Path) -> str:

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from tests.delivery.conftest import House, stored, wait_for
+from tests.delivery.conftest import House, stored
+from tests.waiting import wait_for
 
 from hoglab.delivery.execution.retries import RetryPolicy
 from hoglab.delivery.outbound.fetch import FetchLimits

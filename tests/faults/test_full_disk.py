@@ -12,7 +12,8 @@ DELIVER = """
 import sys
 from pathlib import Path
 
-from tests.delivery.conftest import House, Receiver, stored, wait_for
+from tests.delivery.conftest import House, Receiver, stored
+from tests.waiting import wait_for
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.storage.database import Database, DatabaseError

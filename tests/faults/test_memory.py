@@ -8,7 +8,8 @@ import httpx
 import pytest
 from aiohttp import web
 from tests.conftest import StartServer
-from tests.delivery.conftest import Receiver, wait_for
+from tests.delivery.conftest import Receiver
+from tests.waiting import wait_for
 
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer

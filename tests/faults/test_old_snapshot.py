@@ -9,11 +9,10 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 from tests.postgres import PostgresServer
-from tests.storage.engines import PostgresEngine
+from tests.storage.engines import PostgresEngine, on_own_database
 from tests.storage.test_invocations import invocation, outcome
 
 from hoglab.storage.invocations import InvocationBatch
@@ -30,10 +29,8 @@ LEAST = 0.2
 
 @pytest.fixture
 def engine(postgres: PostgresServer) -> Iterator[PostgresEngine]:
-    url = postgres.database(postgres.template("queue", PostgresEngine.prepare))
-    with closing(PostgresEngine(url)) as engine:
+    with on_own_database(postgres) as engine:
         yield engine
-    postgres.drop(url)
 
 
 def work(queue: PostgresInvocationQueue, seconds: float) -> float:

@@ -17,8 +17,8 @@ import httpx
 import orjson
 import pytest
 from tests.conftest import free_port
-from tests.delivery.conftest import wait_for
 from tests.faults.seed import SEED
+from tests.waiting import wait_for
 
 from hoglab.delivery.bodies import transforming
 from hoglab.delivery.bodies.child import BodyLimits

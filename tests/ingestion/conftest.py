@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from tests.embedded import EmbeddedEventLog, EmbeddedEventStore
+from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -119,13 +119,6 @@ def event(name: str, distinct_id: str = "u", number: int | None = None, **fields
     if number is not None:
         made["uuid"] = str(UUID(int=number))
     return made
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.005)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
 from tests.embedded import EmbeddedEventStore
-from tests.ingestion.conftest import event, record, wait_for
+from tests.ingestion.conftest import event, record
+from tests.waiting import wait_for
 
 from hoglab.capture.records import VERSION, RecordError, decode_record
 from hoglab.ingestion import IngestedEvent, Quarantine

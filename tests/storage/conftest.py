@@ -3,12 +3,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.databases import Template, template
 from tests.postgres import PostgresServer
-from tests.storage.engines import Engine, NewEngine, PostgresEngine, SqliteEngine
+from tests.storage.engines import Engine, NewEngine, SqliteEngine, on_own_database
 
 from hoglab.storage.database import Database, tables
 
@@ -47,16 +48,7 @@ def new_engine(request: pytest.FixtureRequest) -> NewEngine:
     if request.param == "sqlite":
         return sqlite
     server: PostgresServer = request.getfixturevalue("postgres")
-    prepared = server.template("queue", PostgresEngine.prepare)
-
-    @contextmanager
-    def postgres() -> Iterator[Engine]:
-        url = server.database(prepared)
-        with closing(PostgresEngine(url)) as engine:
-            yield engine
-        server.drop(url)
-
-    return postgres
+    return partial(on_own_database, server)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import psycopg
 import sqlalchemy as sa
+from tests.postgres import PostgresServer
 
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.locks import write_lock
@@ -121,6 +122,15 @@ class PostgresEngine:
     def close(self) -> None:
         if "database" in self.__dict__:
             self.database.dispose()
+
+
+@contextmanager
+def on_own_database(server: PostgresServer) -> Iterator[PostgresEngine]:
+    """Storage in a database of a server that is dropped at the end."""
+    url = server.database(server.template("queue", PostgresEngine.prepare))
+    with closing(PostgresEngine(url)) as engine:
+        yield engine
+    server.drop(url)
 
 
 NewEngine = Callable[[], AbstractContextManager[Engine]]

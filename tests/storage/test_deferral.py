@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -48,13 +47,6 @@ def numbered(count: int, size: int = 1000, first: int = 0) -> list[bytes]:
 
 def number(record: LogRecord) -> int:
     return int(record.payload.partition(b":")[0])
-
-
-def wait_for(condition: Any, timeout_s: float = 20) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.001)
 
 
 def ingest(log: GroupCommitLog, position: int = 0, *, max_bytes: int = 8_000) -> list[LogRecord]:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.engines import Engine, NewEngine
+from tests.waiting import wait_for
 
 from hoglab.storage.event_log import EventLog, EventLogFullError
 from hoglab.storage.event_log import log as event_log_module
@@ -196,15 +197,6 @@ class TestAppendAndRead:
             waiting = pool.submit(log.wait, 0, 30)
             log.close()
             assert not waiting.result(timeout=30)
-
-
-def wait_for(condition: Any, timeout_s: float = 20) -> None:
-    pause = threading.Event()
-    for _ in range(int(timeout_s * 1000)):
-        if condition():
-            return
-        pause.wait(0.001)
-    pytest.fail("it did not happen")
 
 
 class TestConsumers:

@@ -6,13 +6,15 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests import waiting
 from tests.kafka import Broker, new_topic, own_broker
 
 from hoglab.storage.database import DatabaseError
@@ -29,11 +31,7 @@ MANY = 1 << 30
 PATIENCE_S = 60.0
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+wait_for = partial(waiting.wait_for, timeout_s=PATIENCE_S, every_s=0.02)
 
 
 @pytest.fixture

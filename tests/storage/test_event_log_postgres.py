@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.postgres import PostgresServer
-from tests.storage.engines import PostgresEngine
+from tests.storage.engines import PostgresEngine, on_own_database
 from tests.storage.own_postgres import own_server
 from tests.storage.test_deferral import ingest, number, numbered, send
 
@@ -59,10 +59,8 @@ asyncio.run(main())
 
 @pytest.fixture
 def engine(postgres: PostgresServer) -> Iterator[PostgresEngine]:
-    url = postgres.database(postgres.template("queue", PostgresEngine.prepare))
-    with closing(PostgresEngine(url)) as engine:
+    with on_own_database(postgres) as engine:
         yield engine
-    postgres.drop(url)
 
 
 class Producer:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.ingestion.conftest import event, record, wait_for
+from tests.ingestion.conftest import event, record
+from tests.waiting import wait_for
 
 from hoglab.app import Hoglab
 from hoglab.backup.checking import check

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.postgres import PostgresServer
-from tests.storage.engines import PostgresEngine
+from tests.storage.engines import PostgresEngine, on_own_database
 from tests.storage.test_event_log_postgres import wait_until
 from tests.storage.test_invocations import invocation, outcome
 
@@ -76,10 +76,8 @@ for target in (work, work, sweep):
 
 @pytest.fixture
 def engine(postgres: PostgresServer) -> Iterator[PostgresEngine]:
-    url = postgres.database(postgres.template("queue", PostgresEngine.prepare))
-    with closing(PostgresEngine(url)) as engine:
+    with on_own_database(postgres) as engine:
         yield engine
-    postgres.drop(url)
 
 
 @dataclass

@@ -5,16 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
+from tests import waiting
 from tests.postgres import PostgresServer
-from tests.storage.engines import PostgresEngine
+from tests.storage.engines import PostgresEngine, on_own_database
 
 from hoglab.storage.event_log.leases import LogLeases, share_of
 from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionLease
@@ -23,20 +22,13 @@ PATIENCE_S = 90.0
 LEASE_S = 4.0
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+wait_for = partial(waiting.wait_for, timeout_s=PATIENCE_S, every_s=0.02)
 
 
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[PostgresEngine]:
-    url = postgres.database(postgres.template("queue", PostgresEngine.prepare))
-    engine = PostgresEngine(url)
-    yield engine
-    engine.close()
-    postgres.drop(url)
+    with on_own_database(postgres) as engine:
+        yield engine
 
 
 @pytest.fixture

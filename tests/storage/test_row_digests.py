@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.ingestion.conftest import wait_for
+from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService

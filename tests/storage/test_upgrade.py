@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.delivery.conftest import wait_for
 from tests.http.asgi import Answer, ask
+from tests.waiting import wait_for
 
 from hoglab.app import Hoglab
 from hoglab.functions.secrets.box import SecretBox

@@ -8,16 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import httpx
 import pytest
+from tests import waiting
 from tests.conftest import StartServer, free_port
 
 from hoglab.accounts.bootstrap import bootstrap
@@ -139,13 +140,7 @@ def special_rows() -> list[dict[str, Any]]:
     return given
 
 
-def wait_for(find: Callable[[], Any]) -> Any:
-    pause = threading.Event()
-    for _ in range(600):
-        if found := find():
-            return found
-        pause.wait(0.05)
-    raise AssertionError("it did not come")
+wait_for = partial(waiting.wait_for, timeout_s=30, every_s=0.05)
 
 
 def test_history_comes_in_once_as_it_was(new_place: Callable[[], Place], tmp_path: Path) -> None:
