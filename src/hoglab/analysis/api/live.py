@@ -190,7 +190,7 @@ class LiveResults:
         given = query.get("metric")
         found = self._inputs_asked(project, query, *([given] if isinstance(given, Mapping) else []))
         metric = _metric_asked(found, query)
-        family = self._service.others_of_family(found, metric)
+        family = found.others_of_family(metric)
 
         def compute() -> dict[str, Any]:
             span = found.span(self._service.now())
@@ -199,12 +199,12 @@ class LiveResults:
             return self._computed(project, found, metric, span, family)
 
         def finish(result: dict[str, Any]) -> dict[str, Any]:
-            others = self._service.newest_of_family(found, metric)
+            others = self._service.newest_of_family(found, metric) if family else {}
             for other in family:
                 kept = self._service.queries.cached(self._prepared_result(project, found, other), fresh=False)
                 if kept is not None:
                     others[other["uuid"]] = kept.answer
-            return self._service.corrected(found, metric, result, others)
+            return found.corrected(metric, result, others)
 
         return self._prepared_result(project, found, metric, compute, finish=finish)
 

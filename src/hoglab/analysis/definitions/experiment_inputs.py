@@ -11,6 +11,7 @@ from hoglab.actions import store as actions
 from hoglab.analysis.definitions.cohorts import cohorts_of, named_cohorts
 from hoglab.analysis.definitions.metric_parser import MetricParser
 from hoglab.analysis.definitions.naming import name_of
+from hoglab.analysis.presentation import adjusted
 from hoglab.analysis.query.days import DayGrid, end_of_day, zone_of
 from hoglab.analysis.query.metrics.retention import span_us
 from hoglab.analysis.query.model import CohortMembers, Question, RetentionMeasure, Span, later
@@ -20,6 +21,7 @@ from hoglab.experiments.definitions import metrics
 from hoglab.experiments.definitions.fingerprint import Calculation, fingerprint, fingerprint_v1
 from hoglab.experiments.wire.presentation import calculation, warnings_of
 from hoglab.http.errors import validation_error
+from hoglab.statistics import Correction
 from hoglab.warehouse import store as warehouse
 
 if TYPE_CHECKING:
@@ -135,6 +137,27 @@ class ExperimentInputs:
     def former_fingerprint(self, metric: Mapping[str, Any]) -> str:
         """Version 1, under which imported points may be stored."""
         return fingerprint_v1(metric, self.calculation)
+
+    def others_of_family(self, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The other primary metrics, where the metric is a primary one and p-values are to be corrected."""
+        uuid = metric.get("uuid")
+        if self.calculation.statistics.correction is Correction.NONE or uuid not in self.primary:
+            return []
+        return [each for each in self.metrics if each["uuid"] in self.primary and each["uuid"] != uuid]
+
+    def corrected(
+        self, metric: Mapping[str, Any], result: dict[str, Any], others: Mapping[str, dict[str, Any]]
+    ) -> dict[str, Any]:
+        """A result with p-values corrected together with those of other primary metrics, by their uuids.
+
+        A metric that is not among the primary ones of its experiment is corrected for its variants alone, and
+        a secondary one not at all.
+        """
+        uuid = metric.get("uuid")
+        secondary = any(each["uuid"] == uuid for each in self.metrics) and uuid not in self.primary
+        family = {None: result} | {each: others[each] for each in others if each != uuid}
+        outside = frozenset({None}) if secondary else frozenset()
+        return adjusted(family, self.calculation.statistics.correction, outside=outside)[None]
 
     def span(self, now: datetime) -> Span | None:
         """From the start to now or the end, with its days; None before the start."""

@@ -10,7 +10,7 @@ import structlog
 
 from hoglab.analysis.definitions import ExperimentInputs, SeriesKey, read_inputs
 from hoglab.analysis.execution import Computer
-from hoglab.analysis.presentation import adjusted, without_step_sessions
+from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.query_cache import Queries
@@ -148,35 +148,8 @@ class ResultsService:
                 corrected[day] = None
                 continue
             same_day = {uuid: days[day] for uuid, days in family.items() if day in days}
-            corrected[day] = self.corrected(found, metric, result, same_day)
+            corrected[day] = found.corrected(metric, result, same_day)
         return corrected
-
-    def corrected(
-        self,
-        found: ExperimentInputs,
-        metric: Mapping[str, Any],
-        result: dict[str, Any],
-        others: Mapping[str, dict[str, Any]],
-    ) -> dict[str, Any]:
-        """A result with p-values corrected together with those of other primary metrics, by their uuids.
-
-        A metric that is not among the primary ones of its experiment is corrected for its variants alone, and
-        a secondary one not at all.
-        """
-        uuid = metric.get("uuid")
-        secondary = any(each["uuid"] == uuid for each in found.metrics) and uuid not in found.primary
-        family = {None: result} | {each: others[each] for each in others if each != uuid}
-        outside = frozenset({None}) if secondary else frozenset()
-        return adjusted(family, found.calculation.statistics.correction, outside=outside)[None]
-
-    def others_of_family(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The other primary metrics, where the metric is a primary one and p-values are to be corrected."""
-        if found.calculation.statistics.correction is Correction.NONE:
-            return []
-        uuid = metric.get("uuid")
-        if uuid not in found.primary:
-            return []
-        return [each for each in found.metrics if each["uuid"] in found.primary and each["uuid"] != uuid]
 
     def newest_of_family(
         self, found: ExperimentInputs, metric: Mapping[str, Any]
