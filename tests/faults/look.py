@@ -108,7 +108,7 @@ if __name__ == "__main__":
             except BaseException as error:
                 traceback.print_exc()
                 verdict = f"failed {error!r}"
-            print(f"LOOK {verdict}", flush=True)
+            os.write(1, f"\nLOOK {verdict}\n".encode())  # at once, for other threads may be writing log lines
             os._exit(0)
         if os.waitpid(child, 0)[1]:
             print("LOOK died", flush=True)
