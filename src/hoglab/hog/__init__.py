@@ -251,6 +251,6 @@ def check(
 def reads(
     source: str, env: Environment = ANY, *, kind: Literal["program", "expression", "template"] = "program"
 ) -> ReadSet:
-    """What a text reads of its globals. Raises `HogSyntaxError` or `HogCompileError`."""
+    """Globals that a text reads. Raises `HogSyntaxError` or `HogCompileError`."""
     compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
     return read_set(compile_text(source, env))

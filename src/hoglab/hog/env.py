@@ -27,7 +27,9 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Environment:
-    """What a text may use. Environments are compared by identity; derive new ones with the `with_...` methods.
+    """Environment of a text: its functions, limits and globals.
+
+    Environments are compared by identity; derive new ones with the `with_...` methods.
 
     Attributes:
         name: for messages and caches.

@@ -137,7 +137,7 @@ class HogRuntimeError(Exception):
 
 
 def missing_global(chain: Sequence[str]) -> str:
-    """What to say of a global that is not there; `chain` is the path that was asked for."""
+    """Message for a missing global; `chain` is the path that was read."""
     return f"Global variable not found: {'.'.join(chain)}"
 
 

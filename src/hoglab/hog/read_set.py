@@ -40,7 +40,7 @@ def _is_plain(name: str) -> bool:
 
 
 def read_set(program: Program) -> ReadSet:
-    """What a compiled program, expression or template reads; names of functions are not counted."""
+    """Globals that a compiled program, expression or template reads; names of functions are not counted."""
     if program.tree is None or program.names is None:
         raise ValueError("inputs are read one template at a time")
     names = program.names

@@ -42,7 +42,7 @@ _OWN_LOCALS = frozenset({"g", "c", "b", "charge", "_"})
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an execution ended, over all of its turns.
+    """Outcome of an execution, over all of its turns.
 
     `value` is a Hog value (`to_json` makes plain data of it), null after an error. `duration_us` is computing time,
     without waiting; `memory` an upper estimate of the bytes in use; `printed` what was printed since the execution
@@ -221,7 +221,7 @@ class Execution:
 
     @property
     def printed_lines(self) -> list[str]:
-        """What was printed since the execution was started or replayed."""
+        """Lines printed since the execution was started or replayed."""
         return self._lines if self._context is None else self._lines + self._context.lines
 
     def journal(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _OPEN_CODES = frozenset({"unmatched-brace", "unterminated-string", "unterminated
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a piece gave.
+    """Result of a piece of a session.
 
     The value of its last statement if that is an expression (or of a `return`), and what was found before it ran.
     """

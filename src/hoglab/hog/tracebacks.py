@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """Why a program ended early.
+    """Reason for which a program ended early.
 
     `kind`: `throw` (an error value that nobody caught), `runtime` (the machine refused something) or `limit`.
     `message` is the full text; `type` and `payload` are those of a thrown error value. `line` and `column` count
@@ -41,7 +41,7 @@ class ErrorInfo:
 
 
 def explain(error: BaseException, program: Program) -> ErrorInfo | None:
-    """What an exception out of generated code means to the author of the program.
+    """Error of the program that an exception out of generated code stands for.
 
     None for exceptions that are not about the program (keyboard interrupts and the like).
     """

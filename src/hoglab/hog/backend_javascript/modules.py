@@ -53,7 +53,7 @@ def exports_function(source: str) -> str:
 
 
 def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]:
-    """What stands for the export at `start`, the names it exports (outside, inside), and where the rest begins."""
+    """Replacement of the export at `start`, the names it exports (outside, inside), and the end of what it replaces."""
     if not source.startswith("export", start):
         _refuse("Site functions cannot import modules", source, start)
     after = start + len("export")
@@ -77,7 +77,7 @@ def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]
 
 
 def _top_level_words(source: str) -> list[int]:
-    """Where `import` and `export` start statements outside of brackets, texts and comments."""
+    """Positions of `import` and `export` that start statements outside of brackets, texts and comments."""
     found = []
     depth, at, before = 0, 0, ";"
     templates: list[int] = []  # the depths at which `${` opened
@@ -124,7 +124,7 @@ def _regex_or_token(source: str, at: int, before: str) -> re.Match[str]:
 
 
 def _template_end(source: str, at: int) -> tuple[int, bool]:
-    """Where the text of a template ends: behind its closing quote, or behind `${`."""
+    """Position behind the text of a template, and whether `${` ended it instead of the closing quote."""
     while at < len(source):
         if source[at] == "\\":
             at += 2

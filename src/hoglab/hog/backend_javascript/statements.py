@@ -167,7 +167,7 @@ class StatementWriter(ExpressionWriter):
         return f"try {attempt} catch (__error) {{ {' else '.join(clauses)} }}"
 
     def hidden_names(self, node: n.TryCatchStatement, clause: n.Catch) -> dict[Symbol, str]:
-        """What the names `e` and `type` stand for, which all clauses of a `try` have."""
+        """JavaScript of the names `e` and `type`, which all clauses of a `try` have."""
         error, kind = self.found.declares[node]
         return {error: self.names.of(error) if binds_e(clause) else "__error", kind: "__error.type"}
 

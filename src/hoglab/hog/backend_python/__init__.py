@@ -135,7 +135,7 @@ def make_unit(
     facts: ProgramFacts,
     call_depth: int,
 ) -> CompilationUnit:
-    """What the functions of one tree share while they are generated."""
+    """Shared state of the functions of one tree while they are generated."""
     return CompilationUnit(
         names=names,
         kinds=Kinds(tree, names, functions),

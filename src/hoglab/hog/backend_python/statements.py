@@ -68,7 +68,7 @@ class FunctionEmitter(ExpressionEmitter):
         return made
 
     def with_before(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """What `make` emits, with the functions its expressions need in front of it (not of the statement)."""
+        """Statements that `make` emits, with the functions their expressions need in front, not before the whole."""
         outer, self.before = self.before, []
         made = make()
         made = self.before + made

@@ -114,7 +114,7 @@ def global_path(node: n.Node, names: SymbolTable) -> tuple[str, ...] | None:
 
 @dataclass(slots=True)
 class _Function:
-    """What is seen in one function's own body, nested functions left out."""
+    """Facts about one function's own body, nested functions left out."""
 
     scope: FunctionScope
     waits: bool = False
@@ -191,7 +191,7 @@ class _Analysis:
             owner.effects = True
 
     def find_suspending(self) -> None:
-        """Which functions may wait for the host, and whether that can be told for sure."""
+        """Find the functions that may wait for the host, and how the program has to be suspended."""
         waiting = {node for node, function in self.found.items() if function.waits}
         if not waiting and not self.async_values:
             return

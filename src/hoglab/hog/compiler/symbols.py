@@ -53,7 +53,7 @@ class FunctionScope:
 
 @dataclass(slots=True)
 class SymbolTable:
-    """What is known about the names of one tree.
+    """Table of the names of one tree.
 
     `uses` maps fields and calls to the variable their first name means; names that are not there are globals.
     `declares` maps declarations, loops and catch clauses to the variables they introduce.

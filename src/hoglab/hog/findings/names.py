@@ -102,7 +102,7 @@ def _report(names: SymbolTable, symbol: Symbol, node: n.Node, code: str, message
 
 
 def _name_place(source: str, name: str, node: n.Node) -> n.Node:
-    """Where the name stands in what declares it."""
+    """Position of the name inside the node that declares it."""
     start = node.start + (4 if isinstance(node, (n.VariableDeclaration, n.Function)) else 0)
     found = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])").search(source, start, max(node.end, start))
     return node if found is None else n.Node(found.start(), found.end())

@@ -30,7 +30,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What stands before a token.
+    """Comments and line breaks before a token.
 
     Comments, and whether there is an empty line between the last one (or the token before) and the token. `newline`:
     whether there is a line break at all.
@@ -47,7 +47,7 @@ class Gap:
 
 
 def gaps(source: str, tokens: Sequence[Token], dropped: set[int]) -> dict[int, Gap]:
-    """What stands before each token that is kept; the gaps around dropped tokens become one."""
+    """Gaps before the tokens that are kept, by position; the gaps around dropped tokens become one."""
     found: dict[int, Gap] = {}
     end = 0
     for at, token in enumerate(tokens):

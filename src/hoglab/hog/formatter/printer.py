@@ -263,7 +263,7 @@ class Printer:
         return self.tokens[part].word if isinstance(part, int) else ""
 
     def between(self, before: Part, after: Part, after_comma: Doc) -> Doc:
-        """What stands between two neighbours, and may be a line break."""
+        """Separator of two neighbours, which may be a line break."""
         if isinstance(before, int) and self.tokens[before].kind == ",":
             return after_comma
         queries = [isinstance(part, TokenSpan) and part.kind == "query" for part in (before, after)]
@@ -272,7 +272,7 @@ class Printer:
         return self.space(before, after)
 
     def space(self, before: Part, after: Part) -> str:
-        """What stands between two neighbours on one line."""
+        """Separator of two neighbours on one line."""
         left, right = self.tokens[self.last(before)], self.tokens[self.first(after)]
         if isinstance(before, int) and left.kind in ("-", "+"):
             return " " if right.kind == left.kind else ""

@@ -118,7 +118,7 @@ def run_on(machine: Machine, tree: n.Program | n.Expr, names: SymbolTable, base_
 
 
 def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function]) -> ProgramFacts:
-    """What is known about all templates together."""
+    """Facts about all templates of the inputs together."""
     facts = ProgramFacts()
     pending = [shape for _, shape in inputs]
     while pending:

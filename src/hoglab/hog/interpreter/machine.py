@@ -50,7 +50,7 @@ class Closure:
 
     @property
     def __defaults__(self) -> tuple[Cells]:
-        """What the function keeps alive, where the accounting of memory looks for it in Python functions."""
+        """Cells that the function keeps alive, where the accounting of memory looks for them in Python functions."""
         return (self.captured,)
 
 
@@ -173,7 +173,7 @@ class Machine:
         return HogFunction(name, arity, arity, Closure(self, node, captured))
 
     def call(self, function: Value, args: Sequence[Value]) -> Any:
-        """What calling a function value gives: the visit of its body, or the value itself."""
+        """Result of calling a function value: the visit of its body, or the value itself."""
         called = callback(self.context, function, len(args))
         closure = function.call
         if closure.__class__ is Closure and closure.machine is self:

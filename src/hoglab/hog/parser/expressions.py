@@ -219,7 +219,7 @@ class ExpressionParser(LiteralParser):
         return ExprCall(callee.start, self.last_end, callee, args)
 
     def call_suffix(self, call: Call) -> Expr:
-        """What SQL lets follow a call: `filter (where ...)`, `over ...`."""
+        """Call with the SQL that may follow it: `filter (where ...)`, `over ...`."""
         if self.token.word == "within" and self.peek().word == "group":
             self.at += 1
             self.advance()

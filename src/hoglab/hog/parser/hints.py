@@ -89,7 +89,7 @@ def _operator(tokens: Sequence[Token], at: int) -> str | None:
 
 
 def _declaration(tokens: Sequence[Token], at: int) -> str | None:
-    """What Hog does not have where names are declared."""
+    """Hint for syntax of other languages where names are declared; None when there is none."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     earlier = tokens[max(0, at - 2)]
     if token.kind == "reserved" and token.word in ("fun", "fn"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Arguments(NamedTuple):
-    """What stands in the parentheses of a call; all but `args` is SQL."""
+    """Contents of the parentheses of a call; all but `args` is SQL."""
 
     args: tuple[Expr, ...]
     distinct: bool = False

@@ -58,7 +58,7 @@ class SelectParser(ExpressionParser):
         return found
 
     def combined(self, first: Expr, start_of_all: int) -> Expr:
-        """What `first` is combined with by `union`, `intersect` or `except`, if anything."""
+        """Set query of `first` and the queries after `union`, `intersect` or `except`; `first` itself without any."""
         rest: list[SelectSetNode] = []
         while self.token.word in _SET_OPERATORS:
             self.count()

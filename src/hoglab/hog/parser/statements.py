@@ -234,7 +234,7 @@ class StatementParser(SelectParser):
         return tokens[at].kind == ")" and tokens[at + 1].kind == "->"
 
     def continue_call(self, token: Token, args: tuple[Expr, ...]) -> Statement:
-        """What looked like `if (...)` or `for (...)` is the call of a function of that name."""
+        """Statement that looked like `if (...)` or `for (...)` and is the call of a function of that name."""
         call = Call(token.start, self.last_end, str(token.value), args)
         self.plain_calls.add(call)
         return self.finish_expression(self.operators(call, ALIAS))

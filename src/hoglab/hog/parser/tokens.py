@@ -96,7 +96,7 @@ class TokenReader:
 
     @property
     def last_end(self) -> int:
-        """Where the token taken last ends."""
+        """End of the token taken last."""
         return self.tokens[self.at - 1].end if self.at else 0
 
     # --- limits
@@ -148,6 +148,6 @@ class TokenReader:
         self.warnings.append(Diagnostic("warning", code, message, where.line, where.column, start, end, hint))
 
     def hint_for(self, token: Token) -> str | None:
-        """What the author most likely meant by an unexpected token."""
+        """Hint at the likely intention behind an unexpected token; None when there is none."""
         at = self.at if token is self.token else self.tokens.index(token)
         return hint_for(self.tokens, at, self.source)

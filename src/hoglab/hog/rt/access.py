@@ -129,7 +129,7 @@ def copied(ctx: Context, value: Value) -> Value:
 
 
 def items(value: Value) -> list[tuple[Value, Value]]:
-    """What `for (let k, v in value)` goes through: a snapshot of keys and values.
+    """Pairs that `for (let k, v in value)` iterates over: a snapshot of keys and values.
 
     Arrays have positions from 0 as keys; null and everything without members goes through nothing.
     """

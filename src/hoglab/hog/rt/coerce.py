@@ -433,7 +433,7 @@ MAX_LIKE_PATTERN: Final = 5_000
 
 
 def like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
-    """What to look for: a text to find (in lower case if `ignore_case`), or a matcher.
+    """Text to search for (in lower case if `ignore_case`), or a matcher.
 
     Matching is unanchored, so wildcards at either end mean nothing except that a `_` needs a character.
     """

@@ -48,7 +48,7 @@ TRUNCATED: Final = "... (truncated)"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one execution may use.
+    """Limits of one execution.
 
     The defaults are those of whole programs; expressions have their own, below.
     """
@@ -262,12 +262,12 @@ class Budget:
 
 
 def _quick_clock(timer: Callable[[], float]) -> Callable[[], float]:
-    """What to measure a turn by until somebody looks at the clock."""
+    """Clock that measures a turn until the exact one is read: a faster one in place of the thread's processor time."""
     return time.perf_counter if timer is time.thread_time else timer
 
 
 class Context:
-    """What a running program draws on.
+    """Resources of a running program: its budget, clock, random numbers and printed lines.
 
     Args:
         limits: what the execution may use.
@@ -326,7 +326,7 @@ class Context:
 
     @property
     def limits(self) -> Limits:
-        """What the execution may use."""
+        """Limits of the execution."""
         return self.budget.limits
 
     @property
@@ -461,7 +461,7 @@ def activate(context: Context | None) -> Context | None:
 
 
 def without_budget(compute: Callable[[], T]) -> T:
-    """What something computes that should be little work. Raises `NeedsBudgetError` if it is not."""
+    """Result of a computation that should be little work. Raises `NeedsBudgetError` if it is not."""
     active.free_units = FREE_UNITS
     try:
         return compute()
@@ -470,7 +470,7 @@ def without_budget(compute: Callable[[], T]) -> T:
 
 
 def free_of_charge(compute: Callable[[], T]) -> T:
-    """What something computes that no evaluation is to pay for, such as a compilation that others profit from."""
+    """Result of a computation that no evaluation pays for, such as a compilation that others profit from."""
     context, left = active.context, active.free_units
     active.context = active.free_units = None
     try:
@@ -516,7 +516,7 @@ SHORT_CONTAINER: Final = 32
 
 
 def reading_units(value: Value) -> int:
-    """What it costs to read a value once, without what its parts hold; 0 for what is short."""
+    """Cost of reading a value once, without its parts' contents; 0 for a short one."""
     cls = value.__class__
     if cls is str:
         size = len(value)

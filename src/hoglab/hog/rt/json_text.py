@@ -277,7 +277,7 @@ class _Writer:
         self.put(closing + "]")
 
     def breaks(self, depth: int) -> tuple[str, str, str]:
-        """What stands after an opening bracket, between parts and before the closing bracket."""
+        """Separators after an opening bracket, between parts and before the closing bracket."""
         if self.indent <= 0:
             return "", ",", ""
         inner = "\n" + " " * (self.indent * (depth + 1))

@@ -62,7 +62,7 @@ def _exactly(texts: Texts) -> Literals | None:
 
 
 def _of_sequence(parts: list[Texts]) -> Literals | None:
-    """What the parts of a pattern without alternatives say: neighbours with known texts make longer ones."""
+    """Literals of a pattern without alternatives: neighbours with known texts make longer ones."""
     whole = _in_a_row(parts)
     if whole is not None:
         return _exactly(whole)

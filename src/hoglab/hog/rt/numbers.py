@@ -79,7 +79,7 @@ def _with_javascript_exponent(text: str) -> str:
 
 
 def number_from_text(text: str) -> int | float:
-    """What JavaScript's Number(text) gives: NaN unless the whole trimmed text is a number, 0 when it is empty."""
+    """Result of JavaScript's Number(text): NaN unless the whole trimmed text is a number, 0 when it is empty."""
     text = text.strip(SPACE)
     if not text:
         return 0
@@ -98,7 +98,7 @@ def _radix_integer(text: str) -> int:
 
 
 def integer_prefix(text: str) -> int | float | None:
-    """What JavaScript's parseInt(text) gives.
+    """Result of JavaScript's parseInt(text).
 
     The integer that the text starts with, None when it starts with none.
     """
@@ -117,7 +117,7 @@ def integer_prefix(text: str) -> int | float | None:
 
 
 def float_prefix(text: str) -> int | float | None:
-    """What JavaScript's parseFloat(text) gives.
+    """Result of JavaScript's parseFloat(text).
 
     The number that the text starts with, None when it starts with none.
     """

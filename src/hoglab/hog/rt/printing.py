@@ -40,7 +40,7 @@ MAX_KEY_TEXT: Final = 10_000
 
 
 class PrintingState:
-    """How far one printing has gone: the containers on the way down, the values seen, the text made."""
+    """Progress of one printing: the containers on the way down, the values seen, the text made."""
 
     __slots__ = ("above", "charged", "charged_text", "max_parts", "max_text", "parts", "text")
 
@@ -83,7 +83,7 @@ class PrintingState:
 
 
 def to_string(value: Value) -> str:
-    """What `toString` gives: texts as they are, dates in ISO form, everything else as the printer has it."""
+    """Result of `toString`: texts as they are, dates in ISO form, everything else as the printer has it."""
     cls = value.__class__
     if cls is str:
         return value  # type: ignore[no-any-return]
@@ -241,7 +241,7 @@ def _scalar_text(value: Value, cls: type) -> str:
 
 
 def js_string(value: Value) -> str:
-    """What JavaScript's String(value) gives: arrays are joined with commas, objects have no text of their own."""
+    """Result of JavaScript's String(value): arrays are joined with commas, objects have no text of their own."""
     cls = value.__class__
     if cls is str:
         return value  # type: ignore[no-any-return]
@@ -257,7 +257,7 @@ def js_string(value: Value) -> str:
 
 
 def js_join(items: list[Value], separator: str) -> str:
-    """What JavaScript's join gives: null and cycles are empty, arrays inside are joined with commas.
+    """Result of JavaScript's join: null and cycles are empty, arrays inside are joined with commas.
 
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.

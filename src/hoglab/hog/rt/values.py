@@ -116,7 +116,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 def function_text(function: HogFunction) -> str:
-    """How a function prints: its name and its number of parameters, 0 when unbounded.  spec: hog-language 8.6."""
+    """Printed form of a function: its name and its number of parameters, 0 when unbounded.  spec: hog-language 8.6."""
     name = function.name
     if not _PLAIN_NAME.fullmatch(name):
         name = "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
@@ -272,7 +272,7 @@ _NUMBERS: Final = frozenset({int, float})
 
 
 def _parts(value: Value, cls: type) -> tuple[Collection[Value], int]:
-    """What a container holds, and what the container and its places cost."""
+    """Contents of a container, and the memory cost in bytes of the container and its places."""
     if cls is list or cls is HogTuple:
         return value, CONTAINER_COST + VALUE_COST * len(value)
     if cls is dict:

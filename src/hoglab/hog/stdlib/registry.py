@@ -107,7 +107,7 @@ class Function:
         return f"{self.name}({', '.join(map(str, self.params))}) -> {'|'.join(self.returns)}"
 
     def arity_error(self, count: int) -> str | None:
-        """What to say to a call with `count` arguments; None when the number is right.  spec: hog-language 10.1."""
+        """Error message for a call with `count` arguments; None when the number is right.  spec: hog-language 10.1."""
         if self.min_args <= count and (self.max_args is None or count <= self.max_args):
             return None
         if self.exact:
@@ -144,7 +144,7 @@ class Function:
 
 
 def _metered(function: Function) -> Callable[..., Value]:
-    """What calls a function after charging for the arguments that it will read.
+    """Implementation of a function that first charges for the arguments it will read.
 
     It is called by programs all the time, so it takes no turn that it need not take.
     """
