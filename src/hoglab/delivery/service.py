@@ -191,7 +191,7 @@ class Delivery:
         return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)))
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
-        """What asks one function, or (None) all that hear of events of a source, about events that came before.
+        """Dispatcher of past events to one function, or (None) to all that receive events of a source.
 
         It begins no run that was begun before. None when none of them runs.
         """
@@ -223,12 +223,12 @@ class Delivery:
 
     @property
     def dead_letter_retry(self) -> DeadLetterRetry:
-        """What tries events again that did not become invocations."""
+        """Retry of events that did not become invocations."""
         return DeadLetterRetry(self.stores.dead_letters, self.dispatcher_for, read_unreadable)
 
     @property
     def states(self) -> FunctionStates:
-        """What the API shows as ``status`` and tells when a function was saved."""
+        """States that the API shows as ``status``, which are also told when a function was saved."""
         return self.function_breakers
 
     def watches(self) -> list[Service]:
@@ -271,7 +271,7 @@ class Delivery:
             self.function_breakers.observe({function_id: cost})
 
     def problems(self) -> list[str]:
-        """What stands still, for health checks: one line each."""
+        """Problems for health checks, one line each: threads that make no progress."""
         found = []
         for progress, what in (
             (self.dispatcher.progress, "functions are not asked about events"),

@@ -78,7 +78,7 @@ _IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being work
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """How much is done at a time, and how often things are looked at. Times in seconds.
+    """Limits of concurrency, and intervals of polling. Times in seconds.
 
     ``per_destination``: requests to one host and port; those without an answer for longer than ``slow_s`` do not count,
     up to ``per_destination_slow`` in all. See `FairSemaphore` for the share of each function.
@@ -208,7 +208,7 @@ class Worker:
 
 
 class _Shift:
-    """What lives as long as the worker's event loop."""
+    """Resources that live as long as the worker's event loop."""
 
     def __init__(
         self,

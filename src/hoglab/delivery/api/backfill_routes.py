@@ -45,7 +45,7 @@ NOTES: Notes = {
 
 
 class BackfillBody(WireModel):
-    """Which events a function is to be run on."""
+    """Selection of stored events to run a function on."""
 
     notes = NOTES
 
@@ -154,7 +154,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/backfills/{backfill_id}/", response=BackfillOut)
     def read_backfill(call: Call, function_id: UuidId, backfill_id: UuidId) -> dict[str, Any]:
-        """How far a backfill came."""
+        """Progress of a backfill."""
         known(call, function_id)
         return _shown_or_404(backfills.get(call.project.id, function_id, backfill_id))
 
@@ -166,7 +166,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/reruns/", response=Paged[RerunJobOut])
     def list_reruns(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """What was run again of a function, newest first."""
+        """Reruns of a function's past invocations, newest first."""
         known(call, function_id)
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         jobs, count = backfills.page(call.project.id, function_id, page.limit, page.offset, JobKind.RERUN)
@@ -174,7 +174,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/reruns/{rerun_id}/", response=RerunJobOut)
     def read_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
-        """How far running past invocations again came."""
+        """Progress of a rerun of past invocations."""
         known(call, function_id)
         return _shown_rerun(backfills.get(call.project.id, function_id, rerun_id, JobKind.RERUN))
 

@@ -53,7 +53,7 @@ NOTES: Notes = {
 
 
 class DeadLetterQuery(WireModel):
-    """Which entries are wanted."""
+    """Filter for dead letters."""
 
     notes = NOTES
 
@@ -86,7 +86,7 @@ class DeadLetterOut(WireModel):
 
 
 class DeadLetterBody(WireModel):
-    """Which entries to deal with: all of the project, unless it is said."""
+    """Selection of dead letters: all of the project by default."""
 
     notes = NOTES
 
@@ -99,13 +99,13 @@ class DeadLetterBody(WireModel):
 
 
 class RetryDeadLettersBody(DeadLetterBody):
-    """Which entries to try again: all of the project, unless it is said."""
+    """Selection of dead letters to retry: all of the project by default."""
 
     dry_run: Annotated[bool, Bool()] = False
 
 
 class RetriedOut(WireModel):
-    """What became of the entries."""
+    """Result of retrying dead letters."""
 
     notes = NOTES
 
@@ -116,7 +116,7 @@ class RetriedOut(WireModel):
 
 
 class DiscardedOut(WireModel):
-    """How many entries are gone."""
+    """Number of discarded dead letters."""
 
     notes = NOTES
 

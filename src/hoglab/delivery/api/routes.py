@@ -85,7 +85,7 @@ def router(
 
     @routes.get("/{function_id}/logs/", query=LogsQuery, response=LogPage, heavy=True)
     def logs(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """What a function's runs printed and what went wrong, newest first."""
+        """Log lines of a function's runs, printed or reported by the server, newest first."""
         known(call, function_id)
         query = _log_query(call.validate_query(LogsQuery))
         kept = delivery.stores.runs.logs(call.project.id, function_id, query)
@@ -114,14 +114,14 @@ def router(
 
     @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
     def totals(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """How often what happened to a function's runs, in sum."""
+        """Totals of a function's metrics."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=False)
         return {"totals": telemetry.read_totals(delivery.stores.runs, call.project.id, function_id, query)}
 
     @routes.get("/{function_id}/metrics/", query=MetricsQuery, response=MetricsOut, heavy=True)
     def metrics(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """How often what happened to a function's runs, over time."""
+        """Time series of a function's metrics."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=True)
         return telemetry.read_series(delivery.stores.runs, call.project.id, function_id, query)
@@ -146,7 +146,7 @@ def router(
         answers={400: RefusedTestOut},
     )
     def explain(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Why the filters of a configuration match an event, or do not, term by term. The id may be ``new``."""
+        """Explanation, term by term, of whether a configuration's filters match an event. The id may be ``new``."""
         body = call.validate(ExplainBody)
         configuration, context = configured(
             call, parse_uuid(function_id), body.configuration, functions, database
@@ -190,7 +190,7 @@ def router(
 
     @routes.get("/{function_id}/status/", response=StatusOut)
     def status(call: Call, function_id: UuidId) -> dict[str, int]:
-        """How a function fares."""
+        """Status of a function."""
         row = known(call, function_id)
         found = delivery.states.statuses([function_id])
         return dict(status_of(function_id, enabled=row["enabled"], known=found))
@@ -358,7 +358,7 @@ def configured(
     functions: FunctionService,
     database: Database,
 ) -> tuple[Configuration, FilterContext]:
-    """What a body would make of a function, and what its filters may speak about. Raises 400."""
+    """Configuration that a body would give a function, and the context of its filters. Raises 400."""
     try:
         configuration = functions.configure(call.project, Sent(sent or {}), function_id)
     except InvalidFunctionError as error:

@@ -23,7 +23,7 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
 
     @routes.get("/health/", response=list[FunctionHealthOut], heavy=True)
     def health(call: Call) -> list[dict[str, Any]]:
-        """How functions fared in the last 24 hours.
+        """Health of functions in the last 24 hours.
 
         Successes, failures, what waits, and the last error of those that failed or wait for another attempt. Those that
         did nothing are left out.

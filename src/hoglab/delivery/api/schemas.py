@@ -67,7 +67,7 @@ NOTES: Notes = {
 
 
 class TailQuery(WireModel):
-    """Which new lines of the log are wanted."""
+    """Filter for new log lines."""
 
     notes = NOTES
 
@@ -77,7 +77,7 @@ class TailQuery(WireModel):
 
 
 class LogsQuery(TailQuery):
-    """Which lines of the log are wanted."""
+    """Filter for log lines."""
 
     limit: Annotated[int, Int(1, MAX_LOG_LINES)] = DEFAULT_LOG_LINES
     offset: Annotated[int, Int(0)] = 0
@@ -140,7 +140,7 @@ class LastErrorOut(WireModel):
 
 
 class FunctionHealthOut(WireModel):
-    """How a function fared in the last 24 hours."""
+    """Health of a function in the last 24 hours."""
 
     notes = RUN_NOTES
 
@@ -153,7 +153,7 @@ class FunctionHealthOut(WireModel):
 
 
 class RunsQuery(WireModel):
-    """Which runs are wanted."""
+    """Filter for runs."""
 
     notes = RUN_NOTES
 
@@ -189,7 +189,7 @@ class RunPage(WireModel):
 
 
 class MetricsQuery(WireModel):
-    """Which metrics are wanted."""
+    """Filter and grouping of metrics."""
 
     notes = NOTES
 
@@ -243,7 +243,7 @@ class TestRunBody(WireModel):
 
 
 class TestRunOut(WireModel):
-    """What became of a test run."""
+    """Result of a test run."""
 
     notes = NOTES
     __test__ = False
@@ -271,7 +271,7 @@ class BroadcastOut(WireModel):
 
 
 class RerunSelection(WireModel):
-    """Which past invocations to run again. Fields that are not known are refused: without them more would be meant.
+    """Selection of past invocations to run again. Unknown fields are refused, since without them it would be wider.
 
     `after` and `before` stand for `window_start` and `window_end`.
     """
@@ -310,7 +310,7 @@ class RerunBody(WireModel):
 
 
 class RerunOut(WireModel):
-    """What was started."""
+    """Job that was started, and how many invocations it covers."""
 
     notes = NOTES
 
@@ -320,7 +320,7 @@ class RerunOut(WireModel):
 
 
 class SampleBody(WireModel):
-    """What an event is wanted for."""
+    """Configuration for which a sample event is requested."""
 
     notes = NOTES
 
@@ -328,7 +328,7 @@ class SampleBody(WireModel):
 
 
 class SampleOut(WireModel):
-    """What a test run may be tried on."""
+    """Globals of a sample event for a test run."""
 
     notes = NOTES
 
@@ -390,7 +390,7 @@ class RefusedRerunOut(WireModel):
 
 
 class RefusedTestOut(WireModel):
-    """Why a test run was not begun: the configuration's errors by field, or what is wrong with the rest."""
+    """Reasons for which a test run did not start: errors of the configuration by field, or of the rest."""
 
     notes = {**NOTES, "status": "`error`, where the configuration was right."}  # noqa: RUF012
 

@@ -70,7 +70,7 @@ class Answers:
         return time.monotonic() - self._since >= KEPT_S
 
     def _ring(self, *_: object) -> None:
-        """What is being worked on takes long.
+        """Handler of the timer: sends the answers when the work at hand takes long.
 
         When nothing is, whoever changes the answers just now looks at the time next.
         """

@@ -50,7 +50,7 @@ _MOST_DONE = 1 << 16  # more than a pipe holds
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """How bodies are run. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
+    """Limits for running bodies. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
 
     ``time_s``: computing time of a run, over all its turns; ``calls`` that a run may make; ``program_bytes``: its
     memory, as the language accounts for it.
@@ -142,7 +142,7 @@ class Child:
         return numbers
 
     def done(self) -> int:
-        """How many requests of the last message are done, whether or not their answers came."""
+        """Number of requests of the last message that are done, whether or not their answers came."""
         with contextlib.suppress(BlockingIOError):
             return len(os.read(self._done, _MOST_DONE))
         return 0

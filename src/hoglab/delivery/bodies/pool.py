@@ -55,7 +55,7 @@ _logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Compute(Generic[T]):
-    """What a job gives to have a body run: it goes on with ``then(outcome)``."""
+    """Body run that a job asks for; the job continues with ``then(outcome)``."""
 
     work: Work
     then: Callable[[TurnOutcome], T | Compute[T]]
@@ -165,7 +165,7 @@ class BodyPool:
             return [child.process.pid for child in children if child is not None]
 
     def busy(self) -> int:
-        """How many of them are at work."""
+        """Number of processes at work."""
         with self._lock:
             return sum(seat.busy_since is not None for seat in self._seats)
 
@@ -215,7 +215,7 @@ class BodyPool:
         return self._pace(function_id) >= SLOW_S
 
     def _pace(self, function_id: str) -> float:
-        """What a body of the function is expected to compute, in seconds."""
+        """Expected computing time of a body of the function, in seconds."""
         return self._paces.get(function_id, SLOW_S)
 
     def _note_pace(self, function_id: str, took_s: float) -> None:

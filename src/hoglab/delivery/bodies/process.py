@@ -79,7 +79,7 @@ TURN_BYTES = 8 << 20
 
 
 class _Clock:
-    """What ``now()`` reads: the server's time, moved on by a clock that nobody sets."""
+    """Source of ``now()``: the server's time, moved on by a clock that nobody sets."""
 
     __slots__ = ("_base",)
 
@@ -302,7 +302,7 @@ def _confine(memory_bytes: int) -> None:
 
 
 class _Size:
-    """How large this process is; nothing where the system does not tell."""
+    """Size of this process; nothing where the system does not tell."""
 
     def __init__(self) -> None:
         try:
@@ -318,7 +318,7 @@ class _Size:
 
 
 def _city_lookup(path: str) -> GeoIpLookup | None:
-    """What transformations ask where an address is; None when the database has become unreadable."""
+    """Lookup of cities by address for transformations; None when the database has become unreadable."""
     from hoglab.functions.runtime import GeoIp, GeoIpError
 
     try:

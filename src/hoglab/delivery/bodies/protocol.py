@@ -76,7 +76,7 @@ Request = Begin | Resume | Forget | Transform
 
 
 class TurnOutcome(msgspec.Struct, array_like=True):
-    """Where a run has come to: the call it waits for (``call``, None when it is over) or ``error``.
+    """State that a run has reached: the call it waits for (``call``, None when it is over) or ``error``.
 
     ``lines`` were printed since the last outcome; ``dropped`` and ``used_s`` count from the start of the run.
     ``held``: the process waits for `Resume`. ``answered``: calls that were answered so far. ``unknown``: the
@@ -104,7 +104,7 @@ class TurnOutcome(msgspec.Struct, array_like=True):
 
 
 class Transformed(msgspec.Struct, array_like=True):
-    """How a transformation fared on the first of the events that it was asked for, on one at least."""
+    """Results of a transformation for the first of the events in a request, for one at least."""
 
     runs: list[BodyRun]
 

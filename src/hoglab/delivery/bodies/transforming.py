@@ -122,7 +122,7 @@ class TransformationProcess:
         raise RuntimeError("transformations are over")
 
     def _answers(self, child: Child, function_id: str, asked: list[bytes], batch: _Batch) -> list[BodyRun]:
-        """What came of the first events that were asked for; nothing when they are to be asked for again."""
+        """Results for the first events of a request; none when all are to be sent again."""
         try:
             return child.transformed().runs
         except (OSError, EOFError) as error:

@@ -24,7 +24,7 @@ PAGE = 100
 
 @dataclass(slots=True)
 class RetriedDeadLetters:
-    """What became of a request.
+    """Result of a retry.
 
     ``queued`` invocations were enqueued (with ``dry_run``: would be); ``tried`` events were asked about, of which
     ``failed`` failed again; ``skipped`` ones are for functions that are disabled or deleted, or for nobody, and stay.

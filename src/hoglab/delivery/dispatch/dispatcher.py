@@ -80,7 +80,7 @@ _DISPATCHED = Metric(
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Who is asked about events.
+    """Functions that are asked about events, and what they see of them.
 
     ``functions``: those of a project; ``globals``: makes what they see of an event; ``source``: where the events come
     from.
@@ -231,7 +231,7 @@ class EventDispatcher:
                 return write(plan)
 
     def plan(self, events: Sequence[IngestedEvent]) -> DispatchPlan:
-        """What events cause. Changes nothing."""
+        """Plan of what events cause. Changes nothing."""
         batch = DispatchPlan(self._now(), self._audience.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
@@ -512,7 +512,7 @@ class EventDispatcher:
         )
 
     def _decide(self, batch: DispatchPlan) -> None:
-        """Which candidates become invocations: those that were not begun before and are not masked."""
+        """Turn candidates into invocations: those that were not begun before, are not masked and have room."""
         candidates = batch.candidates
         if self._once and candidates:
             settled = self._queue.settled([candidate.id for candidate in candidates])

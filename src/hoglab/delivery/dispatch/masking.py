@@ -24,7 +24,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """What one candidate counts for; None is never masked."""
+    """Count that one candidate belongs to; None is never masked."""
 
     key: Key
     ttl_s: int
@@ -46,7 +46,7 @@ def mask_of(function_id: str, masking: CompiledMasking, globals_: dict[str, Any]
 
 
 def allowed(before: int, after: int, threshold: int | None) -> int:
-    """How many of the candidates that raised a count from ``before`` to ``after`` may run."""
+    """Number of the candidates that may run, of those that raised a count from ``before`` to ``after``."""
     if not threshold or threshold < 0:
         return 1 if before == 0 else 0
     return (after - 1) // threshold - (before - 1) // threshold

@@ -82,7 +82,7 @@ class Cause:
         self._states: dict[str | None, bytes] = {}
 
     def state(self, mapping_id: str | None) -> bytes:
-        """What a run starts with."""
+        """Encoded state that a run starts with."""
         state = self._states.get(mapping_id)
         if state is None:
             state = self._states[mapping_id] = encode_state(
@@ -111,7 +111,7 @@ class PlannedRun:
 
 @dataclass(slots=True)
 class DispatchPlan:
-    """What some events are to cause. Nothing of it is written yet."""
+    """Consequences planned for some events. Nothing of it is written yet."""
 
     now: datetime
     source: str

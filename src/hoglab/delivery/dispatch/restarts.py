@@ -30,7 +30,7 @@ _logger = structlog.get_logger(__name__)
 
 
 class Restarts:
-    """How often dispatch has begun at the same position. Used by one thread.
+    """Count of the times dispatch has begun at the same position. Used by one thread.
 
     The count is kept beside the positions, as the position with the number of starts in its lowest three bits.
     """

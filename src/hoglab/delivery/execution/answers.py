@@ -36,12 +36,12 @@ def failure_text(answer: Answer, attempts: int) -> str:
 
 
 def next_attempt_text(due: datetime, delay_s: float) -> str:
-    """What a line of the log adds for those who would wait for the next attempt in vain."""
+    """Addition to a log line that gives the time of the next attempt; empty when the delay is short."""
     return f" Next attempt at {due:%Y-%m-%dT%H:%M:%SZ}." if delay_s >= TOLD_FROM_S else ""
 
 
 def for_program(answer: Answer) -> dict[str, Any]:
-    """What the call gives in the program (spec: hog-runtime 4.2, 4.5)."""
+    """Value of the call in the program (spec: hog-runtime 4.2, 4.5)."""
     match answer:
         case FetchResponse():
             return {"status": answer.status, "body": answer.body, "headers": answer.headers}

@@ -49,7 +49,7 @@ class BuildInputs(Protocol):
 
 @dataclass(slots=True)
 class Contents:
-    """What the program of a batch sees.
+    """Events of a batch as its program sees them.
 
     ``inputs`` by id of the item, as plain JSON data; ``failed``: the items that it does not see, for their inputs
     failed, and why; ``shown``: the ids of those that it sees.
@@ -161,7 +161,7 @@ class BatchRun:
         )
 
     def pins(self) -> dict[str, Any]:
-        """What `program` takes as ``pinned`` when the run goes on."""
+        """Value of ``pinned`` with which `program` continues the run."""
         contents = self._contents or Contents()
         return {"inputs": contents.inputs, "failed": contents.failed}
 
@@ -206,7 +206,7 @@ class BatchRun:
 
 
 def failures(value: Any, count: int) -> dict[int, str]:
-    """Which of ``count`` events failed by what the program returned, by their places, and why.
+    """Reasons by position of those of ``count`` events that failed, by what the program returned.
 
     Raises `ValueError` for a list of another length. What is no list says that all is well.
     """

@@ -20,7 +20,7 @@ MAX_SLEEP_S = 86_400.0
 
 
 def key_of(run_id: str, rerun: int, calls_made: int) -> str:
-    """What tells a call from all others: it is the same for each attempt, and begins with the run's id.
+    """Idempotency key of a call: the same for each attempt, different for all other calls, begins with the run's id.
 
     A run that somebody runs again has other keys: it may say something else by now, and a destination that honours keys
     would give the answer of the first time and do nothing. ``rerun``: how often that was.
@@ -31,7 +31,7 @@ def key_of(run_id: str, rerun: int, calls_made: int) -> str:
 def sent_by(
     call: PendingCall, key: str, limits: MailLimits
 ) -> FetchRequest | Email | FetchFailure | MailFailure:
-    """What a call of `SENDING` asks to be sent, or why that cannot be. ``key`` is the same for each attempt."""
+    """Request or e-mail of a call of `SENDING`, or the failure to make it. ``key``: the same for each attempt."""
     return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)
 
 
@@ -77,7 +77,7 @@ def _body(value: Any) -> str | None:
 
 
 def sleep_seconds(args: list[Any]) -> float | None:
-    """How long ``sleep(seconds)`` is to wait; None for what is no such time."""
+    """Duration of ``sleep(seconds)``; None for an invalid one."""
     seconds = args[0] if args else None
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         return None

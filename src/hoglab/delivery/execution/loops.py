@@ -67,7 +67,7 @@ class _Event(msgspec.Struct):
 
     @property
     def chain(self) -> int:
-        """How many functions in a row led to it."""
+        """Number of functions in a row that led to the event."""
         length = self.properties.get(CHAIN_PROPERTY)
         return int(length) if isinstance(length, int | float) and not isinstance(length, bool) else 0
 
@@ -114,7 +114,7 @@ def marked(
 
 
 def chain_of(header: str | None) -> int:
-    """What `CHAIN_HEADER` says, 0 for nothing that makes sense."""
+    """Length of the chain in `CHAIN_HEADER`, 0 for an invalid header."""
     return int(header) if header is not None and _NUMBER.fullmatch(header) else 0
 
 
@@ -155,7 +155,7 @@ def _events_of(body: Any, token: str, bearer: str | None) -> list[dict[str, Any]
 
 
 def _tokens(part: dict[str, Any]) -> list[Any]:
-    """What is named as the token by an event, or by a batch."""
+    """Tokens named by an event, or by a batch."""
     properties = part.get("properties")
     inside = properties.get("token") if isinstance(properties, dict) else None
     named = [part.get("api_key"), part.get("token"), part.get("$token"), inside]

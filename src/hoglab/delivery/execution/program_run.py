@@ -48,7 +48,7 @@ def two_digits(number: float) -> str:
 
 
 class EventFacts(msgspec.Struct):
-    """What the server itself wants to know of the event that a program runs on."""
+    """Facts that the server itself needs of the event that a program runs on."""
 
     uuid: str = ""
     distinct_id: Any = ""
@@ -57,7 +57,7 @@ class EventFacts(msgspec.Struct):
 
 
 class KnownGlobals(msgspec.Struct):
-    """What of stored globals is looked at here; programs get all of them, unread."""
+    """Stored globals, of which only the event is decoded here; programs get all of them as they are."""
 
     event: EventFacts
     person: msgspec.Raw = NOTHING
@@ -74,7 +74,7 @@ def known_globals(globals_: msgspec.Raw) -> KnownGlobals:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """What a program waits for: ``name(*args)``, in plain JSON data."""
+    """Call that a program waits for: ``name(*args)``, in plain JSON data."""
 
     name: str
     args: list[Any]
@@ -167,12 +167,12 @@ class ProgramRun:
 
     @property
     def journal(self) -> bytes | None:
-        """What brings another run of the program to the call that this one waits for."""
+        """Journal that brings another run of the program to the call that this one waits for."""
         return self._work.journal
 
     @property
     def held(self) -> SuspendedRun | None:
-        """Where the program waits, alive."""
+        """Suspended program, alive."""
         return self._work.held
 
     def _at_this_time(self) -> Work:

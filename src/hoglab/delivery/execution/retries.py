@@ -63,7 +63,7 @@ class RetryPolicy:
         )
 
     def delay_s(self, answer: Answer, attempts: int, now: datetime, age_s: float = 0.0) -> float | None:
-        """How long to wait before the next attempt, None when there is to be none.
+        """Delay before the next attempt, None when there is to be none.
 
         ``attempts``: made so far; ``age_s``: how long ago the run was queued.
         """
@@ -127,7 +127,7 @@ def retriable(answer: Answer) -> bool:
 
 
 def _asked_s(answer: Answer, now: datetime) -> float | None:
-    """What ``Retry-After`` says, as seconds from now; a date or a number of seconds."""
+    """Delay asked for by ``Retry-After``, in seconds from now; the header holds a date or a number of seconds."""
     if not isinstance(answer, FetchResponse) or answer.status not in ASKED_TO_WAIT:
         return None
     text = answer.headers.get("retry-after", "").strip()

@@ -102,7 +102,7 @@ class Perform:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a turn leaves behind, to be written together."""
+    """Results of a turn, to be written together."""
 
     outcome: InvocationOutcome
     logs: list[LogEntry]
@@ -118,7 +118,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """What turns work with."""
+    """Services and settings that turns work with."""
 
     registry: FunctionRegistry
     box: SecretBox
@@ -130,7 +130,7 @@ class TurnContext:
     mail_limits: MailLimits = field(default_factory=MailLimits)
 
     def batch_size(self, function_id: str) -> int:
-        """How many events a run of a function takes at most; 1 when it does not run, for it is to be told so."""
+        """Maximum number of events in a run of a function; 1 when it does not run, so that each run reports so."""
         known = self.registry.find(function_id)
         batch = None if known is None else known[1].delivery.batch
         return 1 if batch is None else batch.max_events
@@ -141,7 +141,7 @@ class TurnContext:
         return merge(claimed, self.versions, self.now(), None if known is None else known[1].hog)
 
     def pace_of(self, function_id: str) -> float | None:
-        """How often a function may run in a second, None for any number of times."""
+        """Maximum number of runs of a function per second, None for any number."""
         known = self.registry.find(function_id)
         return None if known is None else known[1].delivery.per_s
 
@@ -171,7 +171,7 @@ class Turn:
         self._quota = ComputeQuota()
 
     def accepted_at(self) -> datetime | None:
-        """When the event was accepted, for the first request of a run that it caused when it came; else None."""
+        """Time when the event was accepted, for the first request of a run that the event caused; else None."""
         run, state = self._parts
         captured_at = run.event.captured_at
         if captured_at is None or self.claimed.parent_run_id is not None:
@@ -181,7 +181,7 @@ class Turn:
 
     @property
     def held(self) -> SuspendedRun | None:
-        """Where its program waits, alive."""
+        """Suspended program of the turn, alive."""
         return None if self._run is None else self._run.held
 
     @property
@@ -395,7 +395,7 @@ class Turn:
         return Perform(request)
 
     def _woken(self, args: list[Any], state: RunState) -> datetime | None:
-        """When a sleeping program is to be woken; None when it is time, or when it asks for no proper time.
+        """Time to wake a sleeping program; None when it has slept, or asks for an invalid time.
 
         The queue hands out what is due, whatever was done to the clock meanwhile: a program that slept has slept.
         """

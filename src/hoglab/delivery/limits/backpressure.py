@@ -34,7 +34,7 @@ CAUGHT_UP = timedelta(seconds=5)
 
 
 class Backpressure:
-    """How much more may be enqueued.
+    """Limit on how much more may be enqueued.
 
     May be used by any thread; its answers cost no look at the disk while little waits.
     """
@@ -81,7 +81,7 @@ class Backpressure:
         return self.left_to(function_id) > 0 and self.for_any()
 
     def left_to(self, function_id: str) -> int:
-        """How many more one function may have waiting, whatever other projects have.
+        """Number of further invocations that one function may have waiting, whatever other projects have.
 
         Not above 0 when it, or its project, has too many.
         """
@@ -91,7 +91,7 @@ class Backpressure:
         return min(left, self.max_waiting_of_project - self._waiting_beside(function_id))
 
     def _waiting_beside(self, function_id: str) -> int:
-        """How many invocations of the functions of its project are unfinished."""
+        """Number of unfinished invocations of the functions of the function's project."""
         known = self._registry.find(function_id)
         if known is None:
             return 0
@@ -106,7 +106,7 @@ class Backpressure:
         return self._of_projects[known[0].id]
 
     def load(self, most: int) -> int:
-        """How many invocations could be begun now, apart from those of functions that hold themselves back.
+        """Number of invocations that could be begun now, apart from those of functions that hold themselves back.
 
         Counted up to ``most``.
         """

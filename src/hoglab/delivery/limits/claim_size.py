@@ -24,13 +24,13 @@ class ClaimSizes:
         self._other_until: float | None = None
 
     def note(self, function_ids: Iterable[str]) -> None:
-        """Whose runs were taken."""
+        """Note the functions whose runs were claimed."""
         for function_id in function_ids:
             if self._last not in (function_id, ""):
                 self._other_until = self._clock() + COMPANY_S
             self._last = function_id
 
     def size(self) -> int:
-        """How many to take now."""
+        """Number of runs to claim now."""
         shared = self._other_until is not None and self._clock() < self._other_until
         return self._shared if shared else self._alone

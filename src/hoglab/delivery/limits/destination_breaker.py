@@ -100,7 +100,7 @@ class DestinationBreakers:
             one.interval_s = min(2 * one.interval_s, LONGEST_S)
 
     def allowed(self, function_id: str, wanted: int) -> int:
-        """How many of ``wanted`` runs may begin: one as a probe, or none, while it is open."""
+        """Number of ``wanted`` runs that may begin: while the breaker is open, one as a probe, or none."""
         with self._lock:
             one = self._failing.get(function_id)
             now = self._clock()
@@ -120,7 +120,7 @@ class DestinationBreakers:
                 one.next_probe = self._clock() + one.interval_s  # if nothing comes of it
 
     def wait_s(self) -> float | None:
-        """How long until one of those may be probed that were held back since the last call; None when none was."""
+        """Time until the first probe of a breaker that held runs back since the last call; None when none did."""
         with self._lock:
             held, self._held_back = self._held_back, set()
             now = self._clock()

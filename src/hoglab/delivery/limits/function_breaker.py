@@ -53,7 +53,7 @@ _logger = structlog.get_logger(__name__)
 
 
 def cost_of(timings: Iterable[Timing]) -> int:
-    """What a finished run takes out of the bucket of its function."""
+    """Cost of a finished run, in tokens of its function's bucket."""
     total = 0
     for timing in timings:
         cost, lower, upper = COSTS[timing.kind]
@@ -266,7 +266,7 @@ class FunctionBreakers:
             self._tell(*move)
 
     def _estimate(self, function_id: str, kept: BreakerState | None) -> FunctionBreaker | None:
-        """What this process made of a breaker that no other has changed: each cost was taken at its moment.
+        """Estimate of a breaker that no other process has changed: each cost was taken at its moment.
 
         Without costs that came since these began to be stored.
         """

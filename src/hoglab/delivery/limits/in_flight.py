@@ -23,7 +23,7 @@ class Full(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """How many runs are at work of each function and project. ``most``: in all; ``per_function`` of one."""
+    """Numbers of runs in flight by function and project. ``most``: limit of all; ``per_function``: of one."""
 
     most: int
     per_function: int
@@ -32,14 +32,14 @@ class Tallies:
 
     @property
     def free(self) -> int:
-        """How many more may be at work."""
+        """Number of further runs that may be in flight."""
         return self.most - self.projects.total()
 
     def room_of(self, project_id: int) -> float:
         return room_of_owner(self.free, self.projects.get(project_id, 0))
 
     def more_of(self, project_id: int, function_id: str) -> int:
-        """How many more a function may have."""
+        """Number of further runs that a function may have in flight."""
         has = self.functions.get(function_id, 0)
         return min(self.per_function - has, more_of_member(has, self.room_of(project_id)))
 
@@ -58,7 +58,7 @@ class InFlight:
 
     @property
     def free(self) -> int:
-        """How many more may be at work."""
+        """Number of further runs that may be in flight."""
         return self._tallies.free
 
     def began(self, claimed: ClaimedInvocation) -> None:
@@ -103,7 +103,7 @@ class InFlight:
 
 
 class Quota:
-    """What one claim may take.
+    """Limits of one claim.
 
     As much of each function as fits beside what is at work, and as its pace and its circuit breaker allow. Used by the
     thread that claims.
@@ -116,7 +116,7 @@ class Quota:
         self._taken: Counter[str] = Counter()
 
     def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
-        """How many of ``wanted`` a function may have."""
+        """Number of ``wanted`` runs that a function may have."""
         wanted = min(wanted, self._tallies.more_of(project_id, function_id))
         wanted = self._breakers.allowed(function_id, wanted) if wanted > 0 else 0
         had = self._taken[function_id]

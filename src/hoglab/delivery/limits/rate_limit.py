@@ -65,7 +65,7 @@ class RateLimiter:
         self._unknown.clear()
 
     def allowance(self, function_id: str, wanted: int) -> int:
-        """How many of ``wanted`` runs a function may begin now: none as long as nothing is known of it."""
+        """Number of ``wanted`` runs that a function may begin now: none while its limit is unknown."""
         if function_id not in self._limits:
             self._unknown.add(function_id)
             return 0
@@ -115,7 +115,7 @@ class RateLimiter:
             self._buckets[function_id] = bucket.without(number)
 
     def wait_s(self) -> float | None:
-        """How long until one of those may run again that were held back since the last call; None when none was."""
+        """Time until the first run of a function that was held back since the last call; None when none was."""
         held, self._held_back = self._held_back, set()
         if self._unknown:
             return 0.0

@@ -37,7 +37,7 @@ FRAMING_FACTOR = 8
 
 
 class Origin(NamedTuple):
-    """Where connections lead, and what they are shared by. ``host_allowed``: the operator allowed it by name."""
+    """Endpoint of connections and the key they are shared by. ``host_allowed``: the operator allowed it by name."""
 
     tls: bool
     host: str
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """Who has to bear the requests: host and port."""
+        """Destination that bears the requests: host and port."""
         return f"{self.host.removesuffix('.')}:{self.port}"
 
 
@@ -87,7 +87,7 @@ class ConnectTimeoutError(OSError):
 
 
 class ExchangeProgress:
-    """How far an exchange came, to be told when it is given up."""
+    """Progress of an exchange, reported when it is given up."""
 
     __slots__ = ("connection", "step")
 
@@ -107,7 +107,7 @@ class DisconnectedError(ConnectionError):
 
 
 class InvalidAnswerError(Exception):
-    """What came is no proper response."""
+    """Error for an invalid response."""
 
 
 class ConnectionPool:
@@ -278,7 +278,7 @@ class ConnectionPool:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Whom connections trust: those that the system trusts."""
+    """TLS context of connections, which trusts the certificates that the system trusts."""
     return ssl.create_default_context()
 
 
@@ -454,7 +454,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _reason_of(error: Exception) -> Exception:
-    """What to say of an error of the parser, or of what it was told to do."""
+    """Error to report for one of the parser, or of the callbacks it called."""
     cause = error.__context__
     if isinstance(cause, InvalidAnswerError):
         return cause

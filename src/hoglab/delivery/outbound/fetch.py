@@ -136,7 +136,7 @@ class FetchFailure:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a URL leads, as far as it says so itself. ``head``: what requests to it have in common."""
+    """Target of a URL, as far as the URL itself says. ``head``: the common part of requests to it."""
 
     origin: Origin
     head: bytes
@@ -263,7 +263,7 @@ def _head_of(wanted: Mapping[str, str], authorization: str | None) -> bytes | Fe
 
 
 def _authorization(url: URL) -> str | None:
-    """What a user and a password in a URL ask for."""
+    """Value of ``Authorization`` for the user and password in a URL; None without either."""
     if not url.raw_user and not url.raw_password:
         return None
     pair = f"{unquote(url.raw_user or '')}:{unquote(url.raw_password or '')}"
@@ -301,7 +301,7 @@ def _network_failure(error: Exception, origin: Origin) -> FetchFailure:
 
 
 def _tls_reason(error: ssl.SSLError, host: str) -> str:
-    """What is wrong with a certificate, or with what else came in place of a handshake."""
+    """Problem of a certificate, or of the response that came in place of a handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {host}: {error.verify_message}"
     if error.reason in _NO_TLS:

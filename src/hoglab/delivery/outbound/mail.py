@@ -67,7 +67,7 @@ class MailLimits:
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Where e-mails are handed in, and how."""
+    """Address and settings of the server that sends e-mails."""
 
     host: str
     port: int
@@ -148,7 +148,7 @@ def email_of(args: list[Any], key: str, limits: MailLimits) -> Email | MailFailu
 
 
 class _UnusableError(ValueError):
-    """What a program wants to send is no e-mail."""
+    """Error for arguments of a program that are no valid e-mail."""
 
 
 def _read(wanted: Any, key: str, limits: MailLimits) -> Email:
@@ -269,13 +269,13 @@ async def _part(client: aiosmtplib.SMTP) -> None:
 
 
 def _own_name() -> str:
-    """What the server is greeted with: never looked up, for that may take long."""
+    """Host name in the greeting: never looked up, for that may take long."""
     name = socket.gethostname()
     return name if _HOST_NAME.fullmatch(name) else "localhost"
 
 
 def _failure(error: Exception) -> MailFailure:
-    """What an error means, in words that hold no password."""
+    """Failure that an error stands for, in words that hold no password."""
     match error:
         case aiosmtplib.SMTPRecipientsRefused(recipients=[refused, *_]):
             return _failure(refused)

@@ -51,7 +51,7 @@ def parse_url(text: str) -> URL:
 
 
 def _check_authority(authority: str) -> None:
-    """What stands before the path: ``user:password@host:port``."""
+    """Check the part before the path: ``user:password@host:port``."""
     if _CONTROL.search(authority):
         raise UrlError(f"{INVALID}: there is a control character in its hostname")
     parts = _PLACE.fullmatch(authority.rpartition("@")[2])

@@ -56,7 +56,7 @@ _RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not ov
 
 
 class Steps(Protocol):
-    """How jobs of one kind are done. What `step` raises, apart from trouble with databases, ends the job."""
+    """Procedure for jobs of one kind. What `step` raises, apart from errors of databases, ends the job."""
 
     def step(self, job: ReplayJob) -> None:
         """Do the next part of a job, and write the place reached with what it enqueues; `end` it after the last."""
@@ -206,7 +206,7 @@ class Backfills(BackgroundService):
         self._kinds[job.kind].step(job)
 
     def running(self) -> list[ReplayJob]:
-        """What is not over, backfills and what is run again, oldest first."""
+        """Jobs that are not over, backfills and reruns, oldest first."""
         return self._jobs.running()
 
 

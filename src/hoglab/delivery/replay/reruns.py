@@ -41,7 +41,7 @@ DISABLED = "The function is disabled or deleted."
 
 @dataclass(frozen=True, slots=True)
 class RerunFilter:
-    """Which past invocations are wanted; None leaves a column alone. ``until`` is exclusive."""
+    """Filter for past invocations; None leaves a column unrestricted. ``until`` is exclusive."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -55,7 +55,7 @@ class RerunFilter:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What a request started, as far as it came. Skipped: still running, or not kept well enough to be run again."""
+    """Result of a request so far. Skipped: still running, or not kept well enough to be run again."""
 
     job_id: str
     queued: int
@@ -63,7 +63,7 @@ class Rerun:
 
 
 def dry_run(delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter) -> Rerun:
-    """What `rerun` would do, as things are now."""
+    """Result that `rerun` would have, as things are now."""
     selection = _selection(project.id, function_id, _kept(wanted), wanted.since, wanted.until)
     total, queued = delivery.stores.runs.repeatable(selection, wanted.max_count)
     return Rerun("", queued, total - queued)
@@ -148,7 +148,7 @@ class Reruns:
 
 
 def _kept(wanted: RerunFilter) -> dict[str, Any]:
-    """What a job keeps of a filter, besides its range of time."""
+    """Parameters of a job that a filter gives, besides its range of time."""
     return {
         "statuses": wanted.statuses,
         "error_kinds": wanted.error_kinds,

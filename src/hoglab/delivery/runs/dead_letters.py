@@ -40,7 +40,7 @@ def dead_id(source: str, event_uuid: str, function_id: str | None) -> str:
 def put_aside(
     event: IngestedEvent, source: str, function_id: str | None, step: str, reason: str, now: datetime
 ) -> DeadLetter:
-    """What is kept of an event that can be read."""
+    """Dead letter of an event that can be read."""
     row = event.row
     uuid = str(row.uuid)
     return DeadLetter(
@@ -65,12 +65,12 @@ def stored_row(payload: bytes) -> EventRow:
 
 
 def reason_of(error: BaseException) -> str:
-    """What is kept of an error nobody foresaw."""
+    """Reason stored for an unexpected error."""
     return f"{type(error).__name__}: {error}"
 
 
 def shown(letter: StoredDeadLetter) -> dict[str, Any]:
-    """What is kept of a dead letter, as the API shows it."""
+    """Dead letter in the form of the API."""
     names = (name for name in StoredDeadLetter.__dataclass_fields__ if name not in ("payload", "project_id"))
     properties = {}
     if letter.step != "parse":

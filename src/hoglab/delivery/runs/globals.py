@@ -33,7 +33,7 @@ _UNESCAPED = "!~*'()"  # what encodeURIComponent leaves alone besides letters, d
 
 
 class People(Protocol):
-    """What is read of persons and groups."""
+    """Source of persons and groups."""
 
     def person_for(self, project_id: int, distinct_id: str) -> PersonView | None: ...
 
@@ -43,7 +43,7 @@ class People(Protocol):
 
 
 class ShownProject(Protocol):
-    """What is read of a project."""
+    """Project as far as globals need it."""
 
     @property
     def id(self) -> int: ...
@@ -69,7 +69,7 @@ def encoded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where people look at projects: the addresses in globals."""
+    """Addresses of projects in globals."""
 
     url: str
 

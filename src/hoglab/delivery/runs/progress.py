@@ -11,7 +11,7 @@ before that."""
 
 
 class Heartbeat:
-    """How far one thread gets. It says `beat` whenever it has done something, and `rest` when nothing is left to do.
+    """Progress of one thread, which calls `beat` after each piece of work, and `rest` when nothing is left to do.
 
     May be asked by any thread. ``clock``: seconds that only ever rise.
     """

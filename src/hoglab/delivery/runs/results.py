@@ -39,7 +39,7 @@ class Versions:
 
 
 def error_kind(message: str) -> str:
-    """What kind of error a message speaks of."""
+    """Kind of error that a message stands for."""
     lower = message.lower()
     if "timeout" in lower or "timed out" in lower:
         return "timeout"
@@ -54,7 +54,7 @@ def error_kind(message: str) -> str:
 
 
 def kept_globals(globals_: bytes, mapping_id: str | None) -> bytes:
-    """What a result keeps to be run again: the mapping, and globals without what is looked up anew."""
+    """Globals that a result keeps to be run again, compressed: without those looked up anew, and with the mapping."""
     parts = orjson.loads(memoryview(globals_))
     kept = {name: part for name, part in parts.items() if name not in NOT_IN_RESULTS}
     return zlib.compress(orjson.dumps({"globals": kept, "mapping_id": mapping_id}), 1)

@@ -26,7 +26,7 @@ class InvalidStateError(ValueError):
 
 
 class Timing(msgspec.Struct, array_like=True):
-    """How long one stretch took: ``kind`` is ``hog`` (computing) or ``async_function`` (one attempt of a call)."""
+    """Duration of one stretch: ``kind`` is ``hog`` (computing) or ``async_function`` (one attempt of a call)."""
 
     kind: str
     duration_ms: float

@@ -37,7 +37,7 @@ def shown_line(line: LogLine) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MetricQuery:
-    """Which metrics are wanted. ``breakdown``: ``name`` or ``kind``; ``interval``: ``hour``, ``day``, ``week``."""
+    """Query for metrics. ``breakdown``: ``name`` or ``kind``; ``interval``: ``hour``, ``day``, ``week``."""
 
     after: datetime
     before: datetime
@@ -96,7 +96,7 @@ def _buckets(after: datetime, before: datetime, interval: str) -> Iterator[datet
 
 
 def label_count(after: datetime, before: datetime, interval: str) -> int:
-    """How many labels a range has, about."""
+    """Approximate number of labels of a range."""
     step_s = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}[interval]
     return int(max(0.0, (before - after).total_seconds()) // step_s) + 1
 

@@ -48,7 +48,7 @@ class MissingEventError(ValueError):
 
 @dataclass(slots=True)
 class TrialReport:
-    """What a test run came to. ``status``: success, error or skipped."""
+    """Report of a test run. ``status``: success, error or skipped."""
 
     result: Any = None
     errors: list[str] = field(default_factory=list)
@@ -356,7 +356,7 @@ def _hidden(value: Any, hide: Redact) -> Any:
 
 
 def _batch_error(run: ProgramRun) -> str | None:
-    """Why the one event of a batch failed by what the program returned, None when it did not."""
+    """Reason for which the one event of a batch failed, by what the program returned; None when it did not."""
     try:
         found = failures(run.value, 1)
     except ValueError as error:

@@ -131,7 +131,7 @@ class IncomingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the sender is told."""
+    """Response to the sender."""
 
     status: int
     body: bytes = b""
@@ -307,7 +307,7 @@ class Webhooks:
         self._places = FairSemaphore(self.limits.waiting)
 
     async def answer(self, address: str, request: IncomingRequest) -> Reply:
-        """What the sender of a request is told. ``address``: a function's id, perhaps with an extension."""
+        """Response to the sender of a request. ``address``: a function's id, perhaps with an extension."""
         function_id = parse_uuid(address.partition(".")[0])
         if function_id is None:
             return NOT_FOUND
@@ -366,7 +366,7 @@ class Webhooks:
         return visit
 
     def _state(self, project: Project, request: IncomingRequest) -> RunState:
-        """What the program runs on. The request is sealed, for it may stay in the queue and may hold credentials."""
+        """State that the program runs on. The request is sealed: it may stay in the queue and hold credentials."""
         seen = request_global(unpacked(request, self.limits.body))
         body = seen["body"]
         distinct_id = body.get("distinct_id") if isinstance(body, dict) else None
@@ -462,7 +462,7 @@ class Webhooks:
         return reply
 
     def _refused(self, visit: _Visit, reason: str) -> _Visit:
-        """What the program captured is no event that could be stored, however often its sender came again."""
+        """Visit whose captured event is invalid, also when it is sent again; logs the reason."""
         self._log(visit, "error", f"The captured event was not stored: {reason}.")
         return visit
 
