@@ -27,13 +27,13 @@ class NotCaughtUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """How far storing events is behind accepting them."""
+    """Distance of storing events behind accepting them."""
 
     log: Acknowledging
     store: EventStore
 
     def acknowledged(self, project_id: int) -> Acknowledged:
-        """What a project was told by now that it was accepted."""
+        """Records of a project that were acknowledged by now."""
         return self.log.acknowledged(project_id)
 
     def settled(self, acknowledged: Acknowledged) -> Acknowledged:
@@ -81,7 +81,7 @@ class Awaiting(Generic[WorkT]):
         self._before: dict[WorkT, Acknowledged] = {}
 
     def ready(self, work: Sequence[WorkT]) -> list[WorkT]:
-        """What of the work that is to be done now can be done, in order. What is not named any more is forgotten."""
+        """Work that can be done now, in order; work that is not named is forgotten."""
         if self._catch_up is None:
             return list(work)
         known, catch_up = self._before, self._catch_up

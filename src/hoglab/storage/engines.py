@@ -77,7 +77,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class SharedEngines:
-    """What all processes of a server use; in a PostgreSQL database there may be several."""
+    """Engines that all processes of a server use; in a PostgreSQL database there may be several."""
 
     database: Database
     queue_database: Database
@@ -222,7 +222,7 @@ def _opened_queues(
 
 
 def _queue_server(address: str) -> tuple[Connect, str]:
-    """How to connect to the queue's tables, and how that database is called in messages."""
+    """Function that connects to the queue's tables, and the name of that database in messages."""
     from hoglab.storage.database.postgres.driver import Driver
 
     driver = Driver(address, tables.queue_metadata.info["postgresql"]["schema"])
@@ -270,7 +270,7 @@ def _behind(
 
 @contextmanager
 def open_quarantine_store(place: str | Path) -> Iterator[QuarantineStore]:
-    """What is in quarantine, during the block, also beside a running server. Raises `DatabaseError`.
+    """Quarantine store, open during the block, also beside a running server. Raises `DatabaseError`.
 
     ``place``: the address of a database, or the file of the queue.
     """

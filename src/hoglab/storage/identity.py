@@ -62,7 +62,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Which files were there before any was opened, which makes them."""
+    """Files that were present before any was opened, which creates them."""
 
     metadata: bool
     queue: bool
@@ -114,7 +114,7 @@ def check_metadata_present(directory: DataDirectory, present: Present, *, accept
 
 
 class KnownLog(Protocol):
-    """What must be known of the event log."""
+    """Event log as far as its identity is checked."""
 
     def last_offset(self) -> int: ...
 
@@ -128,7 +128,7 @@ class WritableStore(Protocol):
 
 
 class KnownStore(Protocol):
-    """What must be known of the event store."""
+    """Event store as far as its identity is checked."""
 
     def position(self) -> int: ...
 
@@ -177,7 +177,7 @@ class Installation:
     # --- checking
 
     def findings(self) -> list[str]:
-        """What does not fit together. A text may end the start of a server, or be a line of ``hoglab check``."""
+        """Contradictions between files. A text may end the start of a server, or be a line of ``hoglab check``."""
         found = self._missing() or self._strangers()
         return found or [*self._older(), *self._behind()]
 
@@ -226,7 +226,7 @@ class Installation:
         return found
 
     def _behind(self) -> list[str]:
-        """What one file knows of another that this does not know itself."""
+        """Contradictions of positions and counts: one file knows of another what that does not know itself."""
         found = []
         if self._known_identity() is None:
             return []  # made by an older version, which kept no such count
@@ -251,7 +251,7 @@ class Installation:
         return found
 
     def _unstored(self) -> str | None:
-        """Which events that were stored once are neither stored now nor in the log."""
+        """Loss of events that were stored once, and are neither stored now nor in the log; None without any."""
         applied, stored = self.applied(), self._store.position()
         first = self._log.stats().first_offset or self._log.last_offset() + 1
         if first <= stored + 1 or applied <= stored:
@@ -326,7 +326,7 @@ def write_identity(database: Database, table: sa.Table, identity: Identity, **fu
 
 
 def changes(database: Database) -> int:
-    """How much was changed in the metadata so far: grows with every change of a flag, key, function."""
+    """Number of changes of the metadata so far: grows with every change of a flag, key, function."""
     with database.read() as connection:
         return connection.scalar(sa.select(sa.func.coalesce(sa.func.sum(change_version.c.version), 0))) or 0
 

@@ -38,14 +38,14 @@ class TableFileError(ValueError):
 
 
 class FileFormat(StrEnum):
-    """What the files of a table are, in PostHog's words."""
+    """Format of the files of a table, in PostHog's words."""
 
     PARQUET = "Parquet"
     CSV = "CSVWithNames"
 
 
 class ColumnType(StrEnum):
-    """What a column holds, in PostHog's words. A column of an ``unknown`` type cannot be used in metrics."""
+    """Type of the values of a column, in PostHog's words. A column of an ``unknown`` type cannot be used in metrics."""
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -133,7 +133,7 @@ class TableDirectory:
         return tuple(path for path, *_ in state)
 
     def state_of(self, table: FileTable) -> FilesState:
-        """What tells the files of a table, as they are now, from what they were. Raises `TableFileError`."""
+        """State of the files of a table, which differs after they were changed. Raises `TableFileError`."""
         files = self.files(table.pattern)
         try:
             found = [(path, Path(path).stat()) for path in files]
@@ -155,7 +155,7 @@ class TableDirectory:
         return tuple((name, column_type(kind)) for name, kind, *_ in rows)
 
     def explained(self, error: object) -> str:
-        """What the engine says of a file, without the place of the directory on the server."""
+        """Text of an engine's error about a file, without the place of the directory on the server."""
         line = str(error).strip().partition("\n")[0]
         return line.replace(f"{self.path.resolve()}/", "").replace(f"{self.path}/", "")
 

@@ -55,7 +55,7 @@ class ChangeFeed:
         self._lock = threading.Lock()
 
     def version(self, topic: Topic, project_id: int) -> int:
-        """How often this topic of this project was changed; 0 for never. Cheap enough for every request.
+        """Number of changes of this topic of this project; 0 for none. Cheap enough for every request.
 
         A cache that reads the version first and its data afterwards never holds old data under a new
         version, because versions are raised only after the change is committed.

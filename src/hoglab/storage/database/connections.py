@@ -51,7 +51,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def other_sessions(self) -> int:
-        """How many connections others have; to be asked before any is made."""
+        """Number of connections of others; to be read before any is opened."""
         ...
 
     def check(self) -> None:
@@ -59,7 +59,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def structure_problem(self) -> str | None:
-        """What is wrong with the structure of the stored data, None for nothing."""
+        """Problem of the structure of the stored data, None without one."""
         ...
 
     def damaged_tables(self) -> list[str]:

@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Rebuildable(enum.Enum):
-    """What may be lost when the power fails, because something makes it again; everything else waits for the disk.
+    """Kinds of data that may be lost in a power failure, since they can be rebuilt; all other data waits for the disk.
 
     The value says what makes it again, or what its loss costs.
     """

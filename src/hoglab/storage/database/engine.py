@@ -122,7 +122,7 @@ class Database:
 
     @classmethod
     def other_sessions(cls, url_or_path: str | Path) -> int:
-        """How many connections others have to a database server; 0 for a file, which is locked by its directory."""
+        """Number of connections of others to a database server; 0 for a file, which is locked by its directory."""
         connections = open_connections(url_or_path, tables.metadata)
         try:
             with explained(connections.name):
@@ -139,7 +139,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """How the database is called in messages; without a password."""
+        """Name of the database in messages; without a password."""
         return self._connections.name
 
     @property

@@ -58,7 +58,7 @@ class SchemaTooOldError(DatabaseError):
 
 
 class DatabaseMovedError(DatabaseError):
-    """What is in the database is being moved to another one, or was: see `hoglab.storage.moving`."""
+    """Error for a database whose contents are being moved to another one, or were: see `hoglab.storage.moving`."""
 
 
 class DatabaseUnreachableError(DatabaseError):

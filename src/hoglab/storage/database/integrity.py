@@ -57,7 +57,7 @@ class IntegrityWatch(BackgroundService):
         """Set when all files were looked through once."""
 
     def damages(self) -> dict[str, str]:
-        """What is damaged, by file."""
+        """Damages, by file."""
         return dict(self._found)
 
     def round(self) -> float:
@@ -84,7 +84,7 @@ class IntegrityWatch(BackgroundService):
 
 
 def examined(path: Path, *, full: bool) -> tuple[list[str], int]:
-    """What is wrong with a file, and when nothing is how many rows it has; ``full``: every page and value."""
+    """Problems of a file, and its number of rows when it has none; ``full``: every page and value is read."""
     problems: list[str] = []
     rows = 0
     try:

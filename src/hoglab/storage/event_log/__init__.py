@@ -43,7 +43,7 @@ class LogStats:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What was accepted of an owner by a moment.
+    """Records of an owner that were accepted up to a moment.
 
     Everything up to ``offset``; with ``deferred_until`` (microseconds since the epoch) that, and what has waited for an
     offset since before.
@@ -55,10 +55,10 @@ class Acknowledged:
 
 
 class Acknowledging(Protocol):
-    """What tells how far something has to be ingested for everything to count that was accepted by now."""
+    """Source of the position up to which records have to be ingested for all that were accepted by now to count."""
 
     def acknowledged(self, owner: int) -> Acknowledged:
-        """What was accepted of an owner by now; cheap."""
+        """Records of an owner that were accepted by now; cheap."""
         ...
 
     def offset_of(self, acknowledged: Acknowledged) -> int | None:
@@ -119,11 +119,11 @@ class EventLog(Acknowledging, Protocol):
         ...
 
     def accepted(self) -> int:
-        """How many records were accepted, give or take a constant: for differences; cheap."""
+        """Number of accepted records up to a constant: for differences; cheap."""
         ...
 
     def oldest_after(self, position: int) -> datetime | None:
-        """When the oldest record was accepted that a consumer at ``position`` has not finished; None for none."""
+        """Acceptance time of the oldest record that a consumer at ``position`` has not finished; None for none."""
         ...
 
     def pending_bytes(self) -> int:

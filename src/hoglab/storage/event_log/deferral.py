@@ -66,7 +66,7 @@ class _Waiting:
 
 
 class Deferral:
-    """How much waits beside the log, by owner, and whose turn it is. Not safe for threads."""
+    """Records and bytes that wait beside the log, by owner, and the owners' turns. Not thread-safe."""
 
     def __init__(self, window_bytes: int) -> None:
         self._window_bytes = window_bytes
@@ -76,14 +76,14 @@ class Deferral:
         self.records = 0
 
     def load(self, totals: Iterable[tuple[int, int, int, int]]) -> None:
-        """What is there: owner, records, bytes, and when the oldest was accepted; the next one in turn first."""
+        """Take over what is stored: owner, records, bytes, time of the oldest; the next owner in turn first."""
         for owner, records, size, oldest_at in totals:
             self._add(owner, records, size, oldest_at)
 
     def divide(
         self, records: Sequence[RecordT], backlog: Backlog
     ) -> tuple[list[RecordT], list[tuple[int, RecordT]]]:
-        """Which of some records go into the log at once, and which have to wait, with their owners."""
+        """Records that go into the log at once, and those that have to wait, with their owners."""
         ready: list[RecordT] = []
         deferred: list[tuple[int, RecordT]] = []
         behind = set(self._waiting)  # an owner's records stay in order
@@ -144,7 +144,7 @@ class Deferral:
         return 0 if waiting is None else waiting.size
 
     def oldest_of(self, owner: int) -> int | None:
-        """When the oldest record of an owner that waits was accepted, in microseconds; None when none does."""
+        """Acceptance time of an owner's oldest waiting record, in microseconds; None when none waits."""
         waiting = self._waiting.get(owner)
         return None if waiting is None else waiting.oldest_at
 
@@ -156,7 +156,7 @@ class Deferral:
 def step(
     rows: Sequence[tuple[int, int, int]], step_bytes: int
 ) -> tuple[Sequence[tuple[int, int, int]], int | None]:
-    """Which of an owner's deferred records go into the log in one transaction, and the moment of the first one left.
+    """Deferred records of an owner for the log in one transaction, and the moment of the first one left.
 
     ``rows``: id, size and moment of the next `STEP_RECORDS` and one more, as far as there are so many.
     """

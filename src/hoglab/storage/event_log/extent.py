@@ -27,7 +27,7 @@ def last_offset(connection: Connection) -> int:
 
 
 def log_stats(connection: Connection) -> LogStats:
-    """What is in the log."""
+    """Extent of the log: first and last offset, records and bytes."""
     first, count, size = connection.execute(
         sa.select(sa.func.min(event_log_record.c.offset), sa.func.count(), _BYTES)
     ).one()

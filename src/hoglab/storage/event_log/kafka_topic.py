@@ -41,7 +41,7 @@ _SWITCH = {"on": True, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
-    """What a URL ``kafka://host:port,host:port/topic?partitions=16`` says.
+    """Parts of a URL ``kafka://host:port,host:port/topic?partitions=16``.
 
     Further parameters: ``replicas`` of a topic that is made (default: the brokers'), ``transactions`` (on, off), and
     those of the client for TLS and authentication, by librdkafka's names. ``client`` has them.
@@ -85,7 +85,7 @@ class KafkaAddress:
 
     @property
     def name(self) -> str:
-        """How the log is called in messages."""
+        """Name of the log in messages."""
         return f"the topic {self.topic} of Kafka"
 
     def settings(self, **more: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def prepared(address: KafkaAddress) -> int:
 
 
 def _topic(admin: AdminClient, address: KafkaAddress) -> TopicMetadata:
-    """What the brokers know of the topic; its ``error`` says when they do not know it."""
+    """Metadata of the topic; its ``error`` is set when the brokers do not know it."""
     found = admin.list_topics(address.topic, timeout=ANSWER_S).topics[address.topic]
     if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
         raise KafkaException(found.error)
@@ -157,5 +157,5 @@ def _make(admin: AdminClient, address: KafkaAddress) -> None:
 
 
 def reason(error: KafkaException) -> str:
-    """What an error says, in one line."""
+    """Text of an error, in one line."""
     return str(error.args[0].str()) if isinstance(error.args[0], KafkaError) else str(error)

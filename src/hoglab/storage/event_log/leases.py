@@ -121,6 +121,6 @@ class LogLeases:
 
 
 def share_of(reader: str, readers: Sequence[str], partitions: int) -> int:
-    """How many partitions a reader has when all have as many as can be: one more for the first of them."""
+    """Number of partitions of a reader when they are divided evenly: one more for the first readers."""
     each, more = divmod(partitions, len(readers))
     return each + (readers.index(reader) < more)

@@ -73,7 +73,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """How much a log takes and keeps; see the constants of these names."""
+    """Limits on what a log accepts and keeps; see the constants of these names."""
 
     max_backlog_bytes: int = MAX_BACKLOG_BYTES
     max_waiting_bytes: int = MAX_WAITING_BYTES
@@ -83,7 +83,7 @@ class LogLimits:
 
 
 class Stored(NamedTuple, Generic[RecordT]):
-    """What became of a group: ``ready`` has offsets from ``first`` on, ``deferred`` waits; ``at`` in microseconds."""
+    """Stored group: ``ready`` has offsets from ``first`` on, ``deferred`` waits; ``at`` in microseconds."""
 
     first: int
     at: int
@@ -152,7 +152,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _lowest_position(self) -> int | None:
-        """What every consumer has finished; None when there is no consumer."""
+        """Lowest position of all consumers; None when there is no consumer."""
 
     @abstractmethod
     def _move_position(self, consumer: str, offset: int) -> None: ...
@@ -171,7 +171,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _oldest_stored(self, after: int) -> int | None:
-        """When the first record with an offset above was accepted, in microseconds."""
+        """Acceptance time of the first record with an offset above, in microseconds."""
 
     @abstractmethod
     def _last_of(self, owner: int, until: int) -> int | None:
@@ -275,7 +275,7 @@ class GroupCommitLog(ABC):
         return bool(self._waiting) or self._closed.is_set() or self._next_deferred() is not None
 
     def _next_deferred(self) -> int | None:
-        """Whose deferred records may go into the log now."""
+        """Owner whose deferred records may go into the log now."""
         if not self._deferral.records or time.monotonic() < self._admits_at:
             return None
         return self._deferral.next_owner(self._backlog)
@@ -451,12 +451,12 @@ class GroupCommitLog(ABC):
             return self._last_offset
 
     def accepted(self) -> int:
-        """How many records were accepted, give or take a constant: for differences; cheap."""
+        """Number of accepted records up to a constant: for differences; cheap."""
         with self._work:
             return self._last_offset + self._deferral.records
 
     def acknowledged(self, owner: int) -> Acknowledged:
-        """What was accepted of an owner by now; cheap."""
+        """Records of an owner that were accepted by now; cheap."""
         with self._work:
             deferred = self._deferral.oldest_of(owner) is not None
             return Acknowledged(owner, self._last_offset, self.now_us() if deferred else None)
@@ -480,7 +480,7 @@ class GroupCommitLog(ABC):
         return max(acknowledged.offset, offset)
 
     def oldest_after(self, position: int) -> datetime | None:
-        """When the oldest record was accepted that a consumer at ``position`` has not finished; None for none."""
+        """Acceptance time of the oldest record that a consumer at ``position`` has not finished; None for none."""
         with self._work:
             deferred = self._deferral.oldest()
         oldest = [each for each in (deferred, self._oldest_stored(position)) if each is not None]

@@ -38,7 +38,7 @@ class PartitionLease(NamedTuple):
 
 
 class LeaseRound(NamedTuple):
-    """What a process has after a renewal, and what of that is above its share."""
+    """Partitions that a process has after a renewal, and those of them above its share."""
 
     held: Mapping[int, PartitionLease]
     surplus: Sequence[int]
@@ -153,7 +153,7 @@ class LogBehind(Acknowledging, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """Where records are taken over from, who does it for which partition, and into what."""
+    """Source and target of the records that are taken over, and the leases of the processes that do so."""
 
     source: PartitionedLog
     leases: Leases

@@ -27,14 +27,14 @@ class QuarantinedRecord:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineState:
-    """How much is in quarantine."""
+    """Size of the quarantine."""
 
     records: int
     bytes: int
 
 
 class QuarantineStore(Protocol):
-    """What is kept of quarantined records. Blocking methods, called from any thread; they raise `DatabaseError`.
+    """Store of quarantined records. Blocking methods, called from any thread; they raise `DatabaseError`.
 
     Where a project is given, records of others, and those of no known project, are not looked at.
     """
@@ -48,7 +48,7 @@ class QuarantineStore(Protocol):
         ...
 
     def state(self) -> QuarantineState:
-        """How much there is."""
+        """Number and size of all records."""
         ...
 
     def replaying(self, limit: int) -> list[tuple[int, bytes]]:
@@ -60,7 +60,7 @@ class QuarantineStore(Protocol):
         ...
 
     def count(self, project_id: int | None) -> int:
-        """How many there are."""
+        """Number of records."""
         ...
 
     def get(self, offset: int, project_id: int | None) -> tuple[QuarantinedRecord, bytes] | None:

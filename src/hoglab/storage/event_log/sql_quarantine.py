@@ -37,7 +37,7 @@ class SqlQuarantineStore:
         return None
 
     def state(self) -> QuarantineState:
-        """How much there is."""
+        """Number and size of all records."""
         with self._database.read() as connection:
             return _state(connection)
 
@@ -55,7 +55,7 @@ class SqlQuarantineStore:
             return [QuarantinedRecord(*row) for row in connection.execute(query.limit(limit).offset(offset))]
 
     def count(self, project_id: int | None) -> int:
-        """How many there are."""
+        """Number of records."""
         query = sa.select(sa.func.count()).select_from(quarantined_record).where(*_of(project_id))
         with self._database.read() as connection:
             return connection.scalar(query) or 0

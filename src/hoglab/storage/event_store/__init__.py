@@ -86,7 +86,7 @@ class PersonOverride:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """What is written together.
+    """Rows that are written together.
 
     ``is_checked``: an encoder wrote the JSON of all rows, so that it need not be asked again whether every engine can
     read it.
@@ -99,7 +99,7 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events: SQL over a row of ``stored_events`` with its parameters. ``after`` and ``before`` are exclusive.
+    """Selection of events: SQL over ``stored_events`` and its parameters. ``after`` and ``before`` are exclusive.
 
     ``distinct_ids``, where it is known, are all that such events may have; the condition must say so, too.
     """
@@ -188,7 +188,7 @@ class EventStore(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How the engine wants statements."""
+        """SQL dialect of the engine."""
         ...
 
     def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
@@ -256,7 +256,7 @@ class EventStore(Protocol):
 
     @property
     def damage(self) -> str | None:
-        """What could not be read of the store since it was opened; None while nothing is known to be damaged."""
+        """Damage found in the store since it was opened: what could not be read; None while none is known."""
         ...
 
     def checkpoint(self) -> None:

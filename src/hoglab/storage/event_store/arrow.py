@@ -275,7 +275,7 @@ def _hold(thing: object) -> int:
 
 
 def held() -> int:
-    """How many things readers have not released yet (for tests)."""
+    """Number of objects that readers have not released yet (for tests)."""
     return len(_held)
 
 

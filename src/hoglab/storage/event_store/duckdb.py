@@ -253,7 +253,7 @@ class DuckDbEventStore:
         return positions
 
     def _unknown(self, every: Sequence[EventRow], positions: Sequence[int]) -> tuple[Sequence[int], Keys]:
-        """Where the rows are that are not stored already, each event once, and their keys."""
+        """Positions of the rows that are not stored already, each event once, and their keys."""
         connection = self._file.connection
         rows = _at(every, positions)
         keys = keys_of([row.project_id for row in rows], [row.uuid for row in rows])
@@ -284,7 +284,7 @@ class DuckDbEventStore:
             connection.register("incoming", table_of(rows, first))
 
     def _stored_for(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
-        """Which of the rows at some positions were stored for the log records that they came in."""
+        """Positions of the rows, among some, that were stored for the log records they came in."""
         connection = self._file.connection
         offsets = [rows[position].log_offset for position in positions]
         connection.register("repeated", identities_of(rows, positions))
@@ -358,7 +358,7 @@ class DuckDbEventStore:
 
     @property
     def damage(self) -> str | None:
-        """What could not be read of the file since it was opened; None while nothing is known to be damaged."""
+        """Damage found in the file since it was opened: what could not be read; None while none is known."""
         return self._file.damage
 
     def check_room(self) -> None:
@@ -526,7 +526,7 @@ def _without(positions: Sequence[int], count: int) -> Sequence[int]:
 
 
 def _repetitions(rows: Sequence[EventRow]) -> list[int]:
-    """Where project and uuid are those of a row before."""
+    """Positions of the rows whose project and uuid are those of an earlier row."""
     seen: set[tuple[int, int]] = set()
     found = []
     for position, row in enumerate(rows):

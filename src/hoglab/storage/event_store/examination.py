@@ -27,7 +27,7 @@ _COLUMNS = (
 
 
 class StoreReport(msgspec.Struct, frozen=True):
-    """What a store holds. ``problems``: what could not be read, a line each."""
+    """Contents of a store. ``problems``: what could not be read, a line each."""
 
     position: int
     rows: dict[str, int]

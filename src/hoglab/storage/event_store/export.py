@@ -46,7 +46,7 @@ EVENT_TYPES = {name: kind for name, (_, kind) in _COLUMNS.items()}
 
 
 class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to export. ``after`` is inclusive and ``before`` is not; both are UTC without saying so."""
+    """Selection of events to export. ``after`` is inclusive and ``before`` is not; both are UTC without saying so."""
 
     project_id: int
     event: str | None = None
@@ -94,7 +94,7 @@ def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> li
 def selected_lines(
     reader: Reader, selection: EventSelection, dialect: Dialect
 ) -> Iterator[tuple[int, Iterator[list[str]]]]:
-    """How many events there are now, and each of them as a line of JSON, in the order of their ingestion.
+    """Number of selected events, and each of them as a line of JSON, in the order of their ingestion.
 
     Raises the errors of `Reader`, also while the lines are read.
     """

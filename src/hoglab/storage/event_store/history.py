@@ -77,7 +77,7 @@ def newest(
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the events of a range stand in the order of ingestion, and how many they are."""
+    """Extent of a range of events in the order of ingestion, and their number."""
 
     first_seq: int
     last_seq: int

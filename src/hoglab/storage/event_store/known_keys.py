@@ -137,7 +137,7 @@ class KnownKeys:
                 first = end + 1
 
     def find(self, keys: Keys) -> list[Suspects]:
-        """Which of these keys are known, by the range of events that they may be."""
+        """Keys that are known among some, by the range of events that they may be."""
         if not len(keys):
             return []
         order = np.argsort(keys)

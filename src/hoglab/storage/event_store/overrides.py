@@ -56,7 +56,7 @@ def involved_in(overrides: Sequence[PersonOverride]) -> list[Person]:
 def changed_by(
     overrides: Sequence[PersonOverride], known: Sequence[tuple[int, UUID, UUID]]
 ) -> dict[Person, UUID | None]:
-    """Whose final person merges change, and to whom; None for who is nobody else any more.
+    """Persons whose final person merges change, with the new one; None for a person that is final itself again.
 
     ``known`` has the project, old and final person of everybody who became, or is, one of those `involved_in` it.
     """

@@ -150,7 +150,7 @@ def table_of(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
 
 
 def identities_of(rows: Sequence[EventRow], positions: Sequence[int]) -> ArrowTable:
-    """What identifies the rows at some positions: project, uuid and the log record that they came in."""
+    """Identities of the rows at some positions: project, uuid and the log record that they came in."""
     chosen = [rows[position] for position in positions]
     return ArrowTable(
         {

@@ -53,7 +53,7 @@ BEFORE_ALL = -(1 << 62)
 
 
 class Shares:
-    """How much each function may have of one claim. ``begin`` for each lane."""
+    """Shares of functions in one claim. ``begin`` for each lane."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Shares:
         return project_id not in self._projects
 
     def of(self, project_id: int, function_id: str, wanted: int) -> int:
-        """How many of ``wanted`` a function may have now."""
+        """Number of ``wanted`` runs that a function may have now."""
         wanted = min(wanted, self._most_each - self._of_lane[function_id])
         if function_id in self._excluded or wanted <= 0:
             return 0
@@ -137,7 +137,7 @@ class Claims:
 
 
 class WaitingRows:
-    """What waits in a SQLite table, asked step by step: one probe of the index each."""
+    """Invocations waiting in a SQLite table, read step by step: one probe of the index each."""
 
     def __init__(self, connection: sqlite3.Connection, lane: tuple[str, int], token: str, now: int) -> None:
         self._connection = connection
@@ -159,7 +159,7 @@ class WaitingRows:
 def first_scheduled(
     connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
 ) -> int | None:
-    """When the first invocation of a lane is due, in microseconds of Unix time.
+    """Time when the first invocation of a lane is due, in microseconds of Unix time.
 
     Those of some functions are left out.
     """
@@ -179,7 +179,7 @@ def count_due(
     most: int,
     most_of_project: int,
 ) -> int:
-    """How many invocations of a lane are due at a time (microseconds), apart from those of some functions.
+    """Number of invocations of a lane that are due at a time (microseconds), apart from those of some functions.
 
     Counted up to ``most``, and of each project up to ``most_of_project``.
     """
@@ -216,7 +216,7 @@ def lanes_of(connection: sqlite3.Connection, queue: str) -> list[tuple[str, int,
 
 
 def _reader(connection: sqlite3.Connection, query: str, *parameters: Any) -> Callable[[Any], Any]:
-    """What gives the next value after a given one, None after the last: one probe of the index."""
+    """Function that gives the next value after a given one, None after the last: one probe of the index."""
     return lambda after: connection.execute(query, (*parameters, after)).fetchone()[0]
 
 

@@ -41,7 +41,7 @@ class StoredDeadLetter(DeadLetter):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSelection:
-    """Which dead letters are wanted; None leaves a column alone. ``until`` is exclusive.
+    """Selection of dead letters; None leaves a column unrestricted. ``until`` is exclusive.
 
     ``function_id``: those of one function, without those that failed before any function was asked.
     """
@@ -55,7 +55,7 @@ class DeadLetterSelection:
 
 
 class DeadLetters(Protocol):
-    """What is kept of dead letters. Blocking methods, called from any thread; they raise `DatabaseError`.
+    """Store of dead letters. Blocking methods, called from any thread; they raise `DatabaseError`.
 
     The queue adds them, and forgets those that were tried again (`InvocationQueue.enqueue`).
     """

@@ -26,7 +26,7 @@ DISPATCHING = "dispatch"
 
 
 class Held(NamedTuple):
-    """What does not run. ``events``: records of the log that run nothing, for they were not handed on yet."""
+    """Work that is held. ``events``: records of the log that were not dispatched yet."""
 
     runs: int
     events: int
@@ -61,7 +61,7 @@ def hold_all(database: Database, queue: Database, now: datetime) -> Held:
 
 
 def held_runs(queue: Database) -> int:
-    """How many runs are held."""
+    """Number of runs that are held."""
     with queue.read() as connection:
         if connection.scalar(sa.select(queue_installation.c.held_at)) is None:
             return 0

@@ -46,7 +46,7 @@ _logger = structlog.get_logger(__name__)
 
 
 class Swept(Protocol):
-    """What a janitor does to the rows of a queue; moments and durations in microseconds, each in a transaction."""
+    """Rows of a queue that a janitor changes; times in microseconds, each call in a transaction of its own."""
 
     def latest(self) -> int:
         """The latest moment that was noted of what is over or at work."""
@@ -97,7 +97,7 @@ class Janitor:
         self._retention_at = datetime.min.replace(tzinfo=UTC)
 
     def _ahead(self) -> float:
-        """How far the clock is ahead of the steady one, in seconds."""
+        """Lead of the wall clock over the steady one, in seconds."""
         return 0.0 if self._steady is None else self._now().timestamp() - self._steady()
 
     def clock_was_set(self) -> bool:
@@ -105,7 +105,7 @@ class Janitor:
         return abs(self._ahead() - self._ahead_s) >= CLOCK_JUMP_S
 
     def follow_clock(self) -> bool:
-        """When the clock was set, move what was reckoned by it.
+        """Move the times in the queue when the clock was set; whether it was.
 
         Waits stay as long as they were meant to be, what was due stays due, and no living worker is taken for dead.
         Whether it was.
@@ -162,7 +162,7 @@ class Janitor:
                 return reset
 
     def backoff(self, resets: int) -> timedelta:
-        """How long an invocation waits that lost its worker again."""
+        """Backoff of an invocation that lost its worker again."""
         most_s: float = min(RESET_BACKOFF_S * 2.0**resets, MAX_RESET_BACKOFF_S)
         return timedelta(seconds=most_s * self._jitter())
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JobKind(Enum):
-    """What a job is about: stored events, or past invocations."""
+    """Kind of a job: on stored events, or on past invocations."""
 
     BACKFILL = "backfill"
     RERUN = "rerun"
@@ -54,13 +54,13 @@ class ReplayJob:
 
     @property
     def kind(self) -> JobKind:
-        """What it is about."""
+        """Kind of the job."""
         return JobKind.BACKFILL if self.selection is None else JobKind.RERUN
 
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """How far a backfill comes with what is enqueued: from one place in the order of ingestion to another."""
+    """Step of a backfill with what it enqueues: from one place in the order of ingestion to another."""
 
     id: str
     before: int

@@ -26,7 +26,7 @@ class BreakerState:
 
 
 class BreakerStates(Protocol):
-    """What is kept of circuit breakers. Blocking methods, called from any thread; they raise `DatabaseError`."""
+    """Store of circuit breakers' states. Blocking methods, called from any thread; they raise `DatabaseError`."""
 
     def read(self) -> list[BreakerState]:
         """Those of all functions that have one."""

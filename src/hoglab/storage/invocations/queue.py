@@ -55,7 +55,7 @@ class ClaimedInvocation(Struct, frozen=True):
 
 
 class InvocationOutcome(Struct, frozen=True):
-    """What to do with a claimed invocation after a turn: finish it, or wait and run it again."""
+    """Outcome of a turn of a claimed invocation: finish it, or wait and run it again."""
 
     id: str
     lock_token: str
@@ -67,7 +67,7 @@ class InvocationOutcome(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MaskingCount:
-    """How often one value came in the window of a function's masking (spec: hog-runtime 5).
+    """Number of times that a value came in the window of a function's masking (spec: hog-runtime 5).
 
     ``before``: the count of the open window that this one was made of, 0 for none.
     """
@@ -112,7 +112,7 @@ class InvocationBatch:
 
 
 class Sweep(NamedTuple):
-    """What the janitor did.
+    """Result of a sweep by the janitor.
 
     ``poisoned`` invocations lost their worker too often: they are claimed for the caller, who must
     `InvocationQueue.finish` them as failed, with result, log and metric. Until then each sweep after the heartbeat
@@ -132,10 +132,10 @@ class QueueStats:
 
 
 class Allowance(Protocol):
-    """How much one claim may take. Asked inside of a transaction."""
+    """Limit on what one claim may take. Asked inside of a transaction."""
 
     def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
-        """How many of ``wanted`` a function may have."""
+        """Number of ``wanted`` runs that a function may have."""
         ...
 
     def took(self, project_id: int, function_id: str, number: int) -> None:
@@ -154,7 +154,7 @@ class InvocationQueue(Protocol):
         ...
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Which invocations run, wait or were run, as far as that is remembered; cancelled ones were not run."""
+        """Invocations among some that run, wait or were run, as far as is remembered; cancelled ones were not run."""
         ...
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
@@ -238,7 +238,7 @@ class InvocationQueue(Protocol):
         ...
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """When the next available invocation is due, ``apart_from`` those of some functions.
+        """Time when the next available invocation is due, ``apart_from`` those of some functions.
 
         None when there is none.
         """
@@ -252,7 +252,7 @@ class InvocationQueue(Protocol):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """How many available invocations are due at a time, ``apart_from`` those of some functions.
+        """Number of available invocations due at a time, ``apart_from`` those of some functions.
 
         Counted up to ``most``, which is what it costs, and of one project (in each queue and priority) up to
         ``most_of_project``.
@@ -268,15 +268,15 @@ class InvocationQueue(Protocol):
         ...
 
     def backlog(self) -> int:
-        """How many invocations are not finished; costs nothing."""
+        """Number of unfinished invocations; costs nothing."""
         ...
 
     def backlog_of(self, function_id: str) -> int:
-        """How many of them are of one function; costs nothing, either."""
+        """Number of unfinished invocations of one function; costs nothing, either."""
         ...
 
     def backlogs(self) -> dict[str, int]:
-        """How many of them each function has that has any."""
+        """Numbers of unfinished invocations by function, of those that have any."""
         ...
 
     def stats(self) -> QueueStats: ...

@@ -37,7 +37,7 @@ ResultStatus = Literal["running", "succeeded", "failed", "cancelled"]
 
 
 class InvocationResult(Struct, frozen=True):
-    """How a run went so far (spec: hog-runtime 4.10).
+    """Result of a run so far (spec: hog-runtime 4.10).
 
     Of two results of an invocation, the one with the larger ``version`` (microseconds, strictly increasing in a
     process) stays.
@@ -78,7 +78,7 @@ class LogLine(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Which log lines are wanted; None leaves a column alone."""
+    """Query for log lines; None leaves a column unrestricted."""
 
     limit: int = 50
     offset: int = 0
@@ -99,7 +99,7 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True)
 class HourQuery:
-    """Which counts of a function are wanted; None leaves a column alone. Both ends of the range are inclusive.
+    """Query for counts of a function; None leaves a column unrestricted. Both ends of the range are inclusive.
 
     ``by_name``: counts of each name, not of each kind.
     """
@@ -113,7 +113,7 @@ class HourQuery:
 
 
 class HourlyCount(NamedTuple):
-    """How often something came in an hour. ``label``: the name or kind of the metric."""
+    """Count of a metric in an hour. ``label``: the name or kind of the metric."""
 
     label: str
     hour: datetime
@@ -122,7 +122,7 @@ class HourlyCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResultSelection:
-    """Which results of a function are wanted; None leaves a column alone. ``until`` is exclusive.
+    """Selection of results of a function; None leaves a column unrestricted. ``until`` is exclusive.
 
     Those without a time at which they were due are never wanted.
     """
@@ -139,7 +139,7 @@ class ResultSelection:
 
 
 class RunWriter(Protocol):
-    """What adds log lines and metrics outside of any turn. From any thread."""
+    """Writer of log lines and metrics outside of any turn. From any thread."""
 
     def write_logs(self, logs: Sequence[LogEntry]) -> None: ...
 
@@ -147,7 +147,7 @@ class RunWriter(Protocol):
 
 
 class RunStore(RunWriter, Protocol):
-    """What runs left behind. Blocking methods, called from any thread; they raise `DatabaseError`.
+    """Store of logs, metrics and results of runs. Blocking methods, from any thread; they raise `DatabaseError`.
 
     The queue writes most of it, in the transactions of its own (`InvocationQueue.finish`).
     """
@@ -175,7 +175,7 @@ class RunStore(RunWriter, Protocol):
     def counts(
         self, project_id: int, names: Collection[str], since: datetime
     ) -> Mapping[tuple[str, str], int]:
-        """How often metrics came in the hours since, by function and name."""
+        """Counts of metrics in the hours since, by function and name."""
         ...
 
     def results(
@@ -185,7 +185,7 @@ class RunStore(RunWriter, Protocol):
         ...
 
     def next_attempts(self, ids: Collection[str]) -> dict[str, datetime]:
-        """When those invocations that wait are to be gone on with."""
+        """Times of the next attempts of those invocations that wait."""
         ...
 
     def last_version(self) -> int:
@@ -193,11 +193,11 @@ class RunStore(RunWriter, Protocol):
         ...
 
     def repeatable(self, wanted: ResultSelection, limit: int | None) -> tuple[int, int]:
-        """How many results match, the oldest up to ``limit``; and how many of these can be run again."""
+        """Number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
         ...
 
     def extent(self, wanted: ResultSelection) -> tuple[int, datetime | None]:
-        """How many results match, and when the last of them was due."""
+        """Number of matching results, and the time when the last of them was due."""
         ...
 
     def page(

@@ -203,7 +203,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Which invocations run, wait or were run, as far as that is remembered."""
+        """Invocations among some that run, wait or were run, as far as that is remembered."""
         with explained(self._name), self._reading:
             return frozenset(row[0] for row in self._reader.execute(_SETTLED, (json.dumps(list(ids)),)))
 
@@ -356,7 +356,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
     # -- watching -----------------------------------------------------------------------------------
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """When the next available invocation is due, None when there is none."""
+        """Time when the next available invocation is due, None when there is none."""
         first = self._first_scheduled(apart_from)
         return None if first is None else from_micros(first)
 
@@ -368,7 +368,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """How many available invocations are due at a time, counted up to ``most``."""
+        """Number of available invocations due at a time, counted up to ``most``."""
         found = 0
         for queue, priority in self._lanes():
             with explained(self._name), self._reading:
@@ -398,14 +398,14 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
 
     def _queues(self) -> list[str]:
-        """Which queues have available invocations: one index probe for each."""
+        """Queues with available invocations: one index probe for each."""
         queues: list[str] = []
         while (queue := self._value(_NEXT_QUEUE, queues[-1] if queues else "")) is not None:
             queues.append(queue)
         return queues
 
     def _priorities(self, queue: str) -> list[int]:
-        """Which priorities have available invocations, lowest first: one index probe for each."""
+        """Priorities with available invocations, lowest first: one index probe for each."""
         priorities: list[int] = []
         while (
             priority := self._value(NEXT_PRIORITY, queue, priorities[-1] if priorities else -_FOREVER)
@@ -500,7 +500,7 @@ def _advance_job(connection: sqlite3.Connection, step: JobStep, new: int) -> Non
 
 
 class _Lock(NamedTuple):
-    """What is known of an invocation that a worker holds."""
+    """Lock of an invocation that a worker holds."""
 
     lock_token: str
     function_id: str
@@ -508,11 +508,11 @@ class _Lock(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str] | None:
-        """What it shares with those that wait for its end."""
+        """Key that the invocation shares with those that wait for its end."""
         return None if self.order_key is None else (self.function_id, self.order_key)
 
 
 def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, _Lock]:
-    """Which of these (id, token) are valid, by id, which has one valid token at most."""
+    """Valid locks among these (id, token), by id, which has one valid token at most."""
     rows = connection.execute(_HELD, (json.dumps(locks),)) if locks else ()
     return {id_: _Lock(*rest) for id_, *rest in rows}

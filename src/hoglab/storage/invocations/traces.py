@@ -118,7 +118,7 @@ def expiry(trace_days: int) -> dict[str, tuple[str, int]]:
 
 
 def totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
-    """How much is to be added to each row of ``app_metric``."""
+    """Amounts to add to the rows of ``app_metric``."""
     sums: dict[tuple[Any, ...], int] = {}
     for metric in metrics:
         moment = to_micros(metric.timestamp)

@@ -49,15 +49,15 @@ class UnfinishedCounts:
         self._note(arrivals=1)
 
     def backlog(self) -> int:
-        """How many invocations are not finished, of other processes as of the last count; costs nothing."""
+        """Number of unfinished invocations, of other processes as of the last count; costs nothing."""
         return max(0, self._backlog)
 
     def backlog_of(self, function_id: str) -> int:
-        """How many of them are of one function; costs nothing, either."""
+        """Number of unfinished invocations of one function; costs nothing, either."""
         return max(0, self._unfinished[function_id])
 
     def backlogs(self) -> dict[str, int]:
-        """How many of them each function has that has any."""
+        """Numbers of unfinished invocations by function, of those that have any."""
         with self._changed:
             return dict(+self._unfinished)
 

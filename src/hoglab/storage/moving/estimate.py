@@ -33,7 +33,7 @@ Measured with persons and records of 6 kB: 16 to 22 out of files, 3 to 7 out of 
 
 @dataclass(frozen=True, slots=True)
 class TableEstimate:
-    """What of a table would move: its rows, about so many bytes of them, and about how long it takes."""
+    """Estimate for moving a table: its rows, their approximate size in bytes, and the approximate time."""
 
     table: str
     rows: int

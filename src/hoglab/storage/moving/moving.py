@@ -35,7 +35,7 @@ class MoveError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where metadata and queue are: two files, or twice the address of one database. ``name``: without a password."""
+    """Location of metadata and queue: two files, or twice the address of one database. ``name``: without a password."""
 
     metadata: Path | str
     queue: Path | str
@@ -89,7 +89,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What came to its new place. ``written``: rows of this run; ``rows``: of all."""
+    """Contents of the new place after a move. ``written``: rows of this run; ``rows``: of all."""
 
     tables: int
     rows: int

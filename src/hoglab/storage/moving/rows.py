@@ -73,7 +73,7 @@ class StoredTable:
         connection.execute(sa.insert(self._relation()), [dict(zip(names, row, strict=True)) for row in rows])
 
     def digest(self, connection: Connection) -> Digest:
-        """What tells whether two tables have the same rows."""
+        """Digest by which two tables with the same rows are known."""
         count, found = 0, 0
         for row in self.rows(connection):
             count += 1

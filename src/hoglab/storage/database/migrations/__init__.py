@@ -26,7 +26,7 @@ VERSION_TABLE = "alembic_version"
 
 
 class Migratable(Protocol):
-    """What a migration needs of a database."""
+    """Database as a migration needs it."""
 
     name: str
 

@@ -45,7 +45,7 @@ _log = structlog.get_logger("hoglab")
 
 
 class Load(NamedTuple):
-    """What was seen of a server."""
+    """Load of a server when it was last measured."""
 
     connections: int = 0
     most: int = 0
@@ -80,7 +80,7 @@ class DatabaseLoad(BackgroundService):
         return EVERY_S
 
     def problems(self) -> list[str]:
-        """What an operator should look at, a line each."""
+        """Problems for an operator, a line each."""
         seen, found = self._seen or Load(), []
         if seen.connections > MOST_CONNECTIONS * seen.most:
             found.append(

@@ -97,7 +97,7 @@ class PostgresSession:
             yield connection
 
     def rows(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """What a statement gives, in a transaction of its own."""
+        """Rows of a statement, in a transaction of its own."""
         with self.using() as connection:
             cursor = connection.execute(statement.encode(), parameters, binary=True)
             return cursor.fetchall() if cursor.description is not None else []

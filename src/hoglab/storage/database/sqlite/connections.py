@@ -243,7 +243,7 @@ class SqliteConnections:
             self.purge(rewrite=True)
 
     def _free_pages(self) -> tuple[int, int]:
-        """How many pages of the file are free, and how many there are."""
+        """Number of free pages of the file, and of all."""
         with self._readers.connect() as connection:
             free = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
             return free, connection.exec_driver_sql("PRAGMA page_count").scalar_one()

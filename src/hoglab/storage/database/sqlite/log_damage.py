@@ -30,7 +30,7 @@ _MASK = 0xFFFFFFFF
 
 
 def lost_commits(path: Path) -> str | None:
-    """What is lost of the latest commits to a database file that nobody has open; None for nothing that is known.
+    """Loss of the latest commits to a database file that nobody has open; None when none is known.
 
     Changes nothing. To be asked before the file is opened, which forgets what the log held.
     """
@@ -48,7 +48,7 @@ def lost_commits(path: Path) -> str | None:
 
 
 class _Found(NamedTuple):
-    """What is in a log.
+    """Frames of a log.
 
     ``whole``: the frames up to the last commit that SQLite reads; ``commits``: up to the last one that there is.
     """
@@ -59,7 +59,7 @@ class _Found(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """What the index of a log says. ``in_file``: frames that were written into the database file."""
+    """Index of a log. ``in_file``: frames that were written into the database file."""
 
     salts: bytes
     commits: int
@@ -133,7 +133,7 @@ def _next_state(state: tuple[int, int], part: npt.NDArray[np.uint64], pairs: int
 
 
 def _sums(words: Words) -> npt.NDArray[np.uint64]:
-    """What each row of words makes of (0, 0)."""
+    """Checksums of the rows of words, starting from (0, 0)."""
     found: npt.NDArray[np.uint64] = words.astype(np.uint64) @ _weights(words.shape[1] // 2) & np.uint64(_MASK)
     return found
 

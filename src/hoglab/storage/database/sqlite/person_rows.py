@@ -64,5 +64,5 @@ def name(connection: Connection, rows: Sequence[tuple[int, str, int | None]]) ->
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
-    """What is under a connection, inside its transaction."""
+    """Driver's connection, inside the transaction of a connection."""
     return cast("sqlite3.Connection", connection.connection.driver_connection)

@@ -75,7 +75,7 @@ class Partition:
         return f"log_partition = {self.number} AND log_offset BETWEEN {first} AND {last}"
 
     def recalled(self, rows: Sequence[EventRow], log_offset: int) -> list[int]:
-        """Which of the rows were stored for the log records that they came in, by batches before.
+        """Positions of the rows that earlier batches stored for the log records they came in.
 
         After a batch that failed, or was not finished by a process before this one, they may be behind `position`, too.
         Nothing is being written then any more.

@@ -42,7 +42,7 @@ def month_of(row: EventRow) -> int:
 
 
 def indexes_of(rows: Sequence[EventRow]) -> list[int]:
-    """Which of the events of its log record each row is; those of a record stand together."""
+    """Index of each row among the events of its log record; those of a record stand together."""
     found, last, index = [], -1, 0
     for row in rows:
         index = index + 1 if row.log_offset == last else 0

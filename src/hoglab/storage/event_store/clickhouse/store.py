@@ -69,7 +69,7 @@ class ClickHouseEventStore:
             self._partition(0)
 
     def _partition(self, number: int) -> Partition:
-        """What is known of a partition; read from the store the first time."""
+        """Partition of a number; read from the store the first time."""
         if self._is_closed:
             raise EventStoreUnavailableError("the event store is closed")
         if number not in self._partitions:

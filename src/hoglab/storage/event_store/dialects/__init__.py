@@ -100,7 +100,7 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def bound(self, values: Sequence[str], body: Callable[..., str]) -> str:
-        """What ``body`` makes of the names of some values, each of which is written and computed once.
+        """SQL of ``body`` for the names of some values, each of which is written and computed once.
 
         ``body`` may write a name several times, and reads nothing else of the row.
         """

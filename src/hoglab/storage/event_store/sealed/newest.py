@@ -76,7 +76,7 @@ def _earlier(moment: datetime, by: timedelta) -> datetime:
 
 
 def _newest_recent(reader: Reader, project_id: int, timeout_s: float) -> datetime | None:
-    """When the newest of the events happened that are not sealed."""
+    """Timestamp of the newest event that is not sealed; None without any."""
     sql = "SELECT max(timestamp) FROM events WHERE project_id = $project_id AND timestamp <= $now"
     values = {"project_id": project_id, "now": datetime.now(UTC)}
     [(found,)] = reader.execute(sql, values, timeout_s=timeout_s)

@@ -45,7 +45,7 @@ _SEGMENTS = "SELECT first_place, last_place, first_seq, last_seq FROM sealed_seg
 
 @dataclass(frozen=True, slots=True)
 class SealingLimits:
-    """When how many events are sealed at once."""
+    """Limits of sealing: the numbers of events at which it begins and ends."""
 
     segment_rows: int = 2 * 122_880
     """Events of a segment at most. What is sorted at once has to fit into the engine's memory or its spill file."""

@@ -75,7 +75,7 @@ _EVERY_QUEUE = {"first": "", "last": "\U0010ffff"}
 
 
 class Due(NamedTuple):
-    """How many invocations of a function are due, counted up to ``counted``, and since when the first is."""
+    """Number of due invocations of a function, counted up to ``counted``, and when the first became due."""
 
     priority: int
     project_id: int
@@ -86,20 +86,20 @@ class Due(NamedTuple):
 
 
 def due_of(session: PostgresSession, queue: str, most: int, now: int) -> list[Due]:
-    """Who has due invocations in a queue, and how many up to ``most``; fewer of each where many have some."""
+    """Functions with due invocations in a queue, and how many up to ``most``; fewer of each where many have some."""
     return [
         Due(*row) for row in session.rows(_DUE, {"first": queue, "last": queue, "most": most, "now": now})
     ]
 
 
 def count_due(session: PostgresSession, until: int, apart_from: Collection[str], most: int, each: int) -> int:
-    """How many are due at a time, up to ``most``, and of each project (in each queue and priority) up to ``each``."""
+    """Number of invocations due at a time, up to ``most``; of a project (in each queue and priority) up to ``each``."""
     values = {"until": until, "apart": list(apart_from), "most": most, "each": each}
     return int(session.value(_COUNT_DUE, _EVERY_QUEUE | values))
 
 
 def first_scheduled(session: PostgresSession, apart_from: Collection[str]) -> int | None:
-    """When the first available invocation is due, in microseconds."""
+    """Time when the first available invocation is due, in microseconds."""
     first: int | None = session.value(_FIRST_SCHEDULED, _EVERY_QUEUE | {"apart": list(apart_from)})
     return first
 
@@ -127,7 +127,7 @@ def ready(
 
 
 class Counted:
-    """What waits in a lane (queue and priority), as it was counted; what is taken is noted in ``taken``."""
+    """Invocations waiting in a lane (queue and priority), as counted; what is claimed is noted in ``taken``."""
 
     def __init__(self, due: Collection[Due]) -> None:
         functions: defaultdict[int, list[str]] = defaultdict(list)

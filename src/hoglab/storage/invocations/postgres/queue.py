@@ -257,7 +257,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Which invocations run, wait or were run, as far as that is remembered."""
+        """Invocations among some that run, wait or were run, as far as that is remembered."""
         return frozenset(id_ for (id_,) in self._reader.rows(_SETTLED, (list(ids),)))
 
     def position(self, consumer: str) -> int:
@@ -301,7 +301,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     def _divide(
         self, due: Sequence[lanes.Due], queue: str, room: int, most_each: int, shares: Shares
     ) -> dict[tuple[int, int, str, int], int]:
-        """How many each function of each priority and project gets, the first of them due at a moment."""
+        """Number of invocations for each function of each priority and project, with the time when its first is due."""
         wanted: dict[tuple[int, int, str, int], int] = {}
         first = {(each.priority, each.function_id): each.first for each in due}
         for priority in sorted({each.priority for each in due}):
@@ -452,7 +452,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     # -- watching -----------------------------------------------------------------------------------
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """When the next available invocation is due, None when there is none."""
+        """Time when the next available invocation is due, None when there is none."""
         first = lanes.first_scheduled(self._reader, apart_from)
         return None if first is None else from_micros(first)
 
@@ -464,7 +464,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """How many available invocations are due at a time, counted up to ``most``."""
+        """Number of available invocations due at a time, counted up to ``most``."""
         return lanes.count_due(self._reader, to_micros(until), apart_from, most, most_of_project or most)
 
     def stats(self) -> QueueStats:
@@ -511,7 +511,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
 
 class _Counted:
-    """What a transaction did."""
+    """Changes of the counts by a transaction."""
 
     def __init__(self) -> None:
         self.arrivals = 0

@@ -149,7 +149,7 @@ class SqlRunStore:
     def counts(
         self, project_id: int, names: Collection[str], since: datetime
     ) -> Mapping[tuple[str, str], int]:
-        """How often metrics came in the hours since, by function and name."""
+        """Counts of metrics in the hours since, by function and name."""
         columns = (_metric.app_source_id, _metric.metric_name)
         sums = sa.select(*columns, sa.func.sum(_metric.count)).where(
             _metric.project_id == project_id,
@@ -175,7 +175,7 @@ class SqlRunStore:
             return [InvocationResult(*row) for row in connection.execute(newest)]
 
     def next_attempts(self, ids: Collection[str]) -> dict[str, datetime]:
-        """When those invocations that wait are to be gone on with."""
+        """Times of the next attempts of those invocations that wait."""
         column = invocation.c
         waiting = sa.select(column.id, column.scheduled_at)
         waiting = waiting.where(column.id.in_(ids), column.status == "available")
@@ -188,7 +188,7 @@ class SqlRunStore:
             return connection.scalar(sa.select(sa.func.max(_result.version))) or 0
 
     def repeatable(self, wanted: ResultSelection, limit: int | None) -> tuple[int, int]:
-        """How many results match, the oldest up to ``limit``; and how many of these can be run again."""
+        """Number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
         ready = sa.and_(_result.invocation_globals.is_not(None), _result.status != "running")
         rows = (
             sa.select(sa.case((ready, 1), else_=0).label("ready"))
@@ -203,7 +203,7 @@ class SqlRunStore:
         return int(total), int(repeatable)
 
     def extent(self, wanted: ResultSelection) -> tuple[int, datetime | None]:
-        """How many results match, and when the last of them was due."""
+        """Number of matching results, and the time when the last of them was due."""
         extent = sa.select(sa.func.count(), sa.func.max(_result.scheduled_at)).where(*_clauses(wanted))
         with self._database.read() as connection:
             count, newest = connection.execute(extent).one()
