@@ -34,7 +34,7 @@ def _watched(configuration: Configuration) -> dict[str, Any]:
 
 
 def changes_between(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
-    """What a save changed, for the activity log: never bytecode, never a secret."""
+    """Changes of a save, for the activity log: never bytecode, never a secret."""
     old, new = _watched(before), _watched(after)
     found = [
         activity.change(SCOPE, name, old.get(name), new.get(name))

@@ -79,7 +79,7 @@ def _refusal(sent: Sent, current: Configuration | None, context: FilterContext) 
 
 
 def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[dict[str, Any]]:
-    """What the compiler says about each text of a configuration, in the order of the fields."""
+    """Diagnostics of the compiler for each text of a configuration, in the order of the fields."""
     kind = body.get("type") if current is None else current.type
     if not isinstance(kind, str):
         kind = None

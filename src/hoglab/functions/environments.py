@@ -233,7 +233,7 @@ def transformation_templates(geoip: GeoIpLookup | None = None) -> Environment:
 
 
 def any_body() -> Environment:
-    """What programs of any kind may call, for texts of which nobody says what they are for."""
+    """Environment with the functions of all kinds of programs, for texts whose purpose is not known."""
     functions = {**ANY.functions, **transforming().functions, **DELIVERING.functions}
     return replace(ANY, functions=functions)
 

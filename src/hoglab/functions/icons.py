@@ -82,7 +82,7 @@ ICONS: Mapping[str, Icon] = {
 
 
 def icon_url(icon_id: str) -> str:
-    """Where the API serves an icon."""
+    """URL of an icon in the API."""
     return f"/api/projects/@current/hog_functions/icon/?id={quote(icon_id)}"
 
 

@@ -61,7 +61,7 @@ class Presenter:
         ]
 
     def _known_states(self, rows: Sequence[Row]) -> Mapping[str, Status]:
-        """What the runtime says about functions, at once; unknown for all where it cannot say."""
+        """States of functions from the runtime, in one call; unknown for all when the call fails."""
         ids = [row["id"] for row in rows]
         try:
             return self.states.statuses(ids)

@@ -111,7 +111,7 @@ class FunctionService:
             return Builder(sent, current, store.filter_context(connection, project)).build()
 
     def diagnose(self, project: Project, sent: Sent, function_id: str | None = None) -> list[dict[str, Any]]:
-        """What an editor should show about a configuration; an id that does not resolve counts as new."""
+        """Diagnostics of a configuration for an editor; an id that does not resolve counts as new."""
         with self.database.read() as connection:
             current = self._current(connection, project, function_id)
             return diagnose(sent, current, store.filter_context(connection, project))

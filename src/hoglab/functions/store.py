@@ -38,7 +38,7 @@ _SUMMARY = [
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list is narrowed to; None leaves a column alone."""
+    """Selection of functions for a list; None leaves a column unrestricted."""
 
     types: tuple[str, ...] | None = None
     enabled: bool | None = None
@@ -94,7 +94,7 @@ def count(connection: Connection, project_id: int, selection: Selection) -> int:
 
 
 def searchable(connection: Connection, project_id: int, selection: Selection) -> list[Row]:
-    """What searches and filters look at, of every selected function in the order of the list."""
+    """Columns that searches and filters look at, of every selected function in the order of the list."""
     columns = (_column.id, _column.name, _column.description, _column.filters)
     query = select(*columns).where(selection.where(project_id)).order_by(*_order)
     return _rows(connection, query)
@@ -162,7 +162,7 @@ def change(connection: Connection, function_id: str, values: Mapping[str, Any]) 
 
 
 def count_active(connection: Connection, project_id: int, function_type: str) -> int:
-    """How many functions of a type are enabled and not deleted."""
+    """Number of functions of a type that are enabled and not deleted."""
     query = (
         select(func.count())
         .select_from(hog_function)
@@ -202,7 +202,7 @@ def first_order(connection: Connection, project_id: int, function_type: str) -> 
 
 
 def template_use(connection: Connection) -> Counter[str]:
-    """How many enabled functions there are of each template."""
+    """Number of enabled functions made from each template."""
     query = (
         select(_column.template_id, func.count())
         .where(_column.template_id.is_not(None), _column.enabled.is_(True), _column.deleted.is_(False))

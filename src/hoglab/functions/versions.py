@@ -51,7 +51,7 @@ class FunctionVersions:
     def changes(
         self, project: Project, function_id: str, version: int | None, to: int | None
     ) -> dict[str, Any]:
-        """What changed from one version to another; ``to`` None is the present. Raises 404."""
+        """Changes from one version to another; ``to`` None is the present. Raises 404."""
         with self._service.database.read() as connection:
             row = self._service.row(connection, project, function_id)
             before = self._revision(connection, function_id, version)
@@ -70,7 +70,7 @@ class FunctionVersions:
         return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
 
     def content(self, project: Project, function_id: str, version: int | None) -> Mapping[str, Any]:
-        """What a version held. Raises 404."""
+        """Content of a version. Raises 404."""
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
             content: Mapping[str, Any] = self._revision(connection, function_id, version)["content"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FunctionListing:
-    """What a list asks for."""
+    """Parameters of a list of functions."""
 
     selection: Selection
     search: str | None = None

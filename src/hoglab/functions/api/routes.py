@@ -103,7 +103,7 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/completions/", query=CompletionsQuery, response=CompletionsOut)
     def list_completions(call: Call) -> dict[str, Any]:
-        """What a program, a template or a filter may name: globals and functions, for an editor."""
+        """Globals and functions that a program, a template or a filter may name, for an editor."""
         wanted = call.validate_query(CompletionsQuery)
         return completions(wanted.type, cast("Purpose", wanted.purpose))
 
@@ -111,7 +111,7 @@ def router(service: FunctionService) -> ResourceRouter:
         "/{function_id}/diagnostics/", scope=READ, body=FunctionBody, response=DiagnosticsOut, heavy=True
     )
     def diagnostics(call: Call, function_id: TextId) -> dict[str, Any]:
-        """What is wrong with a configuration, and where; nothing is stored. The id may be ``new``."""
+        """Problems of a configuration, with their places; nothing is stored. The id may be ``new``."""
         found = service.diagnose(call.project, _sent(call), parse_uuid(function_id))
         return {"diagnostics": found}
 
@@ -139,7 +139,7 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/{function_id}/revisions/{version}/diff/", query=DiffQuery, response=VersionChangesOut)
     def diff_versions(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
-        """What changed from a version to another, or to the present."""
+        """Changes from a version to another, or to the present."""
         to = call.validate_query(DiffQuery).to
         return versions.changes(call.project, function_id, parse_integer(version), to)
 

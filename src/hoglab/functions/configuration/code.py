@@ -53,7 +53,7 @@ def check_reserved(hog: str, template_code: str) -> None:
 
 
 def _reserved_names(hog: str) -> frozenset[str]:
-    """What is reserved of the names that a program calls or reads."""
+    """Reserved names among those that a program calls or reads."""
     if not any(name in hog for name in RESERVED):
         return frozenset()
     named = set()

@@ -54,7 +54,7 @@ _NOTES: Notes = {
 
 
 class RetryBody(WireModel):
-    """When failed requests are sent again."""
+    """Retries of failed requests."""
 
     notes = _NOTES
     closed = True
@@ -66,7 +66,7 @@ class RetryBody(WireModel):
 
 
 class RateLimitBody(WireModel):
-    """How often a function may run."""
+    """Rate limit of a function."""
 
     notes = _NOTES
     closed = True
@@ -75,7 +75,7 @@ class RateLimitBody(WireModel):
 
 
 class BatchBody(WireModel):
-    """How events are gathered."""
+    """Batching of events."""
 
     notes = _NOTES
     closed = True
@@ -85,7 +85,7 @@ class BatchBody(WireModel):
 
 
 class DeliveryBody(WireModel):
-    """How a function wants to be delivered."""
+    """Delivery options of a function."""
 
     notes = _NOTES
     closed = True
@@ -97,7 +97,7 @@ class DeliveryBody(WireModel):
 
 
 def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str, Any] | None:
-    """What is stored: the fields that were set; None when none was. Raises `InvalidFunctionError`."""
+    """Delivery options to store: the fields that were set; None when none was. Raises `InvalidFunctionError`."""
     stored = {} if sent is None else sent.model_dump(exclude_unset=True, exclude_none=True)
     if not stored:
         return None
@@ -134,7 +134,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """How many events a run takes at most, and how long one waits for others."""
+    """Maximum number of events in a run, and how long the first waits for others."""
 
     max_events: int
     max_wait_ms: int
@@ -150,7 +150,7 @@ class DeliveryPolicy:
     order: Program | None = None
 
     def order_key(self, globals_: dict[str, Any]) -> str | None:
-        """What runs are kept in order by; None for in no order. Raises the errors of `hoglab.hog.run.evaluate`."""
+        """Key of runs that are kept in order; None for no order. Raises the errors of `hoglab.hog.run.evaluate`."""
         if self.order is None:
             return None
         value = evaluate(self.order, globals_)

@@ -115,7 +115,7 @@ def _resolve(entry: Mapping[str, Any], sent: SentItem | None, stored: Inputs, pa
 
 
 def _item(sent: SentItem) -> Item:
-    """What is kept of what was sent: also a null, for who sent it compares with it (spec: hog-functions-api 24)."""
+    """Stored form of an input: a null that was sent is kept, for the sender compares (spec: hog-functions-api 24)."""
     item: Item = {"value": sent.value}
     if sent.templating is not None:
         item["templating"] = sent.templating

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Face:
-    """What a mapping is known by. ``label``: None without a name; ``filters``, ``values``: as JSON."""
+    """Features by which a mapping is recognised. ``label``: None without a name; ``filters``, ``values``: as JSON."""
 
     place: int
     label: str | None

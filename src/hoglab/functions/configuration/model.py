@@ -63,7 +63,7 @@ class MappingConfiguration:
 
 
 def mapping_labels(names: Sequence[str | None]) -> list[str]:
-    """What the secrets of mappings are kept under: a mapping's name, else its place, made unique with a number."""
+    """Labels of mappings, under which their secrets are kept: a name, else the place, made unique with a number."""
     labels: list[str] = []
     for index, name in enumerate(names):
         label = wanted = name or str(index)
@@ -108,7 +108,7 @@ class Configuration:
         return self.enabled and not self.deleted
 
     def site_parts(self) -> SiteParts:
-        """What a site function is made of, without its secrets."""
+        """Parts of a site function, without its secrets."""
         mappings = [
             SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
             for one in self.mappings or ()

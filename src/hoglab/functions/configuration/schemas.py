@@ -148,7 +148,7 @@ Entries = Annotated[list[dict[str, Any]], JsonList(of=JsonObject()), Keys(list[F
 
 
 class Filters(WireModel):
-    """Which events a function is for (spec: hog-functions-api 6.1)."""
+    """Filters that select the events of a function (spec: hog-functions-api 6.1)."""
 
     notes = reference.PARTS
     unused = frozenset({"bytecode", "bytecode_error", "transpiled"})
@@ -162,7 +162,7 @@ class Filters(WireModel):
 
 
 class Masking(WireModel):
-    """How repeats are suppressed (spec: hog-functions-api 7)."""
+    """Suppression of repeats (spec: hog-functions-api 7)."""
 
     notes = reference.PARTS
     unused = frozenset({"bytecode"})
@@ -197,7 +197,7 @@ class ExpectedRequest(WireModel):
 
 
 class Expectation(WireModel):
-    """What a test case wants to happen; what is not named may be anything."""
+    """Expected outcome of a test case; a field that is left out is not checked."""
 
     notes = reference.TESTS
     closed = True
@@ -221,7 +221,7 @@ class StoredTest(WireModel):
 
 
 class FunctionBody(WireModel):
-    """What may be written: everything for create, any part of it for update.
+    """Writable fields of a function: everything for create, any part of it for update.
 
     The fields stand in the order in which the first of several errors is reported.
     """
@@ -399,7 +399,7 @@ class IconOut(WireModel):
 
 
 class CompletionsQuery(WireModel):
-    """What kind of text an editor is about to complete."""
+    """Kind of text for which completions are requested."""
 
     notes = reference.LISTING
 
@@ -432,7 +432,7 @@ class LibraryFunctionOut(WireModel):
 
 
 class CompletionsOut(WireModel):
-    """What a text may name."""
+    """Names that a text may use."""
 
     notes = reference.EDITING
 
@@ -483,7 +483,7 @@ class VersionOut(VersionItem):
 
 
 class PublishOut(WireModel):
-    """What publishing the draft would change, or the function that it was made."""
+    """Changes that publishing the draft would make, or the published function."""
 
     notes = reference.VERSIONS
 
@@ -514,7 +514,7 @@ class ChangeOut(WireModel):
 
 
 class VersionChangesOut(WireModel):
-    """What lies between two versions."""
+    """Differences between two versions."""
 
     notes = reference.VERSIONS
 
@@ -524,7 +524,7 @@ class VersionChangesOut(WireModel):
 
 
 class IconsQuery(WireModel):
-    """Which icons are wanted."""
+    """Search for icons."""
 
     notes = reference.LISTING
 
@@ -532,7 +532,7 @@ class IconsQuery(WireModel):
 
 
 class IconQuery(WireModel):
-    """Which icon is wanted."""
+    """Id of the requested icon."""
 
     notes = {"id": Note("The id of the icon.", "slack.com")}  # noqa: RUF012
 

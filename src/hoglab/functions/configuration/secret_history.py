@@ -28,7 +28,7 @@ class TurnedSecret:
 
     @classmethod
     def between(cls, before: Configuration, after: Configuration) -> TurnedSecret:
-        """What is a plain value before and a secret after."""
+        """Inputs that are plain values before and secrets after."""
         old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
         turned: dict[str, frozenset[str]] = {}
         for label, mapping in after.labelled_mappings():

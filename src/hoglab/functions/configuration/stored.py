@@ -188,7 +188,7 @@ def plain_inputs(items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def live_config(configuration: Configuration) -> dict[str, Any]:
-    """What decides how a function behaves, without derived parts and secrets, for comparison and history."""
+    """Settings that decide a function's behaviour, without derived parts and secrets, for comparison and history."""
     derived = DERIVED - {"order"}
     return {
         "hog": configuration.hog,

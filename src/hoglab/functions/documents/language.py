@@ -104,7 +104,7 @@ def limits() -> str:
 
 
 def environments() -> str:
-    """What the texts of each purpose may use."""
+    """Table of the functions and globals that the texts of each purpose may use."""
     rows: list[Iterable[str]] = [("Text", "Functions", "Globals")]
     for purpose, environment in _ENVIRONMENTS.items():
         missing = [f"`{name}`" for name in sorted(LIBRARY.keys() - environment.functions.keys())]
@@ -166,7 +166,7 @@ def reasons(listed: Mapping[str, Mapping[str, str]], runner: str) -> str:
 
 
 def listed_parts(folder: Path) -> dict[str, str]:
-    """What the lists of differences beside the oracle suites say."""
+    """Tables of the differences listed beside the oracle suites."""
     library, parser, runs = (
         tomllib.loads((folder / name).read_text(encoding="utf-8"))
         for name in ("library_differences.toml", "differences.toml", "run_differences.toml")

@@ -51,7 +51,7 @@ VERBATIM_KEYS = {"email": "design", "native_email": "design"}
 
 @dataclass(frozen=True, slots=True)
 class CompiledMasking:
-    """When repeats are suppressed: ``hash`` gives the key, ``threshold`` None means all but the first."""
+    """Suppression of repeats: ``hash`` gives the key, ``threshold`` None means all but the first."""
 
     hash: Program
     ttl_s: int
@@ -149,7 +149,7 @@ class CompiledFunction:
         return built
 
     def input_failure(self, error: BaseException) -> str:
-        """What people are told about an error of `build_inputs`: its text, which may quote a secret, without them."""
+        """Message for an error of `build_inputs`: its text, in which secrets are redacted."""
         return self.redact_stored(str(getattr(error, "message", None) or error))
 
     @cached_property

@@ -67,7 +67,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What is known of a project. ``versions``: of `TOPICS`, when it was read."""
+    """Loaded functions of a project. ``versions``: of `TOPICS`, when they were read."""
 
     versions: tuple[int, ...]
     functions: ProjectFunctions | None
@@ -131,12 +131,12 @@ class FunctionRegistry:
         return None if functions is None or found is None else (functions.project, found)
 
     def project_count(self) -> int:
-        """How many projects have functions."""
+        """Number of projects with functions."""
         with self._database.read() as connection:
             return len(store.projects_with_functions(connection))
 
     def unusable(self) -> int:
-        """How many enabled functions could not be loaded, of the projects that were asked for."""
+        """Number of enabled functions that could not be loaded, of the projects that were asked for."""
         loaded = [known.functions for known in list(self._loaded.values())]
         return sum(len(functions.unusable) for functions in loaded if functions is not None)
 
@@ -145,7 +145,7 @@ class FunctionRegistry:
         return tuple(version(topic, project_id) for topic in TOPICS)
 
     def _load(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
-        """What there is now. Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
+        """Present functions of a project. Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
         try:
             return self._read(project_id, versions, before)
         except (DatabaseError, MemoryError) as error:

@@ -60,7 +60,7 @@ KINDS = {
 
 
 class TransformableEvent(Protocol):
-    """What a transformation sees and may change of an event."""
+    """Event as far as a transformation reads and changes it."""
 
     event: str
     distinct_id: str
@@ -105,7 +105,7 @@ class BodyRunner(Protocol):
 
 @dataclass(slots=True)
 class _Notes:
-    """What the runs of one batch leave behind."""
+    """Logs, counts and computing time of the runs of one batch."""
 
     project_id: int
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -122,12 +122,12 @@ class _Notes:
 
     @property
     def used_s(self) -> float:
-        """What was computed for them so far: programs, filters, inputs, and what handing events over takes."""
+        """Computing time of the batch so far: programs, filters, inputs, and handing events over."""
         return self.bodies_s + thread_time() - self.started
 
     @property
     def left_s(self) -> float:
-        """What may be computed yet."""
+        """Computing time left, in seconds."""
         return self.allowed_s - self.used_s
 
     def slow(self, used_s: float) -> None:
@@ -392,7 +392,7 @@ class Transformations:
 
 
 def _wrong_result(result: Any) -> str | None:
-    """What is wrong with what a transformation returned, None when it can be taken over."""
+    """Problem of a transformation's result, None for a valid one."""
     if not isinstance(result, dict) or not isinstance(result.get("properties"), dict):
         return "Transformation must return an event object with properties, or null to drop the event"
     for name in ("event", "distinct_id"):

@@ -75,7 +75,7 @@ class SecretBox:
         return Fernet.generate_key().decode("ascii")
 
     def renewed(self, sealed: bytes) -> bytes:
-        """What was sealed, encrypted with the newest key. Raises `SecretsError` as `unseal` does."""
+        """Sealed content encrypted with the newest key. Raises `SecretsError` as `unseal` does."""
         try:
             return self._fernet.rotate(sealed)
         except InvalidToken:

@@ -102,7 +102,7 @@ def _replaced(pattern: re.Pattern[str], text: str) -> str:
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """What finds any form of some secrets, the longest first."""
+    """Pattern that matches any form of some secrets, the longest first."""
     parts = {secret for whole in secrets for secret in _parts(whole)}
     texts = {form for part in parts for form in _texts_of(part)}
     found = [(len(text), re.escape(text)) for text in texts]

@@ -65,7 +65,7 @@ def unreadable(database: Database, box: SecretBox) -> bool:
 
 
 def unreadable_secrets(database: Database, box: SecretBox, *, full: bool) -> int:
-    """How many stored secrets the present keys do not open; without ``full`` only one is tried."""
+    """Number of stored secrets that the present keys do not open; without ``full`` only one is tried."""
     count = int(unreadable(database, box))
     if full:
         known = sa.select(hog_function.c.encrypted_inputs).where(hog_function.c.encrypted_inputs.is_not(None))

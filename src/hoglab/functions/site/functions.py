@@ -56,7 +56,7 @@ class SiteMappingParts:
 
 @dataclass(frozen=True, slots=True)
 class SiteParts:
-    """What a site function is made of. Secrets are none of it: browsers tell everybody what they are told."""
+    """Parts of a site function. Secrets are none of them: everybody can read what browsers receive."""
 
     hog: str
     inputs_schema: Sequence[Mapping[str, Any]]
@@ -65,7 +65,7 @@ class SiteParts:
     mappings: Sequence[SiteMappingParts] = ()
 
     def transpile(self, context: FilterContext) -> str | None:
-        """What browsers run; None when the filters cannot be compiled.
+        """JavaScript for browsers; None when the filters cannot be compiled.
 
         Raises `InvalidFunctionError` for a source that is no module.
         """

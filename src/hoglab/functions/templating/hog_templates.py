@@ -21,7 +21,7 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TemplateDialect:
-    """What templates may say: ``record_is_event`` makes ``record.x`` mean ``event.properties.x``."""
+    """Dialect of templates: ``record_is_event`` makes ``record.x`` mean ``event.properties.x``."""
 
     environment: Environment
     record_is_event: bool = False
