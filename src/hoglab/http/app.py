@@ -64,7 +64,7 @@ _log = structlog.get_logger("hoglab.http")
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How the application behaves towards its clients."""
+    """Settings of the HTTP application."""
 
     public_url: str | None = None
     """What links in answers start with; default: what the request says."""
@@ -91,7 +91,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a path leads."""
+    """Application behind a path."""
 
     app: ASGIApp
     route: str
@@ -366,7 +366,7 @@ _NOT_FOUND = _Target(_not_found, "none")
 
 
 def _known_error(error: Exception, method: str, route: str) -> errors.WireError:
-    """What the client is told of an error; one that nobody foresaw is logged."""
+    """Error in the wire's form for an exception; an unexpected one is logged."""
     known = errors.known_error(error)
     if known is None:
         _log.exception("unhandled_exception", method=method, route=route)

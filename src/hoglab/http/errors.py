@@ -322,7 +322,7 @@ def known_error(error: BaseException) -> WireError | None:
 
 
 def _from_starlette(error: HTTPException) -> ApiError:
-    """What plain Starlette routes raise by themselves."""
+    """Wire error for an exception that plain Starlette routes raise themselves."""
     if error.status_code == 404:
         return not_found()
     kind = SERVER if error.status_code >= 500 else INVALID_REQUEST

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class Level(IntEnum):
-    """How far a membership in an organization reaches."""
+    """Level of a membership in an organization."""
 
     MEMBER = 1
     ADMIN = 8
@@ -67,7 +67,7 @@ def scope_satisfied(wanted: str, held: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is behind a personal API key or a session, and how far that reaches."""
+    """Authenticated caller: the user of a personal API key or a session, and its permissions."""
 
     user: User
     key_id: str | None
@@ -136,7 +136,7 @@ class Principal:
 
 
 class Unknown:
-    """What `Authenticator` says when its memory does not hold the answer."""
+    """Answer of `Authenticator` when its cache does not hold the credential."""
 
 
 UNKNOWN = Unknown()

@@ -20,7 +20,7 @@ _KNOWN = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class _Answers:
-    """How many requests of a kind were answered, by their bucket of time, and how long they took together."""
+    """Number of requests of a kind by their bucket of time, and their durations in sum."""
 
     __slots__ = ("buckets", "seconds")
 

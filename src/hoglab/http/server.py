@@ -44,7 +44,7 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server listens."""
+    """Address that the server listens on."""
 
     host: str
     port: int

@@ -70,7 +70,7 @@ class Streams:
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Number of open streams."""
         return len(self._open)
 
     def response(self, events: AsyncGenerator[ServerEvent, None], owner: str) -> Response:
@@ -210,7 +210,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
 
     @property
     def followers(self) -> int:
-        """How many there are."""
+        """Number of followers."""
         return len(self._followers)
 
     @property
@@ -233,7 +233,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
     async def _follow(
         self, begin: Callable[[], FollowerT], after: int | None
     ) -> AsyncGenerator[ServerEvent, None]:
-        """What is new from now on, without end, and from behind the place ``after``; ``begin`` makes the follower.
+        """New events from now on, without end, or from behind the place ``after``; ``begin`` makes the follower.
 
         Beside what is offered there is ``skipped``, with the ``count`` of events that came faster than they were taken.
         """

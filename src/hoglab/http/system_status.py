@@ -75,7 +75,7 @@ class DeliveryStatus(WireModel):
 
 
 class ResultsStatus(WireModel):
-    """What is computed of experiments."""
+    """State of the computation of experiments' results."""
 
     notes = {**NOTES, "running": "Recalculations that wait or are being worked on."}  # noqa: RUF012
 
@@ -112,7 +112,7 @@ class StatusWarning(WireModel):
 
 
 class SystemStatusOut(WireModel):
-    """How the server is doing."""
+    """Status of the server."""
 
     notes = {  # noqa: RUF012
         **NOTES,

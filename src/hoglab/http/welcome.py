@@ -57,7 +57,7 @@ _KEPT = {"Cache-Control": "max-age=86400"}
 
 
 def welcome_apps(schema: ASGIApp, home: str | None = None) -> dict[str, ASGIApp]:
-    """What is served, by exact path. ``schema`` serves the OpenAPI document; ``home``: where browsers go from ``/``."""
+    """Apps by exact path. ``schema`` serves the OpenAPI document; ``home``: where ``/`` leads browsers."""
     return {
         "/": _get(partial(_root, home)),
         "/openapi.json": schema,

@@ -69,7 +69,7 @@ def response_name(status: int) -> str:
 
 
 def meaning(status: int) -> str:
-    """What an error's status says, in a sentence."""
+    """Meaning of an error's status, in a sentence."""
     return _MEANINGS[status][0]
 
 

@@ -60,7 +60,7 @@ def explorer_apps() -> dict[str, ASGIApp]:
 
 
 def link(tag: str, operation_id: str) -> str:
-    """Where an operation is found there."""
+    """Link to an operation in the explorer."""
     return f"{PATH}/#/{tag.replace(' ', '%20')}/{operation_id}"
 
 

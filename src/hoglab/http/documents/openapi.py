@@ -180,7 +180,7 @@ class _Schemas:
                 self.definitions[name] = schema
 
     def _drop_defaults(self, operation: Operation) -> None:
-        """What a change leaves out stays as it is, whereas clients that know a default would send it."""
+        """Remove defaults from the schema of a change: clients would send them, but a field left out stays as it is."""
         if operation.body is None or isinstance(operation.body, dict):
             return
         for schema in self.resolved(operation.body, "validation").get("properties", {}).values():
@@ -199,7 +199,7 @@ class _Schemas:
 
 
 def _name(generated: str) -> str:
-    """What a model is called in the document.
+    """Name of a model in the document.
 
     Pydantic spells pages ``Paged_ExperimentOut_``, and models that share their name ``hoglab__room__module__Name``.
     """

@@ -83,7 +83,7 @@ class UnknownKey:
 
     @property
     def detail(self) -> str:
-        """What is wrong, in a sentence."""
+        """Description of the problem, in a sentence."""
         return f"{shown_path(self.path)} is not a known key{hint(self.guess)}"
 
     @property
@@ -226,7 +226,7 @@ def _shape(kind: Any) -> _Shape:
 
 
 def named_kinds(model: Any) -> dict[str, Any]:
-    """What the fields of a model name for the documents: the types by their names."""
+    """Named types of a model's fields for the documents, by their names."""
     marks = (mark for info in model.model_fields.values() for mark in _marks(info.annotation, info.metadata))
     return {mark.name: mark.described for mark in marks if mark.name is not None}
 
@@ -309,7 +309,7 @@ def _model_of(models: tuple[type[BaseModel], ...], value: Mapping[str, Any]) -> 
 
 
 def _guess(key: str, model: type[BaseModel]) -> tuple[str | None, bool]:
-    """What may be meant by a key, and whether that is likely: a slip of the pen, or another way to write it."""
+    """Known key that was probably meant, and whether that is likely: a typing error, or another way to write it."""
     meant: str | None = getattr(model, "mistakable", {}).get(key)
     if meant is not None:
         return meant, True

@@ -44,7 +44,7 @@ def key_from_query(query_string: bytes) -> str | None:
 
 
 def no_key(text: str) -> str:
-    """What a text is that was sent as a key and is none, as a further sentence; nothing where it looks like one."""
+    """Explanation of what was sent in place of a key, as a further sentence; empty where the text looks like a key."""
     if text.startswith(TOKEN_PREFIX):
         return (
             " It is a project token (phc_…), which SDKs send with events; this endpoint needs a personal API key "

@@ -44,7 +44,7 @@ class Call:
 
     @property
     def principal(self) -> Principal:
-        """Who calls. Operations that are open to everybody do not know: `LookupError`."""
+        """Authenticated caller. Raises `LookupError` for operations that are open to everybody."""
         if self.caller is None:
             raise LookupError("this operation does not ask who calls")
         return self.caller

@@ -93,7 +93,7 @@ _JSON_ALONE = f" Without a key, the body must be {JSON}."
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is found out about a request while it is served."""
+    """Facts about a request that are collected while it is served."""
 
     key_id: str | None = None
     session_id: str | None = None
@@ -255,7 +255,7 @@ class ManagementApi:
         return scope["method"] in _READING and is_same_origin(scope, self._public_url)
 
     async def _recognised(self, arrived: _Arrived) -> tuple[Principal, bool] | None:
-        """Who calls, and whether the place of the key makes the request count for throttles.
+        """Caller, and whether the place of the key makes the request count for throttles.
 
         None where no key came, nor the cookie of a session. A key that is wrong raises 401.
         """

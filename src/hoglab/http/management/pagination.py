@@ -21,7 +21,7 @@ MAX_OFFSET = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part of a list is asked for."""
+    """Page of a list that is requested."""
 
     limit: int
     offset: int

@@ -38,7 +38,7 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 
 class Kind(Enum):
-    """What a path parameter may be."""
+    """Kind of a path parameter."""
 
     INTEGER = "integer"
     UUID = "uuid"
@@ -154,7 +154,7 @@ class Operation:
 
 
 class Options(TypedDict, total=False):
-    """What an operation may say about itself."""
+    """Options of an operation."""
 
     for_strangers: bool
     """Whether pages of this server are answered also without key and session: `Call.caller` is None then."""

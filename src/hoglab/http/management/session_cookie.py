@@ -32,7 +32,7 @@ def is_token(text: str) -> bool:
 
 
 def session_token(scope: Scope, public_url: str | None) -> str | None:
-    """What the cookie of a request carries; None where there is none that counts.
+    """Token in the session cookie of a request; None where there is none that counts.
 
     ``public_url``: the address of the server as its settings name it, without which a request itself tells it.
     """

@@ -281,7 +281,7 @@ def decode_json(raw: bytes, charset: str | None = None) -> Any:
 
 
 def _count(raw: bytes) -> tuple[int, int]:
-    """How many values, and how many arrays and objects, a JSON text has at most. Raises 400 when that is too many."""
+    """Upper bounds of the numbers of values and of arrays and objects in a JSON text. Raises 400 for too many."""
     values = raw.count(b",") + 1
     if values > MAX_JSON_VALUES:
         raise errors.parse_error(f"JSON parse error - more than {MAX_JSON_VALUES:,} values")

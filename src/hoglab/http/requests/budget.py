@@ -44,7 +44,7 @@ _REFUSED = Counter(
 
 
 class Lease:
-    """What one request holds of the budget."""
+    """Share of the budget that one request holds."""
 
     __slots__ = ("_budget", "address", "gave_way", "held", "owner", "receiver")
 

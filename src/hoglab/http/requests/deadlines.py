@@ -43,7 +43,7 @@ class Deadlines:
         return known
 
     async def within(self, task: asyncio.Task[object], work: Awaitable[T], timeout_s: float) -> T:
-        """What ``work`` gives, awaited in ``task``, which is the current one. Raises `TimeoutError`.
+        """Result of ``work``, awaited in ``task``, which is the current one. Raises `TimeoutError`.
 
         What `asyncio.timeout` does, at a fraction of its price.
         """
