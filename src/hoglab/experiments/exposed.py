@@ -74,7 +74,7 @@ class Exposure:
 
 
 def exposures_of(row: ExperimentRow, flag: FlagRow) -> tuple[Exposure, ...]:
-    """What exposes people, any of these.
+    """Exposures of an experiment, any of which counts.
 
     The custom filter of ``parameters``, else the criteria, else the call of the flag.
 
@@ -117,7 +117,7 @@ def _custom(row: ExperimentRow) -> tuple[str | int, str, list[Any]] | None:
 def exposed_persons(
     performed: Performed, project: Project, row: ExperimentRow, flag: FlagRow
 ) -> Iterable[UUID]:
-    """Who saw a variant since the start, test accounts included: a frozen flag must go on serving them all."""
+    """Persons who saw a variant since the start, test accounts included: a frozen flag must still serve them all."""
     if row.start_date is None:
         return ()
     keys, start = flag_config.variant_keys(flag.filters), row.start_date

@@ -29,7 +29,7 @@ STATS_DAYS = 30
 
 
 class ExperimentExtras:
-    """What the endpoints of this module do."""
+    """Service behind the endpoints of this module."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ExperimentExtras:
     # -- 8.5 -------------------------------------------------------------------------------------------------------
 
     def stats(self, actor: Actor) -> dict[str, Any]:
-        """How many experiments were launched, are active and were completed."""
+        """Numbers of experiments that were launched, are active and were completed."""
         today = actor.now.astimezone(ZoneInfo(actor.project.timezone)).replace(
             hour=0, minute=0, second=0, microsecond=0
         )

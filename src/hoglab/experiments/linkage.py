@@ -34,7 +34,7 @@ def linked_experiments(
 
 
 class FlagLinkage:
-    """What experiments do to flags, always inside the experiment's own transaction."""
+    """Changes of flags by experiments, always inside the experiment's own transaction."""
 
     def __init__(self, flags: FlagService, cohorts: CohortService) -> None:
         self._flags = flags

@@ -351,7 +351,7 @@ class ExperimentService:
 
 
 def _naming(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a request may name actions and cohorts."""
+    """Fields of a request that may name actions and cohorts."""
     return {name: sent[name] for name in _NAMING if name in sent}
 
 

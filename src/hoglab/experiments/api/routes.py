@@ -39,7 +39,7 @@ ONE: _One = {"response": schemas.ExperimentOut, "versioned": True}
 
 
 def actor(call: Call) -> Actor:
-    """Who calls, where and when."""
+    """Caller with project and time."""
     return Actor(call.project, call.principal, call.now, call.if_match)
 
 
@@ -79,7 +79,7 @@ def experiments_router(
 
     @routes.get("/stats/", response=schemas.StatsOut)
     def stats(call: Call) -> dict[str, Any]:
-        """How many experiments were launched and completed lately."""
+        """Numbers of experiments that were recently launched and completed, and that are active."""
         return extras.stats(actor(call))
 
     @routes.get(

@@ -113,7 +113,7 @@ def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[
 
 
 def created_exposure_criteria(value: dict[str, Any] | None) -> dict[str, Any]:
-    """What a new experiment stores: test accounts are filtered unless the request says otherwise."""
+    """Exposure criteria of a new experiment: test accounts are filtered unless the request says otherwise."""
     criteria = dict(value or {})
     if criteria.get("filterTestAccounts") is None:
         criteria["filterTestAccounts"] = True
@@ -140,7 +140,7 @@ def validate_baseline(stats_config: Mapping[str, Any] | None, variant_keys: Sequ
 
 
 def created_stats_config(value: dict[str, Any] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What a new experiment stores: the project's method and confidence level where none were sent."""
+    """Statistics of a new experiment: the project's method and confidence level where none were sent."""
     config = dict(value or {})
     if not config.get("method"):
         method = defaults.get("default_experiment_stats_method")

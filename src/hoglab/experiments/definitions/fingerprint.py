@@ -166,7 +166,7 @@ def _event(config: Any) -> dict[str, Any]:
 
 
 def _cuped(config: CupedConfig) -> dict[str, Any]:
-    """What is not the default, and no setting of PostHog, is left out otherwise: its keys stay what they are there."""
+    """CUPED settings in the key; those that PostHog does not have are left out at their default, so that keys agree."""
     if not config.enabled:
         return {"enabled": False, "lookback_days": _DISABLED_LOOKBACK_DAYS}
     found: dict[str, Any] = {"enabled": True, "lookback_days": config.lookback_days}

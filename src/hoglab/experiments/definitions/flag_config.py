@@ -40,7 +40,7 @@ _VARIANT_KEYS = frozenset({"key", "name", "rollout_percentage", "split_percent"}
 
 @dataclass(frozen=True, slots=True)
 class FlagConfig:
-    """What a request says about the flag. Only the fields named in ``sent`` count."""
+    """Flag settings in a request. Only the fields named in ``sent`` count."""
 
     sent: frozenset[str] = frozenset()
     variants: list[dict[str, Any]] = field(default_factory=list)

@@ -64,7 +64,7 @@ class Breakdown(_Closed):
 
 
 class BreakdownFilter(_Closed):
-    """How results are split."""
+    """Breakdowns of results."""
 
     unused = frozenset(
         {
@@ -256,7 +256,7 @@ def _validate_metric(metric: Any, index: int, attr: str) -> None:
 
 
 def schema_problem(metric: Mapping[str, Any]) -> str | None:
-    """What is wrong with the shape of a metric, as one line; None when nothing is.
+    """Problem of a metric's shape, as one line; None without one.
 
     Each problem has the place inside the metric, and the code and text that the wire has for it elsewhere.
     """
@@ -298,7 +298,7 @@ def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[
 
 
 def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Where a metric does maths with a property but names none, and what to say of it.
+    """Place of a property that a metric needs and does not name, and the text that says so; None without one.
 
     Its results count events (spec experiment-results 1.6), which nobody means.
     """
@@ -311,7 +311,7 @@ def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
-    """What of a stored metric does not do what it seems to. ``path`` leads to it."""
+    """Warnings about parts of a stored metric that have another effect than they seem to. ``path`` leads to it."""
     found = missing_property(metric) if isinstance(metric, Mapping) else None
     if found is None:
         return []

@@ -23,11 +23,11 @@ _found: ContextVar[_Found | None] = ContextVar("definition_problems", default=No
 
 
 def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[str, Any]) -> None:
-    """Where nothing is saved, or nothing computed, no definition is looked at."""
+    """Check that accepts every definition, where nothing is saved or nothing computed."""
 
 
 def when_saved(problem: Problem) -> Problem:
-    """What is asked of metrics that are saved: besides the given, that they do not count what was to be summed."""
+    """Check for metrics that are saved: besides the given, that they do not count what was to be summed."""
 
     def found(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
         missing = metrics.missing_property(metric)
@@ -65,13 +65,13 @@ class DefinitionProblems:
             _found.reset(token)
 
     def of_metric(self, connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
-        """Why the results of a metric would be refused."""
+        """Reason for which the results of a metric would be refused; None without one."""
         return self._known(self._metric, connection, project_id, metric)
 
     def of_exposures(
         self, connection: Connection, project_id: int, criteria: Mapping[str, Any]
     ) -> str | None:
-        """Why nobody could be counted as exposed."""
+        """Reason for which nobody could be counted as exposed; None without one."""
         return self._known(self._exposure, connection, project_id, criteria)
 
     def _known(

@@ -31,7 +31,7 @@ FROZEN = "exposure_frozen"
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """What experiments show besides their own columns, loaded for a whole page at once."""
+    """Objects that experiments show besides their own columns, loaded for a whole page at once."""
 
     flags: Mapping[int, FlagRow]
     holdouts: Mapping[int, HoldoutRow]
@@ -62,7 +62,7 @@ def load_related(connection: Connection, project: Project, rows: Sequence[Experi
 
 
 def calculation(row: ExperimentRow, flag: FlagRow | None, project: Project) -> Calculation:
-    """What decides the numbers of an experiment's results, besides the metric."""
+    """Calculation settings: all that decides the numbers of an experiment's results, besides the metric."""
     filters = flag.filters if flag is not None else {}
     excluded = set(row.excluded_variants)
     return Calculation(
@@ -169,7 +169,7 @@ def experiment_state(row: ExperimentRow, related: Related, project: Project) -> 
 
 
 def settings_of(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any]:
-    """What of an experiment decides its results, under the names of the wire."""
+    """Settings of an experiment that decide its results, under the names of the wire."""
     return {
         "parameters": _parameters(row, flag),
         "exposure_criteria": row.exposure_criteria,
@@ -182,7 +182,7 @@ def settings_of(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any]:
 def warnings_of(
     row: ExperimentRow, flag: FlagRow | None, links: Sequence[SavedMetricLink]
 ) -> list[WarningEntry]:
-    """What of an experiment, its flag and its saved metrics has no effect, or not the one that it seems to have."""
+    """Warnings about parts of an experiment, its flag and saved metrics that have no effect, or an unexpected one."""
     found = unknown_keys.warnings_of(unknown_keys.within(ExperimentPatch, settings_of(row, flag)))
     if flag is not None:
         found += [
@@ -198,7 +198,7 @@ def warnings_of(
 
 
 def warnings_of_saved(query: Mapping[str, Any], path: unknown_keys.Path) -> list[WarningEntry]:
-    """What of a saved metric has no effect, or not the one that it seems to have."""
+    """Warnings about parts of a saved metric that have no effect, or an unexpected one."""
     found = unknown_keys.unknown_keys(metrics.StoredMetric, query, path)
     return unknown_keys.warnings_of(found) + metrics.warnings_of(query, path)
 

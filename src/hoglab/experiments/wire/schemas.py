@@ -183,7 +183,7 @@ class ExperimentCreate(ExperimentPatch):
 
 
 class EndBody(WireModel):
-    """How an experiment ended."""
+    """Conclusion of an experiment."""
 
     notes = reference.ACTIONS
 
@@ -192,14 +192,14 @@ class EndBody(WireModel):
 
 
 class ShipVariantBody(EndBody):
-    """Which variant to ship, and how the experiment ended."""
+    """Variant to ship, and the conclusion of the experiment."""
 
     variant_key: Annotated[str, Text()]
     release_to_everyone: Annotated[bool, Bool()] = False
 
 
 class ArchiveBody(WireModel):
-    """How to archive an experiment."""
+    """Options for archiving an experiment."""
 
     notes = reference.ACTIONS
 
@@ -207,7 +207,7 @@ class ArchiveBody(WireModel):
 
 
 class DuplicateBody(WireModel):
-    """What the copy is called; nothing is needed."""
+    """Name and flag key of the copy; both are optional."""
 
     notes = reference.ACTIONS
 
@@ -216,13 +216,13 @@ class DuplicateBody(WireModel):
 
 
 class CopyBody(DuplicateBody):
-    """Where to copy to, and what the copy is called."""
+    """Project to copy to, and name and flag key of the copy."""
 
     target_team_id: Annotated[int, Int(min=0)]
 
 
 class ProjectConfigPatch(WireModel):
-    """What may be changed of a project's settings for experiments; null brings back what is usual."""
+    """Changes to a project's settings for experiments; null restores the default."""
 
     notes = reference.PROJECT_CONFIG
 
@@ -262,7 +262,7 @@ class ProjectConfigOut(WireModel):
 
 
 class HoldoutPatch(WireModel):
-    """What may be changed of a holdout; nothing is required."""
+    """Changes to a holdout; all fields are optional."""
 
     notes = reference.HOLDOUT
 
@@ -278,7 +278,7 @@ class HoldoutCreate(HoldoutPatch):
 
 
 class SavedMetricPatch(WireModel):
-    """What may be changed of a shared metric; nothing is required."""
+    """Changes to a shared metric; all fields are optional."""
 
     notes = reference.SAVED_METRIC
 
@@ -295,7 +295,7 @@ class SavedMetricCreate(SavedMetricPatch):
 
 
 class RunningTimeBody(WireModel):
-    """What the running time depends on."""
+    """Assumptions for estimating the running time."""
 
     notes = reference.RUNNING_TIME
 
@@ -454,7 +454,7 @@ class ExposureCohortOut(WireModel):
 
 
 class StatsOut(WireModel):
-    """How many experiments there were lately."""
+    """Numbers of recent experiments."""
 
     notes = reference.STATS
 
@@ -466,7 +466,7 @@ class StatsOut(WireModel):
 
 
 class RunningTimeOut(WireModel):
-    """How long it takes; null for what cannot be said."""
+    """Recommended sample size and running time; null for what cannot be estimated."""
 
     notes = reference.RUNNING_TIME
 

@@ -47,7 +47,7 @@ class PriorSettings(WireModel):
 
 
 class BayesianSettings(WireModel):
-    """What the Bayesian comparison is told."""
+    """Settings of the Bayesian comparison."""
 
     notes = _STATS
     closed = True
@@ -59,7 +59,7 @@ class BayesianSettings(WireModel):
 
 
 class FrequentistSettings(WireModel):
-    """What the frequentist comparison is told."""
+    """Settings of the frequentist comparison."""
 
     notes = _STATS
     closed = True
@@ -82,7 +82,7 @@ class CupedSettings(WireModel):
 
 
 class StatsConfig(WireModel):
-    """How an experiment is evaluated."""
+    """Statistical settings of an experiment."""
 
     notes = _STATS
     closed = True
@@ -132,7 +132,7 @@ class ExposureConfig(WireModel):
 
 
 class ExposureCriteria(WireModel):
-    """Who counts as exposed."""
+    """Criteria by which a person counts as exposed."""
 
     notes: ClassVar[Notes] = {
         "filterTestAccounts": "Whether test accounts are left out.",
