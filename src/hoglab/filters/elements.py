@@ -53,7 +53,7 @@ def chain_elements(chain: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SelectorPart:
-    """What one element must be: its tag (None: any), classes and attributes as the chain names them."""
+    """Conditions on one element: its tag (None: any), classes and attributes as the chain names them."""
 
     tag: str | None = None
     classes: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def _unescape(name: str) -> str:
 
 
 def _chain_key(key: str) -> str:
-    """How the chain names an attribute: some have a name of their own, the rest are prefixed."""
+    """Name of an attribute in the chain: some have a name of their own, the rest are prefixed."""
     if key == "id":
         return "attr_id"
     return key if key in {"href", "text", "nth-child", "nth-of-type"} else f"attr__{key}"

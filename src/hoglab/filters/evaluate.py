@@ -46,7 +46,7 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """What predicates on dates depend on: the clock and the zone of values without one."""
+    """Context of predicates on dates: the clock, and the time zone of values without one."""
 
     now: Callable[[], datetime] = _utc_now
     zone: tzinfo = UTC
@@ -369,7 +369,7 @@ def _version_range(
 
 
 class _Rule(NamedTuple):
-    """How an operator answers for a missing property, and how it is compiled for the others."""
+    """Result of an operator for a missing property, and its compiler for present ones."""
 
     when_missing: bool
     compile: _Compiler

@@ -92,7 +92,7 @@ class Parameters:
 
 
 class PropertyDialect(Protocol):
-    """What an engine says for the few things that conditions are made of. All arguments are SQL."""
+    """SQL of an engine for the few things that conditions are made of. All arguments are SQL."""
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
         """The property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
@@ -119,7 +119,7 @@ class PropertyDialect(Protocol):
         ...
 
     def first_group(self, text: str, pattern: str) -> str:
-        """What the group of an RE2 pattern holds where it is first found in text; empty when it is not."""
+        """Contents of a pattern's (RE2) group where it is first found in text; empty when it is not."""
         ...
 
     def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
@@ -159,7 +159,7 @@ class Row(Protocol):
         ...
 
     def depend_on_now(self) -> None:
-        """What is asked of the row depends on the moment at which it is asked."""
+        """Declaration that conditions on the row depend on the time of evaluation."""
         ...
 
 
@@ -223,7 +223,7 @@ class PropertyField:
 
 @dataclass(frozen=True, slots=True)
 class FilterScope:
-    """Where filters are evaluated. ``now`` and ``zone`` give relative and zoneless dates their meaning."""
+    """Row on which filters are evaluated. ``now`` and ``zone`` give relative and zoneless dates their meaning."""
 
     row: Row
     now: datetime
@@ -304,7 +304,7 @@ def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
 
 
 def _element_condition(condition: PropertyFilter, scope: FilterScope) -> str:
-    """What a filter says of the elements that were clicked (spec: hog-runtime 2.7).
+    """Condition on the elements that were clicked (spec: hog-runtime 2.7).
 
     ``href`` is the first one of the chain, empty without any; of texts one must meet the condition, whatever it is.
     """
@@ -331,7 +331,7 @@ _CLICKED: Final = "clicked_text"
 
 
 def _text_field(text: str, scope: FilterScope) -> FilterField:
-    """What is nothing but text."""
+    """Field that is nothing but text."""
     return ComputedField(text, scope.dialect.number(text))
 
 
@@ -410,7 +410,7 @@ def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope
 
 
 def _equals_any(field_: FilterField, values: list[Any], scope: FilterScope) -> str:
-    """What `_equals` says of any of several values; never NULL."""
+    """Condition of `_equals` for any of several values; never NULL."""
     bind = scope.parameters.bind
     present = [value for value in values if value is not None]
     numbers = [number for value in present if (number := _comparable(value)) is not None]

@@ -46,7 +46,7 @@ class RelativeVariance(StrEnum):
 
 
 class SignificanceRule(StrEnum):
-    """When a Bayesian result is called significant."""
+    """Rule by which a Bayesian result is called significant."""
 
     CHANCE_TO_WIN = "chance-to-win"
     """Chance to win above ci_level or below 1 - ci_level: one-sided, as PostHog's wire has it."""

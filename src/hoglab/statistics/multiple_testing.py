@@ -14,7 +14,7 @@ PValues = Sequence[float | None]
 
 
 class Correction(StrEnum):
-    """What becomes of the p-values of one experiment's metrics and variants."""
+    """Correction of the p-values of one experiment's metrics and variants for multiple testing."""
 
     NONE = "none"
     BONFERRONI = "bonferroni"

@@ -33,7 +33,7 @@ def number_text(number: float | None) -> str:
 
 
 def mean_text(mean: float | None, *, is_share: bool) -> str:
-    """What a metric says of a variant: in percent when it is a share of its people."""
+    """Text of a metric's mean: in percent when it is a share of a variant's people."""
     return f"{mean:.2%}" if is_share and mean is not None else number_text(mean)
 
 

@@ -21,7 +21,7 @@ AUTOCAPTURE = "$autocapture"
 def step_conditions(
     step: Mapping[str, Any], path: str, builder: PropertyBuilder
 ) -> tuple[str | None, list[Condition]]:
-    """What one step asks for: the name of the event (None: any) and the other conditions.
+    """Conditions of one step: the name of the event (None: any) and the others.
 
     Raises `FilterError` for what cannot be evaluated.
     """

@@ -63,7 +63,7 @@ class CompiledFilter:
         return self.value(globals_) is True
 
     def value(self, globals_: Globals) -> Any:
-        """What the expression gives, for people who want to know why. Raises `FilterFailure`."""
+        """Value of the expression, for explanations. Raises `FilterFailure`."""
         if self._program is None:
             raise FilterFailure(NOT_COMPILED)
         try:

@@ -177,7 +177,7 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
 
 
 def _decisions(expression: FilterExpression, name: str | None) -> tuple[Predicate, ...]:
-    """What must hold in a bucket, where the event's name is known (None: it is not)."""
+    """Predicates of a bucket, where the event's name is known (None: it is not)."""
     found = [*expression.required]
     ways = [way for entry in expression.entries for way in _ways(entry, name)]
     if expression.entries:

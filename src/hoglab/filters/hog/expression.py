@@ -69,7 +69,7 @@ class EventAlternative:
 
 @dataclass(frozen=True, slots=True)
 class FilterExpression:
-    """What must always hold, and the entries of which one must (no entries: nothing more is asked).
+    """Conditions that must all hold, and the entries of which one must (no entries: no further condition).
 
     ``events_only``: an event whose name no entry names is turned away without looking further, so that
     nothing can fail on it (spec: hog-runtime 2.3).

@@ -518,7 +518,7 @@ def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
 def _by_asking(
     cases: Sequence[tuple[Predicate, Callable[[Globals], Any], int]],
 ) -> Callable[[Globals, list[int], Any], None]:
-    """What a search does with a value that it is not made for: each case's own expression is asked."""
+    """Fallback of a search for a value that it is not made for: each case's own expression is evaluated."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
         for decision, ask, place in cases:
@@ -529,7 +529,7 @@ def _by_asking(
 
 
 def _by_comparison(table: dict[str, Any]) -> Callable[[Globals, list[int], Any], None]:
-    """What a table does with a value that is no text: it may equal several texts, by the rules of `=`."""
+    """Fallback of a table for a value that is no text: it may equal several texts, by the rules of `=`."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
         for text, (places, more) in table.items():

@@ -28,7 +28,7 @@ EXCEPTION_LISTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReferencedCohort:
-    """What a filter needs to know of a cohort. ``filters`` is the stored definition."""
+    """Cohort as far as filters need it. ``filters`` is the stored definition."""
 
     id: int
     name: str
@@ -96,7 +96,7 @@ class PropertyBuilder:
         return NOTHING if place is None else condition(place, leaf.operator, operand)
 
     def _place(self, leaf: PropertyFilter, path: str) -> Expr | None:
-        """Where the value stands, None when the filter does not say enough."""
+        """Path to the value, None when the filter is incomplete."""
         key = leaf.key
         match leaf.type:
             case "event" | "feature":

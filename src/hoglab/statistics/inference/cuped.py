@@ -27,7 +27,7 @@ MIN_ADJUSTED_VARIANCE = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class CupedAdjustment:
-    """What the adjustment did to one pair of groups.
+    """Result of the adjustment for one pair of groups.
 
     `variance_reduction_*` is the share of the raw variance that went away: 0.44 = 44 % (0 where there was
     none).

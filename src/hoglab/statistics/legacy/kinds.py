@@ -100,7 +100,7 @@ class TrendsVariant:
 
 @dataclass(frozen=True, slots=True)
 class LegacyResult:
-    """What both legacy responses carry of statistics.
+    """Statistics that both legacy responses carry.
 
     `probability[baseline]` is P(baseline > best test variant), `probability[test]` is P(test > baseline);
     they do not sum to 1. `p_value` is the expected loss of the leading variant, or 1 when the verdict came

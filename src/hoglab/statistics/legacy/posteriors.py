@@ -144,7 +144,7 @@ def _all_below(posteriors: Sequence[Posterior], x: Array) -> Array:
 
 
 def _support(posterior: Posterior) -> tuple[float, float]:
-    """Where all but a negligible part of the posterior lies."""
+    """Range that holds all but a negligible part of the posterior."""
     return posterior.quantile(_LOWER_TAILS[0]), posterior.quantile(_LOWER_TAILS[0], upper=True)
 
 

@@ -46,7 +46,7 @@ class BaselineStats:
 
 @dataclass(frozen=True, slots=True)
 class RunningTime:
-    """What to plan for: entities over all variants, and days at the given exposure rate."""
+    """Recommended plan: entities over all variants, and days at the given exposure rate."""
 
     baseline_value: float | None
     variance: float | None

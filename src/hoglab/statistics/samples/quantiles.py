@@ -146,7 +146,7 @@ def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
 
 
 def quantile_positions(level: float, number_of_samples: int) -> list[int]:
-    """Which of so many ascending values, counted from 0, decide a `QuantileSample`. There is at least one value."""
+    """Positions, from 0, of the ascending values that decide a `QuantileSample` of so many, one at least."""
     ranks = quantile_ranks(level, number_of_samples)
     last = number_of_samples - 1
     ends = [max(floor(rank) - 1, 0) for rank in (ranks.lower, ranks.upper)]

@@ -25,7 +25,7 @@ MIN_DENOMINATOR_MEAN = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What a test needs of one group: mean and per-sample variance of the metric, and the group's size.
+    """Moments of one group as a test needs them: mean and per-sample variance of the metric, and the group's size.
 
     `variance_df` says how well the variance is known, as degrees of freedom; None for that of a sample, n - 1.
     """

@@ -14,7 +14,7 @@ Interval = tuple[float, float]
 
 
 class State(StrEnum):
-    """What is known of an experiment, or of one of its variants."""
+    """State of an experiment, or of one of its variants."""
 
     INVALID = "invalid"
     """Something critical is wrong with the experiment: its numbers say nothing."""
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 
 class Decision(StrEnum):
-    """What one metric says of one variant."""
+    """Decision of one metric about one variant."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -43,7 +43,7 @@ class Decision(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do next."""
+    """Kind of the recommended next action."""
 
     FIX = "fix"
     FIX_ASSIGNMENT = "fix_assignment"
@@ -89,7 +89,7 @@ class Evidence:
         return None if self.interval is None else (self.interval[0] + self.interval[1]) / 2
 
     def direction(self, *, wants_decrease: bool) -> Decision:
-        """What this alone says: a significant effect is better or worse by the goal of the metric."""
+        """Decision of this evidence alone: a significant effect is better or worse by the goal of the metric."""
         effect = self.effect
         if effect is None:
             return Decision.MISSING
@@ -113,7 +113,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class MetricEvidence:
-    """What was measured of one metric."""
+    """Evidence of one metric."""
 
     uuid: str
     name: str
@@ -142,7 +142,7 @@ class Case:
 
     @property
     def invalidating(self) -> Sequence[Concern]:
-        """What is wrong with the experiment as a whole, or with a metric that decides it."""
+        """Critical findings about the experiment as a whole, or about a metric that decides it."""
         secondary = {metric.uuid for metric in self.metrics if not metric.is_primary}
         return [each for each in self.critical if each.metric_uuid not in secondary]
 
@@ -182,7 +182,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """What to do about it."""
+    """Recommended next action."""
 
     code: Action
     text: str
@@ -191,7 +191,7 @@ class NextAction:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How far the experiment is, and what is still possible. None: that cannot be said."""
+    """Progress of the experiment, and effects still possible. None: not known."""
 
     people: int
     people_needed: int | None
@@ -207,7 +207,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class VariantDecision:
-    """What one metric says of one variant, and by which numbers."""
+    """Decision of one metric about one variant, with the numbers that it rests on."""
 
     variant: str
     decision: Decision
@@ -219,7 +219,7 @@ class VariantDecision:
 
 @dataclass(frozen=True, slots=True)
 class MetricDecision:
-    """What one metric says."""
+    """Decisions of one metric."""
 
     metric_uuid: str
     name: str
@@ -229,7 +229,7 @@ class MetricDecision:
 
 @dataclass(frozen=True, slots=True)
 class VariantVerdict:
-    """What all metrics together say of one variant."""
+    """State of one variant by all metrics together."""
 
     variant: str
     state: State
@@ -237,7 +237,7 @@ class VariantVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known, why, and what to do."""
+    """Verdict on an experiment: state, reasons and recommended action."""
 
     state: State
     headline: str

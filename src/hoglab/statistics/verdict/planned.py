@@ -32,7 +32,7 @@ MIN_PLANNED_DAYS = 7
 
 
 class PlanSource(StrEnum):
-    """Where the needed people and days come from."""
+    """Source of the numbers of people and days needed."""
 
     WRITTEN = "running_time_calculation"
     """The experiment's own parameters."""
@@ -44,7 +44,7 @@ class PlanSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an experiment is to reach. Without people and days they are planned for ``effect``."""
+    """Plan of an experiment. Without people and days they are planned for ``effect``."""
 
     people: int | None = None
     """Exposed in all compared variants together."""
@@ -82,7 +82,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How far an experiment was at one moment."""
+    """Look at an experiment: its size and age at one moment."""
 
     people: int
     days: float
@@ -92,7 +92,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an experiment is, and how far it is to go. None: that cannot be said."""
+    """Progress of an experiment towards its plan. None: not known."""
 
     people: int
     days: int
@@ -132,7 +132,7 @@ class Progress:
 
 
 def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
-    """How far an experiment is at a look."""
+    """Progress of an experiment at a look."""
     if plan.is_written:
         people, days, source = plan.people, plan.days, PlanSource.WRITTEN
     else:
@@ -196,7 +196,7 @@ class _Pair:
         return power_at(self.config, self.pooled, self.difference, self.size, test_share=self.test_share)
 
     def growth_needed(self) -> float:
-        """How many times as many are needed."""
+        """Factor by which the number of people has to grow."""
         needed = sample_size_for(self.config, self.pooled, self.difference, test_share=self.test_share)
         return needed / self.size
 

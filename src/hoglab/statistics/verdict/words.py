@@ -99,7 +99,7 @@ def headline(
 def action(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> NextAction:
-    """What to do next."""
+    """Recommended next action."""
     said = _clear(case, metrics)
     baseline = f"“{case.baseline}”"
     has_primary = any(metric.is_primary for metric in case.metrics)
@@ -132,7 +132,7 @@ def action(
 def reasons(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> Iterator[Reason]:
-    """What the verdict rests on: what was found, how it was read, and what to be careful with."""
+    """Reasons of the verdict: what was found, how it was read, and what to be careful with."""
     concerns = [Reason(each.code, each.message, each.metric_uuid) for each in case.critical]
     if state is State.INVALID:
         yield from concerns
@@ -290,7 +290,7 @@ def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
 
 
 def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
-    """What primary metrics say, the clearest first."""
+    """Clear decisions of primary metrics, the clearest first."""
     found = [each for each in said if each.metric.is_primary and each.decision is decision]
     return sorted(found, key=lambda each: (-each.evidence.strength, each.evidence.variant, each.metric.uuid))
 
