@@ -90,7 +90,7 @@ class HeldOut(WireModel):
 
 
 class FlagFilters(WireModel):
-    """Who gets a flag, and which variant of it."""
+    """Release conditions of a flag, and its variants."""
 
     notes = _NOTES
     closed = True

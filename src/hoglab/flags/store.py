@@ -93,7 +93,7 @@ def _one(connection: Connection, *where: sa.ColumnElement[bool]) -> FlagRow | No
 
 
 def count_flags(connection: Connection, project_id: int) -> int:
-    """How many flags of a project are not deleted."""
+    """Number of flags of a project that are not deleted."""
     statement = (
         sa.select(sa.func.count())
         .select_from(feature_flag)

@@ -37,7 +37,7 @@ _NO_PROPERTIES = b"{}"
 
 
 class PersonEvent(Protocol):
-    """What is read of an event; its ``properties`` are changed in place."""
+    """Event as far as persons need it; its ``properties`` are changed in place."""
 
     project_id: int
     uuid: UUID
@@ -151,7 +151,7 @@ class PeopleBatch:
         return Resolution(person.uuid, person.json, person.created_at, "full")
 
     def recall(self, event: PersonEvent) -> Resolution | None:
-        """What `process` made of an event that was applied before, as far as it can be told: changes nothing.
+        """Result that `process` had for an event that was applied before, as far as it is still known: changes nothing.
 
         The person is as it is now, not as it was right after the event.
         """

@@ -55,13 +55,13 @@ _log = structlog.get_logger(__name__)
 
 
 class Log(Acknowledging, Protocol):
-    """What erasing needs of the event log."""
+    """Event log as far as erasing needs it."""
 
     def trim(self, up_to: int) -> int: ...
 
 
 class Events(Protocol):
-    """What erasing needs of the event store: see `hoglab.storage.event_store.EventStore`."""
+    """Event store as far as erasing needs it: see `hoglab.storage.event_store.EventStore`."""
 
     def uuids(self, events: ErasableEvents) -> list[UUID]: ...
 

@@ -23,7 +23,7 @@ MAX_KNOWN_BYTES = 16 * 1024 * 1024
 
 
 class StoredPerson(msgspec.Struct, frozen=True):
-    """What storage knows about the person behind a distinct id. Shared: nobody changes the properties."""
+    """Stored person behind a distinct id. Shared: nobody changes the properties."""
 
     id: int
     properties: dict[str, Any]

@@ -170,7 +170,7 @@ def _object(value: Any) -> Properties:
 
 
 def _differences(properties: Properties, once: Properties, values: Properties) -> tuple[dict[str, Any], bool]:
-    """What ``$set_once`` and ``$set`` change, and whether that is more than volatile properties."""
+    """Properties that ``$set_once`` and ``$set`` change, and whether any of them is not volatile."""
     given: dict[str, Any] = {}
     written = False
     if not once.keys() <= properties.keys():

@@ -220,7 +220,7 @@ def distinct_ids_of(
 
 
 def distinct_id_counts(connection: Connection, row_ids: Sequence[int]) -> dict[int, int]:
-    """How many distinct ids persons have, by row id."""
+    """Numbers of distinct ids of persons, by row id."""
     ids = person_distinct_id
     counted = sa.select(ids.c.person_id, sa.func.count()).where(ids.c.person_id.in_(row_ids))
     found = connection.execute(counted.group_by(ids.c.person_id))
@@ -293,7 +293,7 @@ def list_group_types(connection: Connection, project_id: int) -> list[GroupTypeV
 
 
 def display_name(properties: dict[str, Any], distinct_id: str, names: Sequence[str] | None) -> str:
-    """What a person is called: the first of the named properties that says something, else the distinct id.
+    """Display name of a person: the first of the named properties with a text, else the distinct id.
 
     Spec: hog-runtime 1.1.
     """

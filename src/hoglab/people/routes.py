@@ -140,7 +140,7 @@ MAX_DELETED = 1_000
 
 
 class DeletionQuery(WireModel):
-    """How a person is deleted."""
+    """Options for deleting a person."""
 
     notes = {"delete_events": "Whether the person's events are deleted, too."}  # noqa: RUF012
 
@@ -148,7 +148,7 @@ class DeletionQuery(WireModel):
 
 
 class BulkDeletion(WireModel):
-    """Whom to delete: persons by id, or by any of their distinct ids."""
+    """Persons to delete: by id, or by any of their distinct ids."""
 
     notes = {  # noqa: RUF012
         "ids": "Ids of persons.",
@@ -164,7 +164,7 @@ class BulkDeletion(WireModel):
 
 
 class BulkDeletionOut(WireModel):
-    """What became of a request to delete several persons."""
+    """Result of a request to delete several persons."""
 
     notes = {  # noqa: RUF012
         "persons_found": "Persons who were there.",

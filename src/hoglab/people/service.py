@@ -32,7 +32,7 @@ WARNING_RETENTION = timedelta(days=30)
 
 
 class Attribution(msgspec.Struct, frozen=True, gc=False):
-    """Whom and what an event belongs to."""
+    """Person and groups of an event."""
 
     person: Resolution
     groups: Mapping[int, str]  # group type index -> group key
@@ -40,7 +40,7 @@ class Attribution(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of a batch: for each event its attribution, or None when it is to be dropped."""
+    """Result of a batch: for each event its attribution, or None when it is to be dropped."""
 
     attributions: list[Attribution | None]
     overrides: list[PersonOverride]

@@ -21,7 +21,7 @@ Tag = Text(max_length=255)
 
 
 class FlagPatch(WireModel):
-    """What may be changed of a flag; nothing is required."""
+    """Changes to a flag; all fields are optional."""
 
     notes = FLAG
 

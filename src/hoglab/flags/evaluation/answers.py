@@ -12,7 +12,7 @@ from hoglab.flags.matching.outcome import FlagOutcome
 
 
 class AnswerForm(Enum):
-    """How an answer shows flags."""
+    """Form of flags in an answer."""
 
     LIST = "keys of the enabled flags"
     ENABLED = "values of the enabled flags"

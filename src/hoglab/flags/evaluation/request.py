@@ -86,7 +86,7 @@ def _truthy(text: str | None) -> bool:
 
 
 class EvaluationCall(msgspec.Struct, frozen=True):
-    """What a request wants, apart from whom it is about (see `read_subject`)."""
+    """Options of an evaluation request, all but its subject (see `read_subject`)."""
 
     token: str | None
     flag_keys: frozenset[str] | None
@@ -115,7 +115,7 @@ def read_call(body: Any) -> EvaluationCall:
 
 
 def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
-    """Whom the request is about. Raises 400 when the distinct id is missing or a field has a wrong type."""
+    """Subject of the request. Raises 400 when the distinct id is missing or a field has a wrong type."""
     get = body.get
     sent_id = get("distinct_id")
     distinct_id = _identifier(get("$distinct_id") if sent_id is None else sent_id)
@@ -150,7 +150,7 @@ def clean_id(distinct_id: str) -> str:
 
 
 def choice_of(call: EvaluationCall, query: FlagQuery, runtime: str) -> FlagSelection:
-    """Which flags the request wants, given where it seems to come from."""
+    """Flags that the request selects, given the runtime that it seems to come from."""
     return FlagSelection(call.runtime or runtime, call.contexts, call.flag_keys, query.surveys_only)
 
 

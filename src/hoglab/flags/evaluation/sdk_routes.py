@@ -200,7 +200,7 @@ class DefinitionsEndpoint:
             await send_answer(send, 200, answer.body, JSON, headers)
 
     async def _principal(self, scope: Scope) -> Principal:
-        """Who calls. Raises 401 for an unknown key and 403 for one that may not read flags."""
+        """Authenticated caller. Raises 401 for an unknown key and 403 for one that may not read flags."""
         key = key_from_header(header(scope, b"authorization"))
         principal = await self._known(key) if key is not None else None
         if principal is None:

@@ -20,7 +20,7 @@ def fraction(data: bytes) -> float:
 
 
 def holdout_hash(identifier: str) -> float:
-    """Where an identifier lies in every holdout: they share one order, so the smaller is in the larger."""
+    """Position of an identifier in every holdout: they share one order, so the smaller is in the larger."""
     return fraction(_HOLDOUT_PREFIX + identifier.encode())
 
 
@@ -32,7 +32,7 @@ ORIGIN = bytes(8)
 
 
 def place_of(data: bytes) -> bytes:
-    """Where data lies, to be compared with `highest_within` and `lowest_beyond`."""
+    """Position of data, to be compared with `highest_within` and `lowest_beyond`."""
     return sha1(data, usedforsecurity=False).digest()
 
 

@@ -186,7 +186,7 @@ def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
 
 
 class DatabaseFacts:
-    """What the database knows about the subjects of requests.
+    """Facts about the subjects of requests, read from the database.
 
     ``hash_keys``, for one request, are bucketing ids that are known already, or why there are none.
     """

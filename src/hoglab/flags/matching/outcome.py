@@ -14,7 +14,7 @@ CONFIG_VERSION = 1
 
 
 class FlagReason(Enum):
-    """Why a flag has its value. Of several misses, the one with the highest rank is reported."""
+    """Reason for a flag's value. Of several misses, the one with the highest rank is reported."""
 
     SUPER_CONDITION = ("super_condition_value", "Super condition value", 6)
     HOLDOUT = ("holdout_condition_value", "Holdout condition value", 5)
@@ -62,7 +62,7 @@ class FlagFailure(Exception):  # noqa: N818 - it is an answer, not a defect
 
 @dataclass(frozen=True, slots=True)
 class FlagMetadata:
-    """What every answer about a flag repeats."""
+    """Metadata of a flag that every answer repeats."""
 
     id: int
     version: int

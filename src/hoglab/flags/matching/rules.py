@@ -100,7 +100,7 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> FlagOutcome:
 
 
 def _before_conditions(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
-    """What decides before the conditions are looked at, in this order."""
+    """Outcome that is decided before the conditions, by these rules in order; None when none applies."""
     if flag.broken is not None:
         raise FlagFailure(FlagReason.EVALUATION_ERROR, flag.broken)
     return _enrollment(flag, subject) or _super_condition(flag, subject) or _holdout(flag, subject)
@@ -142,7 +142,7 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
 
 
 def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome | None:
-    """Why a condition is passed over, for want of a group or of a device id; None when it is not."""
+    """Outcome of a condition that is skipped for want of a group or of a device id; None when it is not."""
     if condition.aggregation is not None:
         return condition.no_group if subject.group_key(condition.aggregation) is None else None
     return condition.out_of_rollout if flag.by_device and subject.device_id is None else None
@@ -160,7 +160,7 @@ def _holds(condition: Condition, subject: Subject) -> bool:
 
 
 def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome:
-    """What a match comes to: the variant that is drawn, if there are any to draw from."""
+    """Outcome of a match: the variant that is drawn, if there are any to draw from."""
     place = _place(flag, condition, subject, b"variant")
     for end, outcome in condition.split:
         if place < end:
@@ -169,13 +169,13 @@ def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> Flag
 
 
 def _place(flag: CompiledFlag, condition: Condition, subject: Subject, salt: bytes = b"") -> bytes:
-    """Where the subject lies in a rollout, or, with the salt of variants, among those."""
+    """Position of the subject in a rollout, or, with the salt of variants, among those."""
     identifier = subject.id_bytes if condition.by_distinct_id else _identifier(flag, condition, subject)
     return place_of(flag.key_prefix + identifier + salt) if identifier else ORIGIN
 
 
 def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> bytes:
-    """What is hashed when it is not the distinct id (spec: sdk-wire 3.3)."""
+    """Identifier to hash when it is not the distinct id (spec: sdk-wire 3.3)."""
     if condition.aggregation is not None:
         return (subject.group_key(condition.aggregation) or "").encode()
     if flag.by_device:

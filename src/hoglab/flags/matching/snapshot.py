@@ -23,7 +23,7 @@ Runtime = str
 
 
 class FlagSelection(msgspec.Struct, frozen=True):
-    """Which flags a request asks for (spec: sdk-wire 3.11)."""
+    """Selection of flags that a request asks for (spec: sdk-wire 3.11)."""
 
     runtime: Runtime = "unknown"
     contexts: frozenset[str] | None = None
@@ -43,7 +43,7 @@ class FlagSelection(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProjectData:
-    """What a snapshot is made from: the flags that are not deleted, in order, and what they refer to."""
+    """Data of a snapshot: the flags that are not deleted, in order, and what they refer to."""
 
     sources: Sequence[FlagSource]
     cohorts: Mapping[int, Cohort] = field(default_factory=dict)

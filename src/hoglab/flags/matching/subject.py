@@ -50,7 +50,7 @@ _NOTHING_STORED: Final = NoStoredFacts()
 
 
 class FlagRequest(msgspec.Struct, frozen=True):
-    """What one evaluation request says about its subject, after reading (spec: sdk-wire 2.1)."""
+    """Subject of an evaluation request, as it was read (spec: sdk-wire 2.1)."""
 
     distinct_id: str
     person_properties: dict[str, Any] = {}

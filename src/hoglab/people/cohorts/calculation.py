@@ -57,7 +57,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CalculationProgress:
-    """How far finding the members of a cohort has come."""
+    """Progress of the calculation of a cohort's members."""
 
     cohort_id: int
     checked: int
@@ -94,7 +94,7 @@ class CohortCalculator(BackgroundService):
         super().stop(timeout_s)
 
     def progress(self, cohort_id: int) -> CalculationProgress | None:
-        """How far the calculation of a cohort has come; None when it is not being calculated at the moment."""
+        """Progress of the calculation of a cohort; None when it is not being calculated at the moment."""
         progress = self._progress
         return progress if progress is not None and progress.cohort_id == cohort_id else None
 

@@ -56,7 +56,7 @@ class CohortError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a definition finds what it refers to.
+    """Sources of the objects that a definition refers to.
 
     ``trees`` and ``faults`` are those of `definition.read_trees`; ``static`` reads the members of a static
     cohort and ``behaviour`` those who did what a rule says. Both may raise `CohortError`.

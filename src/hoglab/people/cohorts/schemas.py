@@ -35,7 +35,7 @@ class CohortRules(WireModel):
 
 
 class CohortFilters(WireModel):
-    """Who is in a dynamic cohort."""
+    """Conditions of membership in a dynamic cohort."""
 
     closed = True
 
@@ -80,7 +80,7 @@ NOTES: Notes = {
 
 
 class CohortPatch(WireModel):
-    """What may be changed of a cohort; nothing is required."""
+    """Changes to a cohort; all fields are optional."""
 
     notes = NOTES
 
@@ -159,7 +159,7 @@ class CohortOut(WireModel):
 
 
 class CalculationOut(WireModel):
-    """How far finding the members of a cohort has come.
+    """Progress of the calculation of a cohort's members.
 
     Cohorts are calculated one after the other: one that waits for its turn is calculating, and nobody is being looked
     at for it yet.

@@ -54,7 +54,7 @@ def _nobody(_connection: Connection, _project_id: int, _cohort_id: int) -> Colle
 
 
 def _all_there(_connection: Connection, _project_id: int, wanted: Collection[int]) -> Collection[int]:
-    """Where there are no actions to be asked."""
+    """Check of actions where there are none to check: all exist."""
     return wanted
 
 
@@ -250,7 +250,7 @@ class CohortService:
             )
 
     def _used_by(self, connection: Connection, row: CohortRow) -> list[str]:
-        """What would break without the cohort, in words."""
+        """Users of the cohort, which would break without it, in words."""
         trees, _ = read_trees(store.definitions(connection, row.project_id).values())
         used_by = [f"cohort {other}" for other, tree in trees.items() if row.id in references(tree)]
         return [*used_by, *self._users(connection, row.project_id, row.id)]

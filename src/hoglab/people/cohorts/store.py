@@ -98,7 +98,7 @@ def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
 
 
 def existing(connection: Connection, project_id: int, wanted: Collection[int]) -> set[int]:
-    """Which of some cohorts of a project exist and are not deleted."""
+    """Ids of those cohorts of a project, among some, that exist and are not deleted."""
     statement = sa.select(cohort.c.id).where(
         cohort.c.project_id == project_id, cohort.c.deleted.is_(False), cohort.c.id.in_(list(wanted))
     )
@@ -106,7 +106,7 @@ def existing(connection: Connection, project_id: int, wanted: Collection[int]) -
 
 
 def count_cohorts(connection: Connection, project_id: int) -> int:
-    """How many cohorts of a project are not deleted."""
+    """Number of cohorts of a project that are not deleted."""
     statement = (
         sa.select(sa.func.count())
         .select_from(cohort)
@@ -200,7 +200,7 @@ def count_members(connection: Connection, cohort_id: int) -> int:
 
 
 def count_persons(connection: Connection, project_id: int) -> int:
-    """How many persons a project has."""
+    """Number of persons of a project."""
     return (
         connection.scalar(
             sa.select(sa.func.count()).select_from(person).where(person.c.project_id == project_id)
@@ -284,7 +284,7 @@ def replace_members(connection: Connection, cohort_id: int, wanted: RowIds) -> b
 
 
 def differences(before: RowIds, after: RowIds) -> tuple[RowIds, RowIds]:
-    """What two ascending lists do not have in common: only ``before`` has, only ``after`` has."""
+    """Differences of two ascending lists: only ``before`` has, only ``after`` has."""
     gone, new = array("q"), array("q")
     left = right = 0
     while left < len(before) and right < len(after):
