@@ -25,7 +25,7 @@ KEY_LABEL = "First key"
 
 @dataclass(frozen=True, slots=True)
 class FirstStart:
-    """What was made; the key's value is to be shown once, because it is kept nowhere."""
+    """Objects created by the first start; the key's value is to be shown once, because it is kept nowhere."""
 
     project_id: int
     api_key: str
@@ -40,7 +40,7 @@ def first_start(
     api_key: str | None = None,
     project_token: str | None = None,
 ) -> FirstStart | None:
-    """What is to be shown to the operator: what this start made, or what an earlier one made and could not show.
+    """Credentials to show to the operator: those of this start, or of an earlier one that could not show them.
 
     ``unannounced`` is a file that is there from before the key is made until it was shown: whoever shows it removes
     the file. The value of a key is kept nowhere, so a key that nobody saw gets another value. The parameters are

@@ -45,12 +45,12 @@ def _random() -> str:
 
 
 def hash_key(key: str) -> str:
-    """What is stored of a key. Keys are random, so one plain SHA-256 cannot be guessed back."""
+    """Stored hash of a key. Keys are random, so one plain SHA-256 cannot be guessed back."""
     return _HASH_PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def mask_key(key: str) -> str:
-    """What people see of a key later on: ``phx_...abcd``."""
+    """Masked form of a key for people: ``phx_...abcd``."""
     prefix = SECRET_PREFIX if key.startswith(SECRET_PREFIX) else KEY_PREFIX
     return f"{prefix}...{key[-4:]}"
 

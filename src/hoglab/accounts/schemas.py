@@ -68,7 +68,7 @@ class ProjectIn(WireModel):
 
 
 class ProjectChanges(WireModel):
-    """What may be changed about a project; what is not sent stays."""
+    """Changes to a project; a field that is left out stays as it is."""
 
     notes = NOTES
 
@@ -95,7 +95,7 @@ class KeyIn(WireModel):
 
 
 class KeyChanges(WireModel):
-    """What may be changed about a key; what is not sent stays."""
+    """Changes to a key; a field that is left out stays as it is."""
 
     notes = NOTES
 
@@ -106,7 +106,7 @@ class KeyChanges(WireModel):
 
 
 class ActivityQuery(WireModel):
-    """Which entries of the log to list."""
+    """Filter for entries of the activity log."""
 
     notes = {**NOTES, "scopes": "Several kinds of objects, joined by commas."}  # noqa: RUF012
 

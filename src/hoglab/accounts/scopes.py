@@ -80,7 +80,7 @@ _SCOPE = re.compile(r"([A-Za-z][A-Za-z0-9_]*):(read|write)")
 
 
 def scope_fault(scope: str, objects: Set[str] = KNOWN) -> str | None:
-    """What is wrong with a scope, in words.
+    """Problem of a scope, in words.
 
     None for ``*`` and for ``object:read`` and ``object:write`` of one of the ``objects``.
     """

@@ -106,7 +106,7 @@ class AccountService:
             return self.principal_of_key(connection, row)
 
     def principal_of_key(self, connection: Connection, key: Mapping[str, Any]) -> Principal | None:
-        """Who is behind the row of a key; None when it is expired, or its user is inactive."""
+        """Authenticated user of the row of a key; None when it is expired, or its user is inactive."""
         if key["expires_at"] is not None and key["expires_at"] <= self.now():
             return None
         user = self.principal_of_user(connection, key["user_id"])

@@ -74,7 +74,7 @@ class KeyUsage(BackgroundService):
 
 
 class SessionUsage(KeyUsage):
-    """When each session was last seen, likewise."""
+    """Last use of each session, collected and written down likewise."""
 
     NAME = "session-usage"
 

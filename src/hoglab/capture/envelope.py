@@ -97,7 +97,7 @@ class _OddBody(_OddEvent):
 
 
 class _Fallbacks(msgspec.Struct):
-    """Where posthog-js puts them."""
+    """Fields in the places where posthog-js puts them."""
 
     distinct_id: Scalar = None
     token: Scalar = None
@@ -109,7 +109,7 @@ class _OddFallbacks(msgspec.Struct):
 
 
 class _Form(NamedTuple):
-    """How a text is decoded; ``odd``: when something in it is no text or number that usually is."""
+    """Decoders of a text; ``odd``: for fields that are no text or number where they usually are."""
 
     usual: msgspec.json.Decoder[Any]
     odd: msgspec.json.Decoder[Any]
@@ -388,7 +388,7 @@ def _braces(text: bytes) -> int:
 
 
 def _brackets(text: bytes, enough: int) -> int:
-    """How many brackets open in a text; when there are more than ``enough``, some number above it."""
+    """Number of opening brackets in a text; when there are more than ``enough``, some number above it."""
     found = _braces(text)
     # Arrays are rare in events, and finding a rare byte is much faster than counting it.
     at = text.find(b"[")

@@ -106,7 +106,7 @@ def _part(whole: DecodedRecord, indexes: Sequence[int]) -> bytes:
 
 
 def _as_json(event: IncomingEvent) -> dict[str, Any]:
-    """What `read_envelope` makes the same event of."""
+    """JSON object of which `read_envelope` makes the same event."""
     fields: dict[str, Any] = {"event": event.event, "distinct_id": event.distinct_id}
     if event.uuid is not None:
         fields["uuid"] = event.uuid

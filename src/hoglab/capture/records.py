@@ -38,7 +38,7 @@ class RecordError(Exception):
 
 
 class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What capture knew about a request; new fields are added at the end, with defaults."""
+    """Facts about a request that capture stores with it; new fields are added at the end, with defaults."""
 
     project_id: int
     received_at_us: int  # microseconds since the epoch
@@ -56,7 +56,7 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return from_micros(self.received_at_us)
 
     def index_in_request(self, index: int) -> int:
-        """Where an event of the record was in its request."""
+        """Index in its request of an event of the record."""
         return index if self.indexes is None else int.from_bytes(self.indexes[4 * index : 4 * index + 4])
 
 

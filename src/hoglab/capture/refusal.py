@@ -30,7 +30,7 @@ def undecodable(reason: str) -> Refusal:
 
 
 def unread(error: ApiError, limit_bytes: int) -> Refusal:
-    """Why a body could not be read, in the words of this wire."""
+    """Refusal of a body that could not be read, in the words of this wire."""
     if error.status == 413:
         return Refusal(413, f"request body exceeds the limit of {limit_bytes} bytes", closes=True)
     retry_after = error.headers.get("Retry-After")

@@ -78,7 +78,7 @@ class LogRelay(BackgroundService):
 
     @property
     def fault(self) -> str | None:
-        """Why nothing is taken over; None while it is, or only waits for room."""
+        """Reason for which nothing is taken over; None while records are, or only wait for room."""
         return self._fault
 
     def round(self) -> float | None:
@@ -209,7 +209,7 @@ class RelayedLog:
         return self._log.trim(up_to)
 
     def _taken_over_at(self, until: int) -> int | None:
-        """When everything that was accepted by a moment had been taken over; None if it was not yet."""
+        """Time when everything that was accepted by a moment had been taken over; None if it was not yet."""
         if self._asked is not None:
             moment, ends = self._asked
             positions = self._positions()

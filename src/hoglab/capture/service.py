@@ -40,7 +40,7 @@ _logger = structlog.get_logger(__name__)
 
 
 class KnownProject(Protocol):
-    """What capture needs of a project."""
+    """Project as far as capture needs it."""
 
     @property
     def id(self) -> int: ...
@@ -65,7 +65,7 @@ class CaptureLimits:
 
 @dataclass(frozen=True, slots=True)
 class PathRules:
-    """What differs between the capture paths (spec: sdk-wire 1.1, 1.3, 1.9)."""
+    """Rules of a capture path (spec: sdk-wire 1.1, 1.3, 1.9)."""
 
     body_limit: int
     event_limit: int
@@ -87,7 +87,7 @@ class Request:
 
 
 class AcceptingLog(Protocol):
-    """What capture needs of an event log, whether or not that has partitions; see `EventLog.append`."""
+    """Event log as far as capture needs it, whether or not that has partitions; see `EventLog.append`."""
 
     async def append(
         self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
@@ -258,7 +258,7 @@ def _is_large(body: bytes) -> bool:
 
 
 class _Read(NamedTuple):
-    """What is left of a request once it is found sound: ``events`` says how many.
+    """Remainder of a request that was found valid: ``events`` is their number.
 
     The events themselves are not held while the record waits for the disk. With many requests waiting, the
     memory of each would be cold when it is used again, and that costs more than decoding.

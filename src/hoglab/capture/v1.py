@@ -91,7 +91,7 @@ class V1Refusal(Exception):  # noqa: N818 - an answer to the client, not a fault
 
 @dataclass(frozen=True, slots=True)
 class V1Head:
-    """What the headers of a request say."""
+    """Headers of a request."""
 
     token: str
     encoding: str  # of the body; empty for none
@@ -103,7 +103,7 @@ class V1Head:
 
 @dataclass(frozen=True, slots=True)
 class V1Batch:
-    """What became of a batch. ``body`` is the v0 body of the ``accepted`` events; ``results`` the answer."""
+    """Result for a batch. ``body`` is the v0 body of the ``accepted`` events; ``results`` the answer."""
 
     body: bytes
     accepted: int
@@ -275,7 +275,7 @@ def _check_uuids(events: list[_Event]) -> None:
 
 
 def _fault(event: _Event, max_event_bytes: int) -> str | None:
-    """Why an event is dropped; None when it is not."""
+    """Reason for which an event is dropped; None when it is kept."""
     if not event.event:
         return "missing_event_name"
     if len(event.event.encode()) > MAX_EVENT_NAME_BYTES:

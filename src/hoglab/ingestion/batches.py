@@ -54,7 +54,7 @@ class Batch:
 
 
 class BatchSize:
-    """How many events a batch may have.
+    """Maximum number of events in a batch.
 
     Fewer while their transformations are slow, so that they come to all of them within the time that they have for a
     batch, and that others do not wait long for it.

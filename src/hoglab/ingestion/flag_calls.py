@@ -37,7 +37,7 @@ _LATER = (
 
 
 class CallEvent(Protocol):
-    """What is read of an event."""
+    """Event as far as calls of flags need it."""
 
     @property
     def project_id(self) -> int: ...

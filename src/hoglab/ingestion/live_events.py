@@ -52,7 +52,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LiveQuery:
-    """Whose events, and which: SQL over a row of ``stored_events AS events`` with its parameters."""
+    """Query for live events: a project, and SQL over a row of ``stored_events AS events`` with its parameters."""
 
     project: Project
     condition: str = "TRUE"
@@ -76,7 +76,7 @@ class _EventFollower(Follower):
 
 @dataclass(slots=True)
 class _Found:
-    """What one look found."""
+    """Result of one look at the new events."""
 
     events: dict[tuple[int, str, str], tuple[list[ServerEvent], int]]
     """By the key of a query: events, the oldest first, and how many there are beside them."""

@@ -80,7 +80,7 @@ REHEARSED_EVENT = "$rehearsal"
 
 
 class IngestedProject(Protocol):
-    """What ingestion needs of a project."""
+    """Project as far as ingestion needs it."""
 
     @property
     def anonymize_ips(self) -> bool: ...
@@ -124,7 +124,7 @@ class Dispatcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestionLimits:
-    """How much is read and processed at once, and how patient the loop is."""
+    """Limits of reading and processing, and the loop's patience."""
 
     read_records: int = 10_000  # cut into batches, which are decoded one ahead
     read_bytes: int = 8 * MIB
@@ -230,7 +230,7 @@ class Ingestion:
 
     @property
     def fault(self) -> str | None:
-        """What makes the loop stand still, and what to do about it; None while it goes on."""
+        """Reason for which the loop stands still, and its remedy; None while it runs."""
         return self._fault
 
     def _recover(self) -> None:
@@ -530,7 +530,7 @@ class Ingestion:
 
 
 def _remedy(error: Exception) -> str:
-    """What an operator can do about an error that stops the loop."""
+    """Remedy for an error that stops the loop, for an operator."""
     if isinstance(error, QuarantineFullError):
         return "then it goes on by itself"
     if isinstance(error, MemoryError):

@@ -115,7 +115,7 @@ def _properties(incoming: IncomingEvent) -> dict[str, Any]:
 
 
 def _lay_over(properties: dict[str, Any], name: str, raw: msgspec.Raw) -> None:
-    """What stands beside the properties of an event wins over what stands among them."""
+    """Merge a field beside the properties of an event over the property of that name."""
     inner, outer = properties.get(name), decode_object(memoryview(raw))
     properties[name] = {**inner, **outer} if isinstance(inner, dict) else outer
 

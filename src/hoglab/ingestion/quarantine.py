@@ -69,7 +69,7 @@ class Quarantine:
         self.state()
 
     def state(self) -> QuarantineState:
-        """How much there is now; metrics follow."""
+        """Number and size of the records now; metrics follow."""
         state = self._store.state()
         _RECORDS.set(state.records)
         _BYTES.set(state.bytes)

@@ -66,7 +66,7 @@ class QuarantinedEventsOut(QuarantinedRecordOut):
 
 
 class QuarantineBody(WireModel):
-    """Which records to deal with: all of the project, unless it is said."""
+    """Selection of quarantined records: all of the project by default."""
 
     notes = _NOTES
 
@@ -74,7 +74,7 @@ class QuarantineBody(WireModel):
 
 
 class ReplayedOut(WireModel):
-    """How many records are ingested again."""
+    """Number of records that are ingested again."""
 
     notes = _NOTES
 
@@ -82,7 +82,7 @@ class ReplayedOut(WireModel):
 
 
 class DiscardedRecordsOut(WireModel):
-    """How many records are gone."""
+    """Number of discarded records."""
 
     notes = _NOTES
 

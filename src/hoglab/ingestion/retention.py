@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 class KeptProject(Protocol):
-    """What retention needs of a project."""
+    """Project as far as retention needs it."""
 
     @property
     def id(self) -> int: ...
@@ -30,7 +30,7 @@ class KeptProject(Protocol):
 
 
 class RetainedEvents(Protocol):
-    """What retention needs of the event store: see `hoglab.storage.event_store.EventStore`."""
+    """Event store as far as retention needs it: see `hoglab.storage.event_store.EventStore`."""
 
     def erase(self, events: EventsBefore) -> int: ...
 

@@ -99,7 +99,7 @@ class EventQuery(WireModel):
 
 
 class LiveEventQuery(WireModel):
-    """Which events to follow."""
+    """Filter for live events."""
 
     notes = {**_FILTER_NOTES, "event": Note("Only events of these names, joined by commas.", "purchase")}  # noqa: RUF012
 
@@ -302,7 +302,7 @@ def _moment(text: str, name: str) -> datetime:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What the event store raises, as answers."""
+    """Translation of the event store's errors into responses."""
     try:
         yield
     except (QueryTimeoutError, QueryMemoryError) as error:

@@ -116,7 +116,7 @@ def event_time(
 
 
 def sent_time(in_body: Any, in_query_ms: int | None) -> datetime | None:
-    """When the client says that it sent the request; what the body says wins."""
+    """Time when the client sent the request, by its own clock; a time in the body wins."""
     try:
         moment = parse_time(in_body)
         if moment is None and in_query_ms is not None:

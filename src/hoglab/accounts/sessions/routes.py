@@ -122,7 +122,7 @@ def _sessions(sessions: SessionService) -> ResourceRouter:
 
 
 def _secret(body: SessionIn) -> str:
-    """What is to open a session. Raises 400 unless it is exactly one thing."""
+    """Secret that is to open a session. Raises 400 unless exactly one was sent."""
     if body.email is not None or body.password is not None:
         raise errors.validation_error(
             "Logging in with e-mail and password is not offered: open a link of `hoglab login`, or send a "
@@ -138,7 +138,7 @@ def _secret(body: SessionIn) -> str:
 
 
 def _browser(call: Call) -> Browser:
-    """Who logs in. A proxy's word for the address counts where the settings say under which address it serves."""
+    """Browser that logs in. A proxy's word for the address counts where the settings name the server's public URL."""
     scope = call.request.scope
     address = peer_address(scope) if call.public_url is None else nearest_address(scope)
     return Browser(address, call.request.headers.get("user-agent", ""))

@@ -28,7 +28,7 @@ NOTES: Notes = {
 
 
 class SessionIn(WireModel):
-    """What opens a session: the token of a link, or a personal API key."""
+    """Credential that opens a session: the token of a link, or a personal API key."""
 
     notes = NOTES
 

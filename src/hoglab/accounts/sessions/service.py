@@ -48,7 +48,7 @@ TRIES = Rate(10, 60.0)
 
 
 class LoginRefusedError(Exception):
-    """What was to open a session is wrong, used up, expired or revoked; it is not told which."""
+    """Error for a credential that is wrong, used up, expired or revoked; it does not say which."""
 
 
 class LoginThrottledError(Exception):
@@ -61,7 +61,7 @@ class LoginThrottledError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """Whose session it is going to be."""
+    """Browser that a session is opened for."""
 
     address: str
     user_agent: str
@@ -93,11 +93,11 @@ class SessionService:
     # Who is calling
 
     def recall(self, token: str, /) -> Principal | Unknown:
-        """Who is behind a cookie that was seen lately, from memory alone."""
+        """User of a session cookie that was seen recently, from memory alone."""
         return self._known.recall(token)
 
     def authenticate(self, token: str, /) -> Principal | None:
-        """Who is behind a cookie; None when its session is over, or never was."""
+        """User of a session cookie; None when the session ended or never was."""
         return self._known.authenticate(token)
 
     def used(self, principal: Principal, /) -> None:
@@ -130,7 +130,7 @@ class SessionService:
     # Logging in and out
 
     def new_link(self, user_id: int) -> str:
-        """What a link carries that opens a session of a user, once, within `LINK_LIFETIME`."""
+        """Token of a link that opens a session of a user, once, within `LINK_LIFETIME`."""
         token, now = _new_token(), self._accounts.now()
         values = {
             "secure_value": hash_key(token),
