@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Service(Protocol):
-    """What a server starts, and stops in the reverse order."""
+    """Service that a server starts, and stops in the reverse order."""
 
     def start(self) -> None:
         """Begin; called once."""

@@ -424,7 +424,7 @@ class Settings(BaseSettings):
 
     @property
     def warehouse_directory(self) -> Path:
-        """Where the files of tables beside the events are."""
+        """Directory of the files of warehouse tables."""
         return self.warehouse if self.warehouse is not None else self.data / "warehouse"
 
     @property
@@ -453,17 +453,17 @@ class Settings(BaseSettings):
 
     @property
     def retries(self) -> RetryPolicy:
-        """When failed requests of functions are sent again."""
+        """Policy for retries of failed requests of functions."""
         return parse_policy(self.delivery_retries)
 
     @property
     def mail_server(self) -> MailServer | None:
-        """Where the e-mails of functions go."""
+        """Server that sends the e-mails of functions; None without one."""
         return None if self.smtp_url is None else MailServer.parse(self.smtp_url.get_secret_value())
 
     @property
     def metrics_secret(self) -> str | None:
-        """What readers of the metrics send."""
+        """Token that readers of the metrics send; None without one."""
         return None if self.metrics_token is None else self.metrics_token.get_secret_value()
 
     @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
@@ -484,7 +484,7 @@ def _with_password(address: SecretStr | None, file: Path | None, name: str = "pa
 
 
 def engine_options(settings: Settings) -> EngineOptions:
-    """What the settings say of the engines."""
+    """Options of the engines in the settings."""
     from hoglab.storage.engines import EngineOptions  # not for commands that open none
     from hoglab.storage.table_files import TableDirectory
 

@@ -49,7 +49,7 @@ class StepIn(WireModel):
 
 
 class ActionPatch(WireModel):
-    """What may be changed of an action; nothing is required."""
+    """Changes to an action; all fields are optional."""
 
     notes = NOTES
 

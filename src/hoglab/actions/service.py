@@ -137,7 +137,7 @@ def checked_steps(steps: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def compile_problem(steps: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why hog functions cannot use an action with these steps; None when they can.
+    """Reason for which hog functions cannot use an action with these steps; None when they can.
 
     Cohorts count as usable here: whether one is depends on its definition of the day.
     """

@@ -60,7 +60,7 @@ def list_actions(
 
 
 def count_actions(connection: Connection, project_id: int) -> int:
-    """How many actions of a project are not deleted."""
+    """Number of actions of a project that are not deleted."""
     statement = sa.select(sa.func.count()).select_from(action).where(*_present(project_id))
     return connection.scalar(statement) or 0
 

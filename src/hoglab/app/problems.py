@@ -35,7 +35,7 @@ def problems(
     relay: LogRelay | None,
     role: Role,
 ) -> list[Problem]:
-    """What does not work as it should now of a process with events.
+    """Problems now of a process with events.
 
     ``lost``: what write-ahead logs lacked at the start, by database files.
     """
@@ -53,7 +53,7 @@ def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
 
 
 def shared_problems(engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery) -> list[Problem]:
-    """What does not work as it should now of what processes of all roles have."""
+    """Problems now of the parts that processes of all roles have."""
     problems = []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
         try:

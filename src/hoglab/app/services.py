@@ -197,7 +197,7 @@ class Services(SharedServices):
         ]
 
     def problems(self) -> list[Problem]:
-        """What does not work as it should now."""
+        """Problems now."""
         return problems(
             self.engines,
             self.ingestion,
@@ -225,7 +225,7 @@ def _chores(
     erasing: PersonErasing,
     kept: AggregateCache | None,
 ) -> list[Chore]:
-    """What is done by and by, so that nothing grows for ever and nobody stays who is to be forgotten."""
+    """Periodic chores: erasure, retention and upkeep, so that nothing grows for ever."""
     database, failures = engines.database, (DatabaseError, BusyError)
     retention = EventRetention(
         database,

@@ -129,7 +129,7 @@ class SharedServices:
         return [*services, *self.delivery.watches(), self.delivery]
 
     def problems(self) -> list[Problem]:
-        """What does not work as it should now."""
+        """Problems now."""
         found = shared_problems(self.shared_engines, self.functions, self.delivery)
         if Part.SDK in self.role.parts and not self.preload.is_done:
             found.append(Problem("flags", "are not loaded yet"))

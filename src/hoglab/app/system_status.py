@@ -53,7 +53,7 @@ _LAST_ERROR = (
 
 @dataclass(slots=True)
 class _Rate:
-    """How fast a number grows that only grows, as far as looks at it tell."""
+    """Rate of growth of a number that only grows, as far as looks at it tell."""
 
     clock: Callable[[], float]
     _seen: list[tuple[float, float]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class SystemStatus:
         self._started_at = datetime.now(UTC)
 
     def look(self) -> dict[str, Any]:
-        """What `hoglab.http.system_status.SystemStatusOut` describes. Takes a few milliseconds."""
+        """Values of `hoglab.http.system_status.SystemStatusOut`. Takes a few milliseconds."""
         engines, ingestion, measured = self._engines, self._ingestion, _measured()
         problems = self._problems()
         reasons = [str(problem) for problem in problems if problem.blocks]
@@ -127,7 +127,7 @@ class SystemStatus:
         }
 
     def _queue(self) -> dict[str, Any]:
-        """What all processes that share the queue have to do."""
+        """State of the queue, of all processes that share it."""
         stats = self._delivery.queue.stats()
         oldest, now = stats.oldest_due_at, self._delivery.now()
         return {
@@ -146,7 +146,7 @@ class SystemStatus:
 
 
 def _measured() -> dict[str, float]:
-    """What the parts of the server keep up to date for Prometheus."""
+    """Measures that the parts of the server keep up to date for Prometheus."""
     registry = REGISTRY.restricted_registry(MEASURES)
     return {sample.name: sample.value for family in registry.collect() for sample in family.samples}
 
@@ -169,7 +169,7 @@ def _sizes(data: Path) -> list[dict[str, Any]]:
 
 
 def _memory_bytes() -> int:
-    """What the process has in memory; 0 where the system does not tell."""
+    """Memory of the process in bytes; 0 where the system does not tell."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

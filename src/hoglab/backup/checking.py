@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CheckReport:
-    """What was found: facts of files that are sound, and problems, a line each."""
+    """Report of a check: facts of files that are sound, and problems, a line each."""
 
     facts: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -35,7 +35,7 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What `Installation` asks of an event log."""
+    """Event log as far as `Installation` needs it."""
 
     known: LogStats
 
@@ -48,7 +48,7 @@ class _Log:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """What `Installation` asks of an event store."""
+    """Event store as far as `Installation` needs it."""
 
     report: StoreReport
 
@@ -132,7 +132,7 @@ def _check_beside(
 
 
 def _lost_commits(directory: DataDirectory, databases: Sequence[Path]) -> dict[Path, str]:
-    """What the write-ahead logs lack; of a server that runs its readiness tells."""
+    """Commits that write-ahead logs lack, by database; none beside a running server, whose readiness reports them."""
     try:
         own = DataDirectory.open(directory.path)
     except DirectoryLockedError:

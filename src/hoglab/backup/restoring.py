@@ -32,7 +32,7 @@ _WHERE = {
 
 
 class Restored(NamedTuple):
-    """What is in the new directory. ``held``: what does not run before somebody says so; None: nothing is held."""
+    """Result of a restore. ``held``: what does not run before somebody releases it; None: nothing is held."""
 
     manifest: Manifest
     generation: int

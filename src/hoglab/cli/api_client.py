@@ -15,7 +15,7 @@ TIMEOUT_S = 120.0
 
 
 class RequestRefusedError(OperatorError):
-    """What a server answered instead of doing as it was asked; ``reason`` is its own."""
+    """Error for a request that a server refused; ``reason`` is its own."""
 
     def __init__(self, host: str, status: int, reason: str) -> None:
         self.status = status

@@ -49,7 +49,7 @@ def existing_settings(data: Path | None) -> Settings:
 
 
 def metadata_place(settings: Settings) -> str | Path:
-    """Where everything but events is: the address of a database, or a file of the directory.
+    """Place of all data but events: the address of a database, or a file of the directory.
 
     Beside a database there need not be a directory, as on another machine than the server's. Raises `DirectoryError`.
     """

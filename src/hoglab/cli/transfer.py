@@ -137,7 +137,7 @@ def _bar() -> Progress:
 
 
 class _Report:
-    """What became of the rows: refused ones in a file, or the first of them on the terminal."""
+    """Report on the rows: refused ones in a file, or the first of them on the terminal."""
 
     def __init__(self, path: Path | None) -> None:
         self.refused = 0

@@ -78,7 +78,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class DemoVerdict:
-    """What the demo found, compared with what it knows to be true."""
+    """Result of the demo, compared with what it knows to be true."""
 
     experiment_id: int
     intervals: list[PlotRow]

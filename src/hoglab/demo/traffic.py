@@ -17,7 +17,7 @@ FLUSH_TIMEOUT_S = 120.0
 
 @dataclass(slots=True)
 class SentTraffic:
-    """What the simulation did, as the SDK saw it."""
+    """Traffic of the simulation, as the SDK saw it."""
 
     variants: Counter[str] = field(default_factory=Counter)
     purchases: dict[str, str] = field(default_factory=dict)  # event uuid -> variant

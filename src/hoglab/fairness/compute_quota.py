@@ -34,7 +34,7 @@ SHARE_SPENT = (
 
 
 class ComputeQuota:
-    """What is slow in one batch, by any key: a filter, a function.
+    """Quota of computing time in one batch, by any key: a filter, a function.
 
     ``most_s``: how long all together may compute, what is quick not counted.
     """
@@ -63,7 +63,7 @@ class ComputeQuota:
         return key in self._over
 
     def refusal(self, key: Hashable) -> str | None:
-        """Why it is not to be run any more in this batch, None when it is."""
+        """Reason for which it is not run any more in this batch, None when it is."""
         if key in self._over:
             return QUOTA_EXCEEDED
         return SHARE_SPENT if self.shared_s > self._most_s else None
@@ -96,7 +96,7 @@ class ComputeQuota:
             self._over.add(key)
 
     def used_s(self, key: Hashable) -> float:
-        """What it computed in all."""
+        """Its computing time in all."""
         return self._used_s.get(key, 0.0)
 
     def was_tried(self) -> bool:
@@ -104,11 +104,11 @@ class ComputeQuota:
         return bool(self._slow_s or self._over)
 
     def slow_runs(self, key: Hashable) -> Sequence[float]:
-        """How long each of its slow runs computed."""
+        """Computing times of its slow runs, in seconds."""
         return self._slow_runs.get(key, ())
 
     def excess_s(self, key: Hashable) -> float:
-        """How much of a batch it took that it should not have.
+        """Computing time in excess of its share of a batch.
 
         Its slow runs beyond what each may take, or all of its time when that alone is too much.
         """

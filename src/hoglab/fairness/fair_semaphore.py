@@ -45,7 +45,7 @@ _Waiter = tuple[Place, "asyncio.Future[None]"]
 
 @dataclass(slots=True)
 class _Holders:
-    """Who holds and who waits for the places of one key."""
+    """Holders of the places of one key, and those that wait for one."""
 
     counted: int = 0
     held: int = 0

@@ -29,5 +29,5 @@ class TokenBucket(NamedTuple):
         return self._replace(tokens=self.tokens - tokens)
 
     def wait_s(self, tokens: float) -> float:
-        """How long after ``at`` there are so many."""
+        """Time after ``at`` until there are so many tokens."""
         return max(0.0, (tokens - self.tokens) / self.per_s)

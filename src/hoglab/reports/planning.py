@@ -16,7 +16,7 @@ DAYS_OF_A_WEEK = 7
 
 
 def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
-    """How many people and days a metric takes, and what it can find after some weeks."""
+    """Lines with the numbers of people and days that a metric takes, and the effects it can find after some weeks."""
     yield _history(name, plan["history"])
     needed = light_table(f"For {plan['power']:.0%} power ({plan['method']})")
     for column in ("Effect", "People in all", "Days"):
@@ -34,7 +34,7 @@ def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
 
 
 def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
-    """What each method made of the experiments."""
+    """Lines with the results of each method on the simulated experiments."""
     yield _history(name, simulation["history"])
     yield Text(
         f"{simulation['experiments']:,} experiments without an effect, and as many with one of "

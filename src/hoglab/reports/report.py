@@ -62,7 +62,7 @@ class Group:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no interval; None where there is one, and for the baseline."""
+        """Reason for which there is no interval; None where there is one, and for the baseline."""
         return self.evidence.problem
 
 
@@ -133,7 +133,7 @@ class MetricReport:
         return group.significant and not self.withheld
 
     def certainty(self, group: Group) -> str:
-        """How sure it is that there is an effect."""
+        """Certainty that there is an effect, as a text."""
         if self.withheld and group.interval is not None:
             return WITHHELD
         if group.chance_to_win is not None:
@@ -142,7 +142,7 @@ class MetricReport:
 
     @property
     def without_course(self) -> str | None:
-        """Why there is no course over days to be drawn, and when there is; None when there is one."""
+        """Reason for which there is no course over days to draw, and when there will be; None when there is one."""
         if self.days is None or self.result is None:
             return None
         if any(group.interval is not None for day in self.days.values() for group in day.variants):
@@ -195,7 +195,7 @@ class ExperimentReport:
         return None if found is None else (found["key"], found["total"])
 
     def decision(self, metric: MetricReport, group: Group) -> str | None:
-        """What the verdict says of a variant on a metric; None of the baseline, and while there is no verdict."""
+        """Decision of the verdict on a variant and a metric; None for the baseline, and while there is no verdict."""
         for decided in (self.verdict or {}).get("metrics", ()):
             if decided["metric_uuid"] == metric.uuid:
                 for decision in decided["variants"]:
@@ -205,7 +205,7 @@ class ExperimentReport:
 
     @property
     def methods(self) -> list[str]:
-        """How to read the numbers, in sentences."""
+        """Explanations of the numbers, in sentences."""
         test = self.config.inference_config
         if isinstance(test, BayesianConfig):
             said = ["Certainty: the chance to beat the baseline."]
@@ -236,7 +236,7 @@ class ExperimentReport:
 
     @property
     def warnings(self) -> list[tuple[str, str, str]]:
-        """What a reader must know before any number: ``(severity, message, advice)``, worst first."""
+        """Warnings that a reader must know before any number: ``(severity, message, advice)``, worst first."""
         said = [(str(each["severity"]), str(each["message"]), str(each["advice"])) for each in self.findings]
         explained = {
             each["details"].get("metric_uuid") for each in self.findings if each["code"] in _OF_FAILURES

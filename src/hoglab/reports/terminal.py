@@ -249,7 +249,7 @@ def _shown(label: str, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Where effects stand on a line of so many characters."""
+    """Axis of effects on a line of so many characters."""
 
     low: float
     high: float

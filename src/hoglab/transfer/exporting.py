@@ -90,7 +90,7 @@ def export_events_beside_server(
 
 
 class _Pipe:
-    """What a server sends, as a file that an engine can read: a thread feeds it."""
+    """Response of a server as a file that an engine can read: a thread feeds it."""
 
     def __init__(self, export: RunningExport, on_progress: Callable[[int, int], object]) -> None:
         self._export = export

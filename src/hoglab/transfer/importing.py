@@ -44,7 +44,7 @@ class Rejected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What became of the rows of a file; ``before`` were dealt with by earlier runs."""
+    """Result for the rows of a file; ``before`` were dealt with by earlier runs."""
 
     before: int
     taken: int

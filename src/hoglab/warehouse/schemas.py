@@ -27,7 +27,7 @@ NOTES: Notes = {
 
 
 class TablePatch(WireModel):
-    """Which files a table is from now on."""
+    """New files of a table."""
 
     notes = NOTES
 

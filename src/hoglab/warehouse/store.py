@@ -30,7 +30,7 @@ class TableRow:
 
     @property
     def table(self) -> FileTable:
-        """What is computed with."""
+        """Table in the form that results are computed with."""
         columns = tuple((name, ColumnType(kind)) for name, kind in self.columns)
         return FileTable(self.name, FileFormat(self.format), self.url_pattern, columns)
 

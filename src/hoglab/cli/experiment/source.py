@@ -44,7 +44,7 @@ class Source(Protocol):
         ...
 
     def defaults(self) -> dict[str, Any]:
-        """What holds for experiments of the project that do not say otherwise; empty for who may not know."""
+        """Defaults for experiments of the project; empty for callers who may not read them."""
         ...
 
     def results(self, experiment_id: int) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Why a result is missing is in the answer; lines of a server's log would stand before it. Defects are told."""
+    """Silence for log lines below errors: the answer says why a result is missing; defects are still shown."""
     import structlog
 
     before = structlog.get_config()
@@ -279,7 +279,7 @@ class _Local:
 
 @contextmanager
 def _as_answers() -> Iterator[None]:
-    """What a request would be refused with, as `AnswerError`."""
+    """Translation of refusals of a request into `AnswerError`."""
     from hoglab.http.errors import WireError
 
     try:

@@ -47,7 +47,7 @@ def api(host: str | None, key: str | None, project: int) -> ApiClient:
 
 
 def function_path(client: ApiClient, wanted: str) -> str:
-    """Where a function is in the API, by its id or its name. Raises `OperatorError`."""
+    """Path of a function in the API, by its id or its name. Raises `OperatorError`."""
     try:
         return f"/hog_functions/{UUID(wanted)}"
     except ValueError:

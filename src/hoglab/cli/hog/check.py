@@ -18,7 +18,7 @@ SHOWN = ("severity", "code", "message", "line", "column", "start", "end", "hint"
 
 
 class TextKind(StrEnum):
-    """What a text is: the language alone, or its use in a hog function."""
+    """Kind of a text: the language alone, or its use in a hog function."""
 
     PROGRAM = "program"
     EXPRESSION = "expression"

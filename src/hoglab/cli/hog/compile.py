@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Target(StrEnum):
-    """What a program can be compiled to."""
+    """Target of the compiler."""
 
     BYTECODE = "bytecode"
     JAVASCRIPT = "javascript"

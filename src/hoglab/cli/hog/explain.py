@@ -73,7 +73,7 @@ def _structure(text: str) -> dict[str, Any] | None:
 
 
 def _globals(event: dict[str, Any]) -> dict[str, Any]:
-    """What a filter sees of the event, which may be given as programs see it or as it is captured."""
+    """Globals of a filter for the event, which may be given as programs see it or as it is captured."""
     from hoglab.functions.runtime import filter_globals
 
     whole = event if isinstance(event.get("event"), dict) else {"event": event}
