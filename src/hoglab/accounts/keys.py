@@ -36,7 +36,7 @@ def new_token() -> str:
 
 
 def new_distinct_id() -> str:
-    """Under what name a user of this server is known as a person."""
+    """New distinct id by which a user of this server is known as a person."""
     return _random()
 
 

@@ -69,7 +69,7 @@ class IncomingEvent(msgspec.Struct, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """About how large the event is: what it carries, without its small fixed fields."""
+        """Approximate size of the event: its JSON objects, without the small fixed fields."""
         return _length(self.properties) + _length(self.set) + _length(self.set_once)
 
 

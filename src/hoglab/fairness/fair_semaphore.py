@@ -24,7 +24,7 @@ class TooManyWaitingError(Exception):
 
 
 class Holder(NamedTuple):
-    """On whose account something is held: an owner, and that of its members which counts apart."""
+    """Holder of a place: an owner, and that of its members which counts apart."""
 
     owner: Hashable = 0
     member: Hashable | None = None

@@ -103,7 +103,7 @@ class Work:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes to hand it over."""
+        """Approximate number of bytes that handing it over takes."""
         return len(self.globals) + len(self.more) + len(self.journal or b"") + len(self.answer or b"")
 
 

@@ -186,7 +186,7 @@ class Turn:
 
     @property
     def patience_s(self) -> float:
-        """For how long its requests are tried; 0 when it is so few times that it takes no patience."""
+        """Time for which its requests are retried; 0 when the number of attempts limits them."""
         policy = self._retries()
         return 0.0 if policy.max_attempts is not None else policy.max_age_s or 0.0
 

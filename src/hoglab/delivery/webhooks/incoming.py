@@ -321,7 +321,7 @@ class Webhooks:
             self._places.leave(place)
 
     def owner_of(self, address: str) -> str | None:
-        """On whose account requests to an address are, None before the first of them was answered."""
+        """Owner on whose account requests to an address are, None before the first of them was answered."""
         function_id = parse_uuid(address.partition(".")[0])
         project_id = None if function_id is None else self._shop.registry.known_project(function_id)
         return None if project_id is None else f"project:{project_id}"

@@ -63,7 +63,7 @@ def parse(text: str) -> Value:
 
 
 def _parse_slowly(text: str) -> Value:
-    """For what orjson refuses though JavaScript accepts it: lone surrogates and numbers beyond the doubles."""
+    """Value of a text that orjson refuses and JavaScript accepts: lone surrogates, numbers beyond the doubles."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):

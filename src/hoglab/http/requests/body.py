@@ -253,7 +253,7 @@ def decode(raw: bytes, content_type: ContentType) -> Body:
 
 
 def decoded_bytes(raw: bytes, content_type: ContentType) -> int:
-    """About how much memory a body takes when it is decoded, beside itself. Raises 400 when `decode` would for it."""
+    """Approximate memory of a decoded body, beside itself. Raises 400 when `decode` would for its size."""
     if content_type.media_type == JSON:
         values, containers = _count(raw)
         return VALUE_BYTES * values + CONTAINER_BYTES * containers

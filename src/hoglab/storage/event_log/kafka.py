@@ -301,7 +301,7 @@ class KafkaEventLog:
         return {place.partition: answer.result().offset for place, answer in answers.items()}
 
     def pending_bytes(self) -> int:
-        """About how many bytes of records wait for ingestion; cheap."""
+        """Approximate size of the records that wait for ingestion; cheap."""
         with self._work:
             return int(self._backlog_bytes) + self._waiting_bytes
 

@@ -92,7 +92,7 @@ class Digest:
 
 
 def size_of(row: Row) -> int:
-    """About how many bytes a row has: those of its texts, and of what else is long."""
+    """Approximate size of a row in bytes: its texts and bytes."""
     return sum(len(cell) for cell in row if isinstance(cell, (bytes, str)))
 
 
