@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventStore
 
 REQUEST_PATIENCE_S = 10.0
-"""How long a request waits for events that were acknowledged before it."""
+"""Time for which a request waits for events that were acknowledged before it."""
 POLL_S = 0.02
 
 

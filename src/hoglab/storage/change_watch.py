@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from hoglab.storage.identity import Witness
 
 REFRESH_S = 0.5
-"""How late a change by another process (``hoglab keys revoke``, say) may be noticed."""
+"""Delay with which a change by another process (``hoglab keys revoke``, say) may be noticed."""
 
 TOLD_PAUSE_S = 0.02
-"""What changes within this time is read together where changes are told of."""
+"""Time for which notified changes are collected to be read together."""
 
 _log = structlog.get_logger("hoglab")
 

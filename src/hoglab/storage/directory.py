@@ -20,7 +20,7 @@ SHARED = frozenset({"warehouse"})
 """Folders whose files others put there."""
 _LOCK_BYTES = 4096
 BESIDE = ("-wal", "-shm", ".wal")
-"""What engines put beside a file while they use it, or are killed."""
+"""Suffixes of files that engines put beside a file while they use it, or are killed."""
 
 
 class DirectoryError(Exception):

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from hoglab.storage.table_files import TableDirectory
 
 WAIT_S = 10.0
-"""How long a server waits at its start for another one on the same database to end."""
+"""Time for which a server waits at its start for another one on the same database to end."""
 RELAYED_BYTES = 64 * 1024 * 1024
-"""What of a topic waits in the log behind it: enough for ingestion to be busy; the rest waits in the topic."""
+"""Size of the part of a topic that waits in the log behind it: ingestion stays busy; the rest waits in the topic."""
 EventFile = DuckDbEventStore
 """The event store in a file of a data directory, which is sealed, keeps results, and can be examined."""
 STORE_HEADER_BYTES = HEADER_BYTES
-"""What comes before the blocks of the event store's file; it changes with every checkpoint."""
+"""Size of the header before the blocks of the event store's file; it changes with every checkpoint."""
 write_store_identity = stamp
 
 
@@ -102,16 +102,16 @@ class Engines(SharedEngines):
     log: GroupCommitLog
     """The log that ingestion reads: the same, or one that records are taken over into."""
     relayed: Relayed | None
-    """How they are taken over."""
+    """Source and target of records that are taken over."""
     store: EventStore
     event_file: EventFile | None
     """The store, where it is in a file of the directory."""
     quarantine: QuarantineStore
     tables: TableDirectory
     sole_server: SoleServer | None
-    """What keeps other servers away from a database that they could reach; to be started."""
+    """Lock that keeps other servers away from a database that they could reach; to be started."""
     database_load: DatabaseLoad | None
-    """What measures the server of such a database; to be started."""
+    """Measurement of the server of such a database; to be started."""
 
     @classmethod
     @contextmanager

@@ -18,15 +18,15 @@ from typing import Any, Final
 import duckdb
 
 MAX_FILES = 1_000
-"""How many files one table may be made of."""
+"""Maximum number of files of one table."""
 MAX_PATTERN = 500
 """The longest pattern, in characters."""
 MAX_COLUMNS = 2_000
-"""How many columns a table may have."""
+"""Maximum number of columns of a table."""
 MAX_LOOKED_AT = 10_000
-"""Of how many tables it is remembered how their files were."""
+"""Number of tables for which the state of their files is remembered."""
 DESCRIBE_MEMORY = "256MB"
-"""What looking at the columns of a table may use."""
+"""Memory limit for looking at the columns of a table."""
 
 _ENGINE_WILDCARDS = re.compile(r"[*?\[\]{}]")
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
@@ -77,7 +77,7 @@ READERS: Final = {
     FileFormat.PARQUET: "read_parquet({files}, hive_partitioning = false)",
     FileFormat.CSV: "read_csv({files}, header = true, hive_partitioning = false{types})",
 }
-"""How DuckDB reads the files of a table: ``files`` is a list of paths, ``types`` what some columns must hold."""
+"""Calls by which DuckDB reads the files of a table: ``files`` is a list of paths, ``types`` those of some columns."""
 
 
 class TableDirectory:

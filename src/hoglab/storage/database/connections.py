@@ -19,7 +19,7 @@ class DatabaseConnections(Protocol):
     """The connections of a process to one database. Used from any thread."""
 
     name: str
-    """How the database is called in messages; without a password."""
+    """Name of the database in messages; without a password."""
     is_shared: bool
     """Whether other servers may write to it, and a read takes the time of a network."""
 

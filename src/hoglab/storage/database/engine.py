@@ -26,7 +26,7 @@ _MOVES = {
     "left": "was moved to {0}, which has everything since: start the server with that",
     "arriving": "is not whole: it is being moved here from {0}; run `hoglab migrate-to` again to finish it",
 }
-"""What an installation's row says of a move, by its step."""
+"""Texts about a move of the contents, by the step in the installation's row."""
 
 
 class Transaction:

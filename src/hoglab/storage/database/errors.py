@@ -95,7 +95,7 @@ _BY_STATE: dict[str, tuple[type[DatabaseError], str]] = {
 """By the beginning of the state (SQLSTATE) that PostgreSQL tells; the longest that fits counts."""
 
 _MALFORMED = b"malformed database schema"
-"""How a message of SQLite begins that quotes the schema; its driver stumbles over it where that is no text any more."""
+"""Beginning of a message of SQLite that quotes the schema; its driver fails on it where that is no text any more."""
 
 _CLASSES: dict[int, tuple[type[DatabaseError], str]] = {
     sqlite3.SQLITE_BUSY: (DatabaseBusyError, "is locked by another writer"),

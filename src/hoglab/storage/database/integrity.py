@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database.engine import Database
 
 CHECK_EVERY_S = 24 * 3600.0
-"""How often the structure and the rows of the files are looked through; first when a server starts."""
+"""Interval at which the structure and the rows of the files are checked; first when a server starts."""
 RECHECK_EVERY_S = 10.0
-"""How often while something is damaged, so that it is known when it was mended; not more than a tenth of the time."""
+"""Interval while something is damaged, so that a repair is noticed; not more than a tenth of the time."""
 
 MAX_PROBLEMS = 20
 """Problems told of one file."""

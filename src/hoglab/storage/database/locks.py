@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WRITE_TIMEOUT_S = 30.0
-"""How long a writer waits for its turn in this process before `DatabaseBusyError`."""
+"""Time for which a writer waits for its turn in this process before `DatabaseBusyError`."""
 
 
 class WriteLock:

@@ -29,7 +29,7 @@ class _Compiled:
     constants: Mapping[str, Any]
     """Values that the statement has itself, by the names of their parameters."""
     readers: tuple[tuple[int, Callable[[Any], Any]], ...]
-    """What makes Python values of stored ones, by place in the row; columns that need none are left out."""
+    """Converters of stored values to Python, by place in the row; columns that need none are left out."""
 
 
 class PreparedSelect:

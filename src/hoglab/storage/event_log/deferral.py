@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 WINDOW_BYTES = 8 * MIB
-"""What may wait in the log where there are several owners: about a second of ingestion."""
+"""Size of the records that may wait in the log where there are several owners: about a second of ingestion."""
 
 STEP_BYTES = MIB
 STEP_RECORDS = 256
-"""How much goes into the log in one transaction, at least one record."""
+"""Size and number of the records that go into the log in one transaction, at least one record."""
 
 
 class Record(Protocol):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RETRY_DISK_S = 30
-"""What clients are told when records are refused because of the disk."""
+"""Value of ``Retry-After`` when records are refused because of the disk."""
 
 _log = structlog.get_logger(__name__)
 

@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ACKNOWLEDGED_WITHIN_S = 5.0
-"""How long a group waits for the brokers before its requests are refused."""
+"""Time for which a group waits for the brokers before its requests are refused."""
 
 TRANSACTION_S = 10.0
-"""How long a process that was killed keeps readers from what others wrote behind its records."""
+"""Time for which a process that was killed keeps readers from what others wrote behind its records."""
 
 RETRY_AWAY_S = 5
-"""What clients are told while the brokers do not acknowledge."""
+"""Value of ``Retry-After`` while the brokers do not acknowledge."""
 
 AWAY_S = 1.0
-"""How long requests are refused at once after that, before the brokers are asked again."""
+"""Time for which requests are refused at once after that, before the brokers are asked again."""
 
 MEASURE_EVERY_S = 2.0
-"""How often it is looked how much waits for ingestion."""
+"""Interval at which the size of what waits for ingestion is measured."""
 
 _FIRST_GUESS_BYTES = 1024
-"""What there is to an offset, before any record was seen."""
+"""Estimate of the size of an offset, before any record was seen."""
 
 _STALE = (
     KafkaError.FENCED_LEADER_EPOCH,

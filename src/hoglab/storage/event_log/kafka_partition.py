@@ -24,9 +24,9 @@ _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa:
 _AWAY = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # noqa: SLF001 - it connects again by itself
 
 _LOOK_UP_S = 0.1
-"""How often a wait looks whether it was woken."""
+"""Interval at which a wait looks whether it was woken."""
 _AHEAD_KBYTES = 2 * 1024
-"""What the client fetches ahead of who reads."""
+"""Size of what the client fetches ahead of its reader."""
 
 
 class KafkaPartition:

@@ -27,10 +27,10 @@ PARTITIONS = 16
 """Of a topic that is made; how many there are stays."""
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""What a topic that is made takes; above the largest event that capture accepts."""
+"""Maximum size of a record in a new topic; above the largest event that capture accepts."""
 
 ANSWER_S = 10.0
-"""How long a broker may take to answer at the start."""
+"""Time limit for a broker to answer at the start."""
 
 _OF_CLIENTS = frozenset(
     {"security.protocol", "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location"}

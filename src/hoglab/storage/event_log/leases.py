@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.session import Connect
 
 LEASE_S = 10.0
-"""How long after its last renewal a partition is another's."""
+"""Time after its last renewal at which a lease ends."""
 
 _MAKE = (
     "INSERT INTO log_lease (partition, epoch, expires_at, position) "

@@ -46,7 +46,7 @@ MAX_BACKLOG_BYTES = 2048 * MIB
 """Records that wait for a consumer; more are refused."""
 
 OWNER_SHARE = 0.5
-"""What one owner's records may take of each of these two; more are refused, and those of others are taken."""
+"""Share of one owner's records in each of these two; more are refused, and those of others are taken."""
 
 KEEP_FINISHED_S = 3600.0
 KEEP_FINISHED_BYTES = 256 * MIB
@@ -55,18 +55,18 @@ When space is scarce none are kept."""
 
 TIDY_EVERY_S = 5.0
 TIDY_STEP_RECORDS = 128
-"""How often old records are looked for, and how many are deleted in one transaction."""
+"""Interval at which old records are looked for, and the number deleted in one transaction."""
 
 ACKNOWLEDGE_TIMEOUT_S = 10.0
-"""How long an append waits for an engine that takes the time of a network; then the sender is told to come back."""
+"""Time for which an append waits for an engine across a network; then the sender is told to come back."""
 
 RETRY_WAITING_S = 1
 RETRY_BACKLOG_S = 10
 RETRY_CLOSED_S = 5
-"""What clients are told when records are refused for each of the reasons; see `RETRY_DISK_S`, too."""
+"""Values of ``Retry-After`` for the reasons for which records are refused; see `RETRY_DISK_S`, too."""
 
 RETRY_ADMITTING_S = 1.0
-"""How long after a failure deferred records are tried again."""
+"""Pause after a failure before deferred records are tried again."""
 
 _log = structlog.get_logger(__name__)
 
@@ -98,7 +98,7 @@ class GroupCommitLog(ABC):
     """
 
     _acknowledge_s: float | None = None
-    """How long an append waits, None for as long as it takes."""
+    """Time for which an append waits, None for as long as it takes."""
 
     def __init__(self, name: str, limits: LogLimits) -> None:
         """``name``: how the log is called in messages."""

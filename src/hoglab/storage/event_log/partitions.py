@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_PARTITIONS = 1024
 
 RENEW_EVERY_S = 1.0
-"""How often leases of partitions are renewed, and free ones taken."""
+"""Interval at which leases of partitions are renewed, and free ones taken."""
 
 
 class LeaseLostError(Exception):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_log.group_commit import Waiter
 
 POLL_S = 0.5
-"""How long a process may not know of what others appended and finished, when no notification reaches it."""
+"""Delay with which a process learns what others appended and finished, when no notification reaches it."""
 
 _CHANNEL = "hoglab_event_log"
 _MAKE_HEAD = (

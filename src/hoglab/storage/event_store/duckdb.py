@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 MEMORY = "1GB"
-"""What queries and caches of the engine may use together.
+"""Memory limit of the engine, for queries and caches together.
 
 Its blocks have a place of this size of their own. Otherwise DuckDB 2.0.0 gives all free memory back to the system each
 time when blocks of a sixteenth of the limit were dropped from the cache, and a query waits for as much new memory."""
 
 MAX_SPILL_BYTES = 4096 * MIB
-"""What queries that need more than that may put into temporary files."""
+"""Maximum size of the temporary files of queries that need more than that."""
 
 WRONG_OPTIMIZERS = ("statistics_propagation",)
 """Parts of the engine that are switched off. DuckDB 2.0.0 takes the sum of whole numbers over a left join with an
@@ -62,14 +62,14 @@ MIN_FREE_DISK_BYTES = 100 * MIB
 its file has to be opened anew."""
 
 CHECKPOINT_BYTES = 128 * MIB
-"""When the write-ahead log has this size it is worked into the file, which holds the writer up."""
+"""Size of the write-ahead log at which it is worked into the file, which holds the writer up."""
 
 IDLE_CHECKPOINT_BYTES = 1 * MIB
 """A write-ahead log smaller than this is left alone when the writer is idle, and so are fewer changes of results
 state."""
 
 CHECK_PATIENCE_S = 0.2
-"""How long a health check waits for the writer, who may be at a checkpoint for seconds."""
+"""Time for which a health check waits for the writer, who may be at a checkpoint for seconds."""
 
 KEY_ROWS = 500_000
 """Events read at once when their keys have to be made anew."""
@@ -151,7 +151,7 @@ class DuckDbEventStore:
         self._sealing = threading.Lock()
         self._sealer: DuckDbReader | None = None
         self.uses = 0
-        """How often somebody has begun to read."""
+        """Number of times that somebody has begun to read."""
         self._closed = False
         self._known = KnownKeys(path.with_name(f"{path.name}.keys"))
         self._file = self._open()

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.deadlines import QueryDeadlines
 
 CLOSE_PATIENCE_S = 5.0
-"""How long `DuckDbFile.close` waits for interrupted queries to end."""
+"""Time for which `DuckDbFile.close` waits for interrupted queries to end."""
 
 HEADER_BYTES = 3 * 4096
-"""What comes before the blocks of a file."""
+"""Size of the header before the blocks of a file."""
 
 IDLE_CURSORS = 8
 """Cursors kept for the next readers."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 FileEngineError = duckdb.Error
-"""What the engine of `file_engine` raises for files that it cannot read or write."""
+"""Error of `file_engine` for files that it cannot read or write."""
 
 MEMORY = "512MB"
 PART_ROWS = 100_000

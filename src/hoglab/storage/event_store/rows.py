@@ -109,7 +109,7 @@ ALTER TABLE person_override ALTER COLUMN log_offset DROP DEFAULT;
 """,
     2: f"{_SEALED} {_VIEWS}",
 }
-"""What turns a file of a version into one of the next. When persons were merged was not stored in version 1, and
+"""Statements that turn a file of a version into one of the next. The time of merges was not stored in version 1, and
 nothing was sealed in version 2."""
 
 _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {

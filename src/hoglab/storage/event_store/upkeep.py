@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 LOOK_EVERY_S = 2.0
-"""How often is looked whether there is something to seal."""
+"""Interval at which events to seal are looked for."""
 IDLE_LOOKS = 3
 """After so many looks since which nothing came in and nobody read anything, the store counts as idle."""
 PATIENT_LOOKS = 150
 """After so many looks at which the store was not idle, what waits for that is gone on with all the same, by a step."""
 FAILED_S = 60.0
-"""How long is waited after a failure."""
+"""Pause after a failure."""
 
 FAILURES: tuple[type[Exception], ...] = (
     EventStoreUnavailableError, QueryCancelledError, QueryError, QueryMemoryError, QueryTimeoutError,

@@ -48,7 +48,7 @@ _COUNT_DUE = f"SELECT count(*) FROM ({_DUE})"  # noqa: S608, constants only
 _FIRST_SCHEDULED = f"SELECT min(scheduled_at) {_LANE} AND project_id = ? AND function_id = ?"
 
 LOOK_AHEAD = 16
-"""How many of those who wait are counted to find the share of each."""
+"""Number of waiting members that are counted to find the share of each."""
 BEFORE_ALL = -(1 << 62)
 
 

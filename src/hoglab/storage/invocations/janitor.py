@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Spec: hog-runtime 4.9.
 HEARTBEAT_EVERY_S = 10.0
-"""How often a worker should renew its locks."""
+"""Interval at which a worker should renew its locks."""
 HEARTBEAT_LIMIT_S = 30.0
 """Without a heartbeat for this long, the worker is taken for dead."""
 MAX_RESETS = 3
@@ -31,7 +31,7 @@ RESET_BACKOFF_S = 60.0
 MAX_RESET_BACKOFF_S = 600.0
 """A reset invocation waits a random time up to the first, doubled with each reset, never above the second."""
 FINISHED_GRACE_S = 10.0
-"""How long a finished invocation stays, at least. It stays until every consumer of the event log is past
+"""Minimum time for which a finished invocation stays. It stays until every consumer of the event log is past
 the record that caused it, too, so that a record that is read again does not start it again."""
 
 CLOCK_JUMP_S = 5.0
@@ -40,7 +40,7 @@ CLOCK_JUMP_S = 5.0
 SWEEP_ROWS = 500
 """Most rows of one kind that one transaction of the janitor touches."""
 RETENTION_EVERY = timedelta(minutes=1)
-"""How often logs, metrics and results past their retention are looked for."""
+"""Interval at which logs, metrics and results past their retention are looked for."""
 
 _logger = structlog.get_logger(__name__)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import AppMetric, InvocationOutcome, LogEntry
 
 TRACE_RETENTION_DAYS = 90
-"""How long logs and metrics are kept unless the operator says otherwise."""
+"""Days for which logs and metrics are kept unless the operator says otherwise."""
 RESULT_RETENTION_DAYS = 30
 BACKFILL_RETENTION_DAYS = 90
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 2_000
 """Of so many rows of a table, half from each end, follows how large the others are, and how fast they are read."""
 READS_FROM_FILES, READS_FROM_SERVER = 16, 6
-"""How many times as long as reading rows of the source it takes to move them: written there, and read on both sides.
+"""Factors from the time of reading rows of the source to that of moving them: written there, and read on both sides.
 
 Measured with persons and records of 6 kB: 16 to 22 out of files, 3 to 7 out of a server, which is slower to read.
 """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hoglab.storage.directory import DataDirectory
 
 OTHERS_WAIT_S = 5.0
-"""How long connections of processes that are just ending are waited for."""
+"""Time for which connections of processes that are just ending are waited for."""
 
 
 def directory_place(directory: DataDirectory) -> Location:

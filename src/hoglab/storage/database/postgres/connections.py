@@ -31,7 +31,7 @@ MAX_WRITERS = 2
 """Writers of a process take turns; one more for those who wait for their first connection."""
 POOL_TIMEOUT_S = 30.0
 SCHEMA_WAIT_S = 60.0
-"""How long a server waits at its start for ``hoglab migrate``."""
+"""Time for which a server waits at its start for ``hoglab migrate``."""
 SCHEMA_POLL_S = 0.5
 
 LOCK_CLASS = 0x686F67

@@ -17,10 +17,10 @@ except ImportError as error:
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 30
-"""How long a statement waits for a lock, and a writer for its turn."""
+"""Time for which a statement waits for a lock, and a writer for its turn."""
 STATEMENT_TIMEOUT_S = 120
 IDLE_IN_TRANSACTION_TIMEOUT_S = 20
-"""When the server ends a transaction whose process does nothing: those who wait for its locks wait longer than that."""
+"""Time after which the server ends a transaction whose process is idle: waits for its locks are longer than that."""
 IDLE_READER_TIMEOUT_S = 600
 """The same of one that only reads, and locks nothing: a list that is sent to a slow client may take long."""
 

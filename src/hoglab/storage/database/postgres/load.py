@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.session import Connect
 
 EVERY_S = 10.0
-"""How often the server is asked."""
+"""Interval at which the server is asked."""
 MOST_CONNECTIONS = 0.8
 """The share of the connections that the server allows, from which on health tells."""
 OLD_SNAPSHOT_S = 60.0
-"""How long a transaction may be open before health tells: rows that are deleted meanwhile stay, and slow the queue."""
+"""Age of an open transaction that health reports: rows deleted meanwhile stay, and slow the queue."""
 
 # Whose transactions it may not look at, it counts as connections only; pg_read_all_stats shows them.
 _QUERY = """

@@ -22,7 +22,7 @@ NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The moment by the clock of the server, which all processes share, in microseconds since the Unix epoch."""
 
 ATTEMPTS = 5
-"""How often a transaction is begun that PostgreSQL undid, because it and others waited for each other."""
+"""Maximum attempts of a transaction that PostgreSQL undid, because it and others waited for each other."""
 RETRY_WITHIN_S = 0.05
 """It begins anew within so long, and so much later each time: at random, for the others may do the same."""
 

@@ -28,7 +28,7 @@ LOCK_NUMBER = 3
 """The second half of the lock's key; those of the schemas are 1 and 2."""
 POLL_S = 0.25
 ROUND_S = 1.0
-"""How often a server looks whether it still has the lock."""
+"""Interval at which a server looks whether it still has the lock."""
 
 _TAKE = f"SELECT pg_try_advisory_lock({LOCK_CLASS}, {LOCK_NUMBER})"
 

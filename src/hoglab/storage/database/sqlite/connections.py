@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_TIMEOUT_S = 5.0
-"""How long a statement waits for a lock that another process holds."""
+"""Time for which a statement waits for a lock that another process holds."""
 
 MMAP_BYTES = 256 * 1024 * 1024
-"""How much of the file is read through a memory map instead of ``read`` calls."""
+"""Size of the part of the file that is read through a memory map instead of ``read`` calls."""
 
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 """A write-ahead log that grew beyond this is cut back to it after a checkpoint."""

@@ -42,7 +42,7 @@ GUARDED = (
     "person_distinct_id",
     "group",
 )
-"""What people enter, the results of what they entered, and who events are about."""
+"""Tables of what people enter, of the results of that, and of the people that events are about."""
 
 _MADE = "CREATE TABLE IF NOT EXISTS row_digest (name TEXT PRIMARY KEY, revision TEXT NOT NULL, digest INTEGER NOT NULL)"
 _KNOWN = "SELECT name, revision, digest FROM row_digest"
@@ -50,7 +50,7 @@ _KEEP = "INSERT OR REPLACE INTO row_digest (name, revision, digest) VALUES (?, ?
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _REVISION = "SELECT version_num FROM alembic_version"
 _RULE = 2
-"""Which way of computing digests it is: digests of another way are made anew, like those of another schema."""
+"""Version of the rule for digests: those of another are made anew, like those of another schema."""
 _DIGEST, _DIGEST_OF_ALL = "row_digest_with", "row_digest_of_all"
 
 

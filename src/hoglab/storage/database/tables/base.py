@@ -14,7 +14,7 @@ _NAMING = {
 }
 
 CHECKPOINT_PAGES = 8_192
-"""When the write-ahead log of the metadata has so many pages (32 MiB) it is worked into the file. A batch of events
+"""Pages of the metadata's write-ahead log (32 MiB) at which it is worked into the file. A batch of events
 touches pages of indexes all over, and the next batch mostly the same: they are copied once for several batches."""
 
 # ``migrations`` names the folder in storage/database/migrations that builds the schema. ``sqlite_file`` are

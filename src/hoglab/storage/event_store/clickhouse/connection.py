@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 900
-"""How long an answer is waited for that does not come."""
+"""Time for which an answer is waited for that does not come."""
 HTTP_PORT, HTTPS_PORT = 8123, 8443
 CONNECTIONS = 32
 """So many connections stay open for the next statements."""

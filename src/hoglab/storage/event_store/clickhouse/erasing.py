@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WIDE: Final = {"max_query_size": 2**30, "max_ast_elements": 2**30, "max_expanded_ast_elements": 2**30}
 """Statements may name many ids."""
 AT_ONCE: Final = {"mutations_sync": 2}
-"""What deletes returns when it is done, on all replicas."""
+"""Setting with which deletes return when they are done, on all replicas."""
 
 
 def condition_of(events: ErasableEvents) -> str:

@@ -25,7 +25,7 @@ LAST_MOMENT: Final = datetime(2299, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 READONLY: Final = 2
 """Nothing but temporary tables may be written, settings may be changed."""
 KILL_TRIES, KILL_WAIT_S = 40, 0.05
-"""How often a query is told to end that the server does not know yet."""
+"""Number of attempts, and pause between them, to end a query that the server does not know yet."""
 
 _NAMES = re.compile(
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\$(?P<name>[A-Za-z_]\w*)""", re.DOTALL

@@ -26,7 +26,7 @@ LONG_AGO, FROM_THE_FUTURE = 0, 999_999
 """The parts of the table for events of clocks that are wrong: there are no more parts than months that are meant."""
 OLDEST: Final = timedelta(days=731)
 NEWEST: Final = timedelta(days=1)
-"""How long before and after it was taken an event may have happened to be in the part of its month."""
+"""Maximum distance from the time it was taken at which an event is in the part of its month."""
 
 
 _LARGE_EXPONENT: Final = re.compile(rb"[0-9.][eE][+]?[0-9]{3}")

@@ -49,7 +49,7 @@ TYPES: Final = {
     "month": "UInt32",
     "seq": "Int64",
 }
-"""What is written of an event. ``month`` is the part of the table that it is in, ``log_index`` says which event of its
+"""Columns of an event. ``month`` is the part of the table that it is in, ``log_index`` says which event of its
 log record it is, and ``seq`` is its place in the order of ingestion of its partition."""
 
 _CODECS: Final = {

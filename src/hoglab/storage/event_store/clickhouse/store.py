@@ -129,7 +129,7 @@ class ClickHouseEventStore:
         )
 
     damage: str | None = None
-    """What the server's disks hold, it looks after itself."""
+    """Damage that is known: none, since the server looks after its disks itself."""
 
     def rehearse(self, rows: Sequence[EventRow]) -> None:
         """See `EventStore.rehearse`."""

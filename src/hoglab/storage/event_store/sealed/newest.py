@@ -28,7 +28,7 @@ MAX_PLACES = 2_000
 """Sealed events that the index is asked for; whoever has more of them has some in the newest windows."""
 
 Key = tuple[datetime, int, int]
-"""When an event happened, its ``seq``, and its place, -1 where it is not sealed."""
+"""Sort key of an event: its time, its ``seq``, and its place, -1 where it is not sealed."""
 
 
 def newest_events(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import Reader
 
 TIMEOUT_S = 600.0
-"""How long one statement may take."""
+"""Time limit of one statement."""
 
 SPARSE_ROWS = 50_000
 """So many rows that are no more are worth writing the others anew."""

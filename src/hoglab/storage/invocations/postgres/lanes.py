@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.session import PostgresSession
 
 MAX_COUNTED = 64
-"""How many times what a claim wants is counted of those who wait, all functions together."""
+"""Multiple of a claim's size up to which waiting invocations are counted, all functions together."""
 
 _LANE = "queue, priority, project_id, function_id"
 LANES = f"""

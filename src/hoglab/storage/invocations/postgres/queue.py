@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     )
 
 COUNT_EVERY_S = 1.0
-"""How often the invocations of each function are counted, for what other processes enqueue and finish."""
+"""Interval at which the invocations of each function are counted, for what other processes enqueue and finish."""
 COUNTING_SHARE = 20
 """The time between two counts is at least so many times what counting takes: with millions it takes long."""
 HEAR_AGAIN_S = 0.5
-"""How long after a failure notifications are listened to again."""
+"""Pause after a failure before notifications are listened to again."""
 
 _CHANNEL = "hoglab_queue"
 _TELL = f"SELECT pg_notify('{_CHANNEL}', %s)"

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 WORKER_BEAT_EVERY_S = 2.0
 WORKER_DEAD_AFTER_S = 10.0
-"""Who did not renew its row for so long is dead."""
+"""Time without renewal of its row after which a worker counts as dead."""
 SERVER_UP_FOR_S = WORKER_DEAD_AFTER_S
 """Nobody is taken for dead before the server runs for so long: while it was down, nobody could renew anything."""
 WORKER_FORGOTTEN_AFTER_S = 3_600.0
 
 _ID_LENGTH = 18
-"""How many characters of a lock token name the worker: 64 bits."""
+"""Number of characters of a lock token that name the worker: 64 bits."""
 _BEAT = (
     f"INSERT INTO queue_worker (id, heartbeat_at) VALUES (%s, {NOW_US}) "
     "ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at"

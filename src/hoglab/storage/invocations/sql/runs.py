@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
 
 WRITERS_WAIT_S = 2.0
-"""How long those who follow a log wait for a line that another process is writing, before they go on without it."""
+"""Time for which followers of a log wait for a line that another process is writing, before they go on without it."""
 WRITERS_POLL_S = 0.01
 
 _APP_SOURCE = "hog_function"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 OUTAGE_TOLD_FOR_S = 5.0
-"""How long what a process told is believed when it does not tell it again."""
+"""Time for which an outage that a process reported counts when it is not reported again."""
 
 _NOW_US = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * 1_000_000, sa.BigInteger)
 
