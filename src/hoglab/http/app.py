@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 MAX_LOGGED = 500
 """Characters of a path, and of a query, that go into a line of the log."""
 WRITE_TIMEOUT_S = 30.0
-"""How long a client may take to read one part of an answer."""
+"""Time limit for a client to read one part of a response."""
 PART_BYTES = 64 * 1024
 """Longer answers are handed to the connection in parts of this size, each when the one before is on its way."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -67,21 +67,21 @@ class HttpSettings:
     """Settings of the HTTP application."""
 
     public_url: str | None = None
-    """What links in answers start with; default: what the request says."""
+    """Base URL of links in responses; default: the address that the request was sent to."""
     rate_limit_enabled: bool = False
     access_log: bool = True
     max_body_bytes: int = MAX_BODY_BYTES
     """Largest body of a management request. The hot endpoints have limits of their own."""
     body_budget_bytes: int = BUDGET_BYTES
-    """What all bodies that are being received or worked on may take together."""
+    """Maximum memory of all bodies together that are being received or worked on."""
     body_timeout_s: float = BODY_TIMEOUT_S
     write_timeout_s: float = WRITE_TIMEOUT_S
     metrics_token: str | None = None
-    """What ``/metrics`` wants to be sent; without one, only this machine may read it."""
+    """Token for ``/metrics``; without one, only this machine may read it."""
     late_check_blocks: bool = True
     """Whether a health check that does not end keeps the process from being ready."""
     home: str | None = None
-    """Where browsers that ask for ``/`` are led; None: they get a page there."""
+    """Path to which ``/`` redirects browsers; None: they get a page there."""
     handler_threads: int = HANDLER_THREADS
     heavy_threads: int = HEAVY_THREADS
 

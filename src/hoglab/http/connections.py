@@ -24,16 +24,16 @@ MAX_CONNECTIONS = 8192
 CROWDED_PART = 0.75
 """With more of all connections in use than this, each is closed after its next answer."""
 ADDRESS_SHARE = 0.5
-"""What one address may have of all connections while they are crowded: those of it that are silent longest are cut."""
+"""Share of one address in all connections while they are crowded: those of it that are silent longest are cut."""
 FILES_PART = 0.75
-"""What connections may take of the files that the process may open: deliveries and databases need some, too."""
+"""Share of connections in the files that the process may open: deliveries and databases need some, too."""
 UNREAD_TIMEOUT_S = 60
-"""How long a client may leave what was sent to it unread before its connection is cut."""
+"""Time for which a client may leave sent data unread before its connection is cut."""
 SEND_BUFFER_BYTES = 256 * 1024
-"""What the system keeps of an answer for a client that has not read it yet."""
+"""Size of the system's buffer for a response that a client has not read yet."""
 LOOK_EVERY_S = 1.0
 LOOK_PART = 0.01
-"""What counting connections may take of the time while they are crowded."""
+"""Share of processor time that counting connections may take while they are crowded."""
 
 _OPEN_FILES = "/dev/fd"
 _LAST_DATA_RECEIVED = slice(52, 56)  # of `struct tcp_info`: milliseconds

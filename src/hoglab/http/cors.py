@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Scope, Send
 
 MAX_AGE_S = 86_400
-"""How long a browser may remember a preflight."""
+"""Time for which a browser may remember a preflight."""
 
 _METHODS = b"GET, POST, OPTIONS"
 _VARY = (b"vary", b"Origin")

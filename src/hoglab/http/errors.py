@@ -27,13 +27,13 @@ THROTTLED = "throttled_error"
 SERVER = "server_error"
 
 CROWDED_RETRY_S = 1
-"""What ``Retry-After`` says when there is no memory for another body."""
+"""Value of ``Retry-After`` when there is no memory for another body."""
 BUSY_RETRY_S = 2
-"""What ``Retry-After`` says when the database is busy."""
+"""Value of ``Retry-After`` when the database is busy."""
 FULL_RETRY_S = 30
-"""What ``Retry-After`` says when the disk is full."""
+"""Value of ``Retry-After`` when the disk is full."""
 STORE_RETRY_S = 5
-"""What ``Retry-After`` says when the event store cannot be read, or not in time."""
+"""Value of ``Retry-After`` when the event store cannot be read, or not in time."""
 
 
 class WireError(Exception):

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from hoglab.http.app import HoglabApp
 
 GRACE_S = 8.0
-"""How long requests may take to finish once the server is asked to stop."""
+"""Time for requests to finish once the server is asked to stop."""
 ABORT_S = 1.0
-"""How long cancelled requests may take to unwind after that."""
+"""Time for cancelled requests to unwind after that."""
 HEADER_TIMEOUT_S = 15.0
-"""How long the headers of a request may take to arrive; idle connections are closed after it too."""
+"""Time limit for the headers of a request to arrive; idle connections are closed after it too."""
 MAX_HEADER_BYTES = 64 * 1024
 """Size of the buffer that headers are read into; requests with much larger ones get 431."""
 BACKLOG = 1024
 START_TIMEOUT_S = 60.0
-"""How long the server may take until it accepts connections."""
+"""Time for the server to accept connections."""
 POLL_S = 0.005
 
 _log = structlog.get_logger("hoglab.http")

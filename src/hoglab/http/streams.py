@@ -26,15 +26,15 @@ EVENT_STREAM = "text/event-stream"
 MAX_STREAMS = 100
 """Open-ended answers at the same time; one more is refused with 429. A project that is alone leaves a quarter."""
 BUSY_RETRY_S = 5.0
-"""When a client may try again that was refused."""
+"""Value of ``Retry-After`` for a client that was refused."""
 HEARTBEAT_S = 15.0
 """Silence after which a comment is sent: proxies keep the connection, and a client that went away is noticed."""
 
 RECHECK_S = 5.0
-"""How often it is asked whether the client still may: keys are revoked, sessions end."""
+"""Interval at which the client's permission is checked again: keys are revoked, sessions end."""
 
 POLL_S = 0.5
-"""How often what is new is looked for while somebody follows."""
+"""Interval at which new events are looked for while somebody follows."""
 MAX_WAITING = 1_000
 """Events kept for a follower that is slow to take them; older ones are skipped, and it is told how many."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Mode = Literal["validation", "serialization"]
 
 FORMS = "x-also-accepted"
-"""Where a body names the media types that may bring it besides JSON."""
+"""Extension in which a body names the media types accepted besides JSON."""
 
 _REFERENCE = "#/components/schemas/"
 

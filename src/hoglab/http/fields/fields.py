@@ -47,7 +47,7 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     notes: ClassVar[Notes] = {}
-    """What the documents say of the fields."""
+    """Descriptions of the fields in the documents."""
     closed: ClassVar[bool] = False
     """Whether unknown keys are refused wherever such an object stands in a body (http/fields/unknown_keys.py)."""
     unused: ClassVar[Collection[str]] = ()

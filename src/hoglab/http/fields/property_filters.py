@@ -56,7 +56,7 @@ class WirePropertyGroup(WireModel):
 
 
 Properties = list[WirePropertyGroup | WirePropertyFilter] | WirePropertyGroup
-"""What a field of property filters holds."""
+"""Type of a field of property filters."""
 
 
 class OpenPropertyFilter(WirePropertyFilter):

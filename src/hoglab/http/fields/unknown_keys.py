@@ -33,7 +33,7 @@ from hoglab.http.errors import ApiError, validation_error
 UNKNOWN_FIELD = "unknown_field"
 """The code of refusals and warnings for keys that an object does not have."""
 SHORTEST_BEGINNING = 2
-"""How many characters of a key suggest the whole of it."""
+"""Minimum number of characters of a key that suggest the whole of it."""
 
 Path = tuple[str | int, ...]
 WarningEntry = dict[str, str]
@@ -41,7 +41,7 @@ WarningEntry = dict[str, str]
 
 
 NAMED = "https://components.invalid/"
-"""What references to `Keys` with a name begin with, until the document is put together (http/documents/openapi.py)."""
+"""Prefix of references to `Keys` with a name, until the document is put together (http/documents/openapi.py)."""
 
 
 @dataclass(frozen=True, slots=True)

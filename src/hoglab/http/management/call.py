@@ -38,9 +38,9 @@ class Call:
     decoded: Body
     path_project: Project | None = None
     public_url: str | None = None
-    """What links start with, when it is not what the request says."""
+    """Base URL of links, when it is not the address that the request was sent to."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What a handler wants to be seen in the access log."""
+    """Fields that a handler adds to the access log."""
 
     @property
     def principal(self) -> Principal:

@@ -62,24 +62,24 @@ if TYPE_CHECKING:
     from hoglab.http.management.routing import Operation, ResourceRouter
 
 HANDLER_THREADS = 16
-"""How many handlers run at the same time."""
+"""Maximum number of handlers that run at the same time."""
 HEAVY_THREADS = 4
-"""How many slow handlers (queries over events, say) run at the same time, beside the others. Of one project, one less:
-see `FairThreads`."""
+"""Maximum number of slow handlers (queries over events, say) at the same time, beside the others. For one project, one
+less: see `FairThreads`."""
 CROWDED_RETRY_S = 5.0
-"""When those may try again of whom too much waits for a thread."""
+"""Value of ``Retry-After`` when too much waits for a thread."""
 
 DECODING_THREADS = 2
-"""How many large bodies are decoded at the same time."""
+"""Maximum number of large bodies that are decoded at the same time."""
 STRANGER_BODY_BYTES = 64 * 1024
 """Largest body that is read to look for a key in it: what is longer comes with its key in the header."""
 
 RECORD_KEY = "hoglab.record"
-"""Where the scope keeps what the access log and the metrics want to know of a request."""
+"""Key of the scope under which facts about a request are kept for the access log and the metrics."""
 
 _NOT_KEPT = "no-store"
 _REVALIDATED = "private, no-cache"
-"""What caches may do with an answer that does not say so itself: it is for the holder of a key, and may be secret."""
+"""Value of ``Cache-Control`` for a response without its own: it is for the holder of a key, and may be secret."""
 _READING = frozenset({"GET", "HEAD"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _WITH_KEY = frozenset({JSON, URLENCODED, MULTIPART})

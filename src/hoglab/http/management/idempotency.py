@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEPT_FOR = timedelta(hours=24)
-"""How long a key is remembered."""
+"""Time for which a key is remembered."""
 LEASE = timedelta(minutes=5)
-"""How long a request may be carried out before other servers on the same database believe that its server died."""
+"""Time after which other servers on the same database believe that a request's server died while it was carried out."""
 PRUNE_EVERY = timedelta(minutes=10)
 MAX_KEY_CHARACTERS = 255
 MAX_ANSWER_BYTES = 1024 * 1024
 """A longer answer is not kept: its request is known to have taken effect, and 409 says so."""
 RETRY_AFTER_S = 1
-"""What ``Retry-After`` says while the first request is being carried out."""
+"""Value of ``Retry-After`` while the first request is being carried out."""
 
 _KEPT_HEADERS = ("content-type", "etag", "cache-control")
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{MAX_KEY_CHARACTERS}}}")

@@ -125,7 +125,7 @@ class Operation:
     answers: Mapping[int, Any] = field(default_factory=dict)
     """Models of answers besides ``response``, by their status."""
     media_type: str = "application/json"
-    """What the answer of success is."""
+    """Media type of a successful response."""
     limited_keys: bool = True
     """Whether keys that are limited to some projects or organizations are let in."""
     is_async: bool = False
@@ -175,7 +175,7 @@ class Options(TypedDict, total=False):
     answers: Mapping[int, Any]
     """Models of further answers, by status: another success, or an error whose body may be other than the usual one."""
     media_type: str
-    """What the answer of success is, when it is no JSON."""
+    """Media type of a successful response, when it is not JSON."""
     limited_keys: bool
     """Whether keys limited to some projects or organizations are let in; default: inside projects only."""
     heavy: bool

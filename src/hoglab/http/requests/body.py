@@ -26,7 +26,7 @@ T = TypeVar("T")
 MAX_BODY_BYTES = 20 * 1024 * 1024
 """Largest request body of the management API."""
 BODY_TIMEOUT_S = 30.0
-"""How long a whole body may take to arrive."""
+"""Time limit for a whole body to arrive."""
 MAX_JSON_DEPTH = 128
 """Deepest nesting of arrays and objects; what is stored must also fit the encoder, which stops at 254."""
 MAX_JSON_VALUES = 1024 * 1024
@@ -35,7 +35,7 @@ MAX_JSON_CONTAINERS = 100_000
 """Most arrays and objects of a JSON document, as its opening brackets tell: they become the largest objects."""
 VALUE_BYTES = 96
 CONTAINER_BYTES = 256
-"""About what a value, an array or an object takes when it is decoded."""
+"""Approximate memory of a decoded value, array or object."""
 MAX_FORM_FIELDS = 1000
 """Most fields of a form."""
 MAX_URLENCODED_BYTES = 1024 * 1024
@@ -48,7 +48,7 @@ OTHER_CHARSETS = frozenset({"ascii", "us-ascii", "iso-8859-1", "latin-1", "windo
 
 DISCARDED_BYTES = 1024 * 1024
 DISCARD_TIMEOUT_S = 1.0
-"""How much of a body that nobody wants is read, and for how long, to keep its connection usable."""
+"""Limits of size and time for reading a body that is not wanted, which keeps its connection usable."""
 
 JSON = "application/json"
 URLENCODED = "application/x-www-form-urlencoded"

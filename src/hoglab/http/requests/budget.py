@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 BUDGET_BYTES = 256 * 1024 * 1024
 """Bytes of all bodies that are being received or worked on."""
 STRANGERS_PART = 0.5
-"""What may be taken of it by those whose key or token is not known yet; events tell their token in the body."""
+"""Share for requests whose key or token is not known yet; events have their token in the body."""
 ADDRESS_SHARE = 0.25
-"""What one address may take of it while it is a stranger."""
+"""Share for all requests of one address whose key or token is not known yet."""
 OWNER_SHARE = 0.5
-"""What one project may take of it, or one user outside of projects."""
+"""Share for one project, or one user outside of projects."""
 FREE_BYTES = 16 * 1024
 """A body up to this size is not charged: the number of connections bounds all of them together."""
 

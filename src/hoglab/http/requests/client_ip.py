@@ -57,7 +57,7 @@ def is_local(scope: Scope) -> bool:
 
 
 MAX_FORWARDED_BYTES = 512
-"""How much of the end of ``X-Forwarded-For`` is looked at, and how long its first entry may be."""
+"""Length of the end of ``X-Forwarded-For`` that is inspected, and maximum length of its first entry."""
 _FORWARDING = frozenset(
     (b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"forwarded", b"via")
 )
@@ -77,7 +77,7 @@ _PROXIES = tuple(
         ),
     )
 )
-"""Where proxies in front of this server are: this machine and private networks."""
+"""Networks of proxies in front of this server: this machine and private networks."""
 
 
 @lru_cache(maxsize=4096)

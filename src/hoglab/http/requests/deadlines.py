@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 SWEEP_S = 1.0
-"""How often deadlines are looked at: how late a wait may be ended at most."""
+"""Interval at which deadlines are looked at: the maximum delay with which a wait is ended."""
 
 
 T = TypeVar("T")
