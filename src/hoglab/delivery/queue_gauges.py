@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationQueue
 
 EVERY_S = 5.0
-"""How often a process measures the queue."""
+"""Interval at which a process measures the queue."""
 
 BACKLOG = Gauge("hoglab_delivery_backlog", "Invocations that are not finished.")
 _WAITING = Gauge(

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import AppMetric, InvocationStores, LogEntry
 
 CLOSE_BODIES_S = 0.2
-"""How long bodies that still compute after that may take to end by themselves."""
+"""Time for bodies that still compute after that to end by themselves."""
 
 _logger = structlog.get_logger(__name__)
 

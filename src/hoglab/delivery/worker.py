@@ -58,7 +58,7 @@ PASSED_OVER_S = 0.02
 """Least time between two looks into the queue that find nothing to do, unless something changes meanwhile."""
 
 GATHER_S = 0.01
-"""How long a claim waits for more room when there is little."""
+"""Time that a claim waits for more room when there is little."""
 
 QUEUES = ("hog", "hogoverflow")
 """The queues in the order in which they are looked at; degraded functions are in the second."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 TOKEN_LIFE = timedelta(minutes=15)
-"""How long what a preview showed may be confirmed."""
+"""Time within which a preview may be confirmed."""
 
 
 class Drafts:

@@ -33,7 +33,7 @@ GeoIpLookup = Callable[[str], Mapping[str, Any] | None]
 _EVENT = frozenset({"uuid", "event", "distinct_id", "properties", "elements_chain", "timestamp", "url"})
 _PROJECT = frozenset({"id", "name", "url"})
 TRANSFORMATION_GLOBALS: Globals = {"project": _PROJECT, "event": _EVENT, "inputs": None}
-"""What transformations see."""
+"""Globals of transformations."""
 DESTINATION_GLOBALS: Globals = {
     "project": _PROJECT,
     "event": _EVENT | {"captured_at"},
@@ -45,7 +45,7 @@ DESTINATION_GLOBALS: Globals = {
     "record": None,
     "request": frozenset({"method", "headers", "query", "body", "stringBody", "ip"}),
 }
-"""What destinations and webhooks may see (spec: hog-runtime 1.1): `events` where they run for many of them, `record`
+"""Globals of destinations and webhooks (spec: hog-runtime 1.1): `events` where they run for many of them, `record`
 where they run on rows of tables, `request` in webhooks."""
 
 DESTINATION_LIMITS = Limits(time_s=1.0, async_steps=5, print_lines=24)
@@ -55,7 +55,7 @@ MASKING_LIMITS = Limits(time_s=0.05, memory_bytes=EXPRESSION_BYTES)
 """Masking hashes."""
 
 CLEAN_DEPTH = 3
-"""How deep `cleanNullValues` looks."""
+"""Maximum depth at which `cleanNullValues` looks."""
 
 
 def _refused(message: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 MAX_AGE_S = 86_400
-"""How long browsers may keep an icon."""
+"""Time for which browsers may keep an icon."""
 
 CONTENT_TYPE = "image/svg+xml"
 

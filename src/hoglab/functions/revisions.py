@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hoglab.functions.store import Row
 
 MAX_REVISIONS = 100
-"""How many of the newest are kept of a function."""
+"""Number of the newest versions that are kept of a function."""
 
 DRAFT = 0
-"""What no version is called; the row of this one is the draft: content that is not live yet."""
+"""Version number of the draft, which no version has: content that is not live yet."""
 
 _column = hog_function_revision.c
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _logger = structlog.get_logger("hoglab.functions")
 
 DEFAULT_CAPS: Mapping[str, int] = {"transformation": 20, "transformation_log": 5}
-"""How many functions of a type may be enabled in one project."""
+"""Maximum numbers of enabled functions in one project, by type."""
 
 
 @dataclass(frozen=True, slots=True)

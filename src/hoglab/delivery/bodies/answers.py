@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import socket
 
 KEPT_S = 0.002
-"""How long an answer waits for others at most, whatever is being worked on meanwhile; a single operation of the runtime
+"""Maximum time that an answer waits for others, even while work continues; a single operation of the runtime
 that takes longer is not broken off."""
 KEPT_BYTES = 1 << 18
 """Answers that are longer together are sent."""

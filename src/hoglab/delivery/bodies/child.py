@@ -35,7 +35,7 @@ _KEPT = (
     "TZDIR",
     "LD_LIBRARY_PATH",
 )
-"""What of the environment a process gets: none of the server's settings, some of which are secret."""
+"""Names from the environment that a process gets: none of the server's settings, some of which are secret."""
 
 PROCESSES = Gauge(
     "hoglab_delivery_body_processes", "Processes that run bodies, those of transformations among them."
@@ -43,7 +43,7 @@ PROCESSES = Gauge(
 DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a function's body.", ["reason"])
 
 END_S = 0.5
-"""How long a process whose socket is closed may take to end before it is killed."""
+"""Time for a process whose socket is closed to end before it is killed."""
 
 _MOST_DONE = 1 << 16  # more than a pipe holds
 

@@ -81,4 +81,4 @@ PRINT_ROOM_CHARS = 20_000
 RUNNING = DELIVERING.with_functions(
     host_function("postHogCapture", "event?: any", impl=_capture, needs_context=True)
 ).with_limits(replace(DELIVERING.limits, print_chars=PRINT_ROOM_CHARS))
-"""What programs of destinations run in: capturing does not make them wait."""
+"""Environment in which programs of destinations run: capturing does not make them wait."""

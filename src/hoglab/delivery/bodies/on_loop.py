@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AT_A_TIME = 4
-"""How many go on before the loop looks at its sockets again: what they write waits for that, and so does whoever is
+"""Number of runs that continue before the loop looks at its sockets again: their writes wait for that, and so do those
 behind them."""
 
 _Ended = tuple["asyncio.Future[Any]", Any, BaseException | None]

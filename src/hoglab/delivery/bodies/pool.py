@@ -39,13 +39,13 @@ SLOW_S = 0.005
 PACES = 10_000
 """Functions whose pace is remembered."""
 RESTART_S = 1.0
-"""How long to wait before another process is started when one could not be."""
+"""Pause before another process is started after one failed to start."""
 BATCH_S = 0.05
 """Most computing time that the runs of one message are expected to take, together."""
 BATCH_BYTES = 4 << 20
 """Most bytes of one message (a single run may be larger)."""
 STUCK_S = 0.02
-"""When a thread has been busy this long, another one joins: it takes what waits for quick functions, and goes on with
+"""Time a thread may be busy before another one joins: it takes what waits for quick functions, and continues
 runs that wait for the other's process."""
 KEPT_UP = 2
 """So many messages of what waits for quick functions are left to a thread that is at work."""
@@ -104,7 +104,7 @@ class BodyPool:
         self._paces: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
         self.starts_failed = 0
-        """How often a process could not be started."""
+        """Number of failed starts of processes."""
         self._closing = False
         self._lock = threading.Lock()
         self._over = threading.Condition(self._lock)  # told when the pool closes

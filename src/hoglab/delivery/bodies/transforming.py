@@ -33,7 +33,7 @@ GROUP_BYTES = 1 << 20
 BATCH_BYTES = 256 << 20
 """Given up is a function whose results in one batch are larger than this."""
 RESTART_S = 1.0
-"""How long to wait before another process is started when one could not be."""
+"""Pause before another process is started after one failed to start."""
 GIVEN_UP = "The function took too long, or made too much, of this batch of events and was given up."
 
 _logger = structlog.get_logger(__name__)

@@ -62,10 +62,10 @@ CONSUMER = "dispatch"
 
 FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
 FILTERED_EVERY_S = 1.0
-"""How often metrics of events that filters did not let through are written while events come. With each batch they
+"""Interval at which metrics of events that filters rejected are written while events come. With each batch they
 would be a row for each function that nothing is run of; the end of the process may lose those of the last second."""
 OVERFLOW_QUEUE = "hogoverflow"
-"""Where functions go that are slow, so that they hold up nobody else."""
+"""Queue of slow functions, so that they hold up nobody else."""
 
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""

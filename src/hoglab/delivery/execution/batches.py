@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import ClaimedInvocation
 
 BATCH_QUEUE = "batch"
-"""Where invocations wait for others."""
+"""Queue of invocations that wait for others to share their run."""
 
 
 def merge(

@@ -42,7 +42,7 @@ CAPTURE_PATHS = frozenset(
 )
 """Every path that takes events, as `hoglab.capture` serves them."""
 WEBHOOK_PATH = "/public/webhooks/"
-"""Where functions answer requests; see `hoglab.delivery.webhooks.routes`."""
+"""Path at which functions answer requests; see `hoglab.delivery.webhooks.routes`."""
 CHAIN_HEADER = "X-Hoglab-Chain"
 """In requests to webhooks: how many functions in a row led to it."""
 WEBHOOK_REFUSAL = (

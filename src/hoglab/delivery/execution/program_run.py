@@ -107,14 +107,14 @@ class ProgramRun:
         self.timings = [] if timings is None else timings
         self.error: str | None = None
         self.refused: str | None = None
-        """Why the program cannot be run at all."""
+        """Reason for which the program cannot be run at all."""
         self.crashed = False
         self.captured: dict[str, Any] | None = None
         """The event that the program captured."""
         self.calls_made = 0
-        """How many calls of the host have been answered."""
+        """Number of calls of the host that have been answered."""
         self.value: Any = None
-        """What the program returned, as plain JSON data."""
+        """Value that the program returned, as plain JSON data."""
         self.event = event
         self._redact = redact
         self._now = now

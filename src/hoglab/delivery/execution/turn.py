@@ -147,7 +147,7 @@ class TurnContext:
 
 
 Step = Perform | Settled | Compute["Perform | Settled"]
-"""What a turn comes to next."""
+"""Next step of a turn."""
 
 
 class Turn:

@@ -28,7 +28,7 @@ MAX_WAITING_OF_PROJECT = 2_000_000
 MAX_WAITING = 1_000_000
 """With more invocations of one function unfinished, further ones become failed runs at once, to be run again."""
 COUNT_ANEW = timedelta(seconds=1)
-"""How old the counts of projects may be."""
+"""Maximum age of the counts of projects."""
 CAUGHT_UP = timedelta(seconds=5)
 """The worker has caught up when nothing is due for longer."""
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 COMPANY_S = 10.0
-"""How long a function that had work counts as one that may have some again."""
+"""Time for which a function that had work counts as one that may have some again."""
 
 
 class ClaimSizes:

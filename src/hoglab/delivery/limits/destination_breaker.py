@@ -31,12 +31,12 @@ FAILURES = 10
 """Failed attempts in a row that open it."""
 FIRST_S, LONGEST_S = 1.0, 60.0
 LEAST_WAIT_S = 0.05
-"""How soon a due probe is looked for again that found no run: all may wait for an earlier one of their order key."""
+"""Minimum wait after a due probe that found no run: all may wait for an earlier one of their order key."""
 MAX_KNOWN = 100_000
 """Functions whose destinations are remembered; beyond that all are forgotten."""
 SEVERAL = ""
 OUTAGES_EVERY_S = 1.0
-"""How often processes tell each other which destinations are away."""
+"""Interval at which processes tell each other which destinations are away."""
 
 _logger = structlog.get_logger(__name__)
 

@@ -45,7 +45,7 @@ BUCKET_LIFE = timedelta(days=1)
 RESET_TOKENS: Mapping[int, int] = {HEALTHY_STATE: BUCKET, DEGRADED_STATE: 8_000, DISABLED_STATE: 0}
 
 WATCH_S = 0.5
-"""How often processes that share circuit breakers tell each other what functions cost."""
+"""Interval at which processes that share circuit breakers tell each other the costs of functions."""
 COSTS = {"hog": (100, 50.0, 550.0), "async_function": (20, 100.0, 5_000.0)}
 """By kind of timing: cost, and the milliseconds at which it begins and at which it is full."""
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import Paces
 
 BURST_S = 0.1
-"""How long the allowance of a function that does not run adds up, at most; one run is always allowed at once."""
+"""Time for which the allowance of an idle function adds up, at most; one run is always allowed at once."""
 LOOK_AGAIN_S = 1.0
-"""How late it may be noticed that a function changed its limit."""
+"""Delay with which a changed limit of a function may be noticed."""
 MAX_KNOWN = 10_000
 """With more functions, all but those that are held back are looked up anew when they have work."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hoglab.fairness.fair_semaphore import Holder
 
 EYEBALLS_S = 0.25
-"""How long one address of a host is tried before the next one is tried beside it (RFC 8305)."""
+"""Time for which one address of a host is tried before the next one is tried beside it (RFC 8305)."""
 FRAMING_FACTOR = 8
 """Most bytes around each byte of a body: chunks of one byte need five."""
 

@@ -66,7 +66,7 @@ _OURS = frozenset({"content-length", "host"})
 TARGETS = 1_000
 """URLs that a fetcher has parsed and remembers: most functions send to the same one again and again."""
 REMEMBERED_CHARS = 4_096
-"""What is longer, of URLs and names of headers, is looked at each time: remembering must not take memory away."""
+"""Maximum length of URLs and names of headers that are remembered: remembering must not take memory away."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\r\n\0]")
 HEADER_NAMES = 1_000

@@ -38,7 +38,7 @@ SMTP_URL_FORM = (
 NOT_CONFIGURED = "No SMTP server is configured: the operator has not set HOGLAB_SMTP_URL"
 
 GOODBYE_S = 1.0
-"""How long the server is waited for after it has taken an e-mail over."""
+"""Time that the server gets for its goodbye after it has taken an e-mail over."""
 
 _SENT_AS_IS = SMTP_LINES.clone(cte_type="7bit")
 # The pattern of HTML's e-mail fields: what RFC 5322 allows without quotes and comments.

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.ingested import IngestedEvent
 
 EVENTS, INTERNAL = "events", "internal"
-"""Where a dead letter came from: the project's own events, or those of the server."""
+"""Source of a dead letter: the project's own events, or those of the server."""
 
 STEPS = ("parse", "filter", "order", "process")
-"""What failed: reading the event, one function's filter, its order key, or anything else on the way to an
+"""Step that failed: reading the event, one function's filter, its order key, or anything else on the way to an
 invocation."""
 
 _ROW = msgspec.json.Decoder(EventRow)

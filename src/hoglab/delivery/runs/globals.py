@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.ingested import IngestedEvent
 
 GROUP_CACHE_S = 10.0
-"""How old the properties of a group may be that functions see."""
+"""Maximum age of the properties of a group that functions see."""
 GROUP_CACHE_SIZE = 10_000
 GROUP_CACHE_BYTES = 16 * 1024 * 1024
-"""How many groups are remembered, and how many bytes of their properties as JSON; then the oldest are forgotten."""
+"""Limits of the cache of groups: their number, and bytes of their properties as JSON; the oldest are dropped."""
 
 NO_PERSON: Mapping[str, Any] = {"id": "", "name": "", "url": "", "properties": {}}
 """Stands for the person of an event without one, so that ``person.properties.x`` is null and no error."""

@@ -57,7 +57,7 @@ class TrialReport:
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Requests that were not sent."""
     responses: list[Mapping[str, Any]] = field(default_factory=list)
-    """What answers them, in turn; further ones get an empty 200."""
+    """Responses to the requests, in turn; further ones get an empty 200."""
 
     def log(self, level: str, text: str, at: datetime) -> None:
         self.logs.append({"level": level, "timestamp": milliseconds(at), "message": text})

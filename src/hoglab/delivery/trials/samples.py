@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventStore
 
 PORTIONS = (200, 2_000, 8_000)
-"""How many events are asked about, newest first, before giving up: those of the names that the filters want."""
+"""Numbers of events that are tried, newest first, before giving up: of those with names that the filters want."""
 SEARCH_S = 5.0
-"""How long the search may take before the next portion is left alone."""
+"""Duration of the search after which the next portion is left out."""
 TIMEOUT_S = 10.0
-"""How long the event store may take for one portion."""
+"""Time limit of the event store for one portion."""
 CATCH_UP_S = 2.0
-"""How long to wait for events that were accepted just before."""
+"""Time to wait for events that were accepted just before."""
 
 STORED_EVENTS = frozenset({"destination", "transformation", "site_destination"})
 """The types that see events of the store."""

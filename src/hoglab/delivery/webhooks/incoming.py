@@ -89,7 +89,7 @@ REPLY_TYPES = frozenset(
 )
 """Content types that programs may answer with: nothing that a browser would run."""
 REPLY_POLICY = "default-src 'none'; sandbox; form-action 'none'"
-"""What a browser may do with such an answer: XML may be a page with a form."""
+"""Content security policy of a response: XML may be a page with a form."""
 
 LOWEST_STATUS, HIGHEST_STATUS = 200, 599
 BODILESS = frozenset({204, 205, 304})

@@ -56,7 +56,7 @@ TESTED_TYPES = frozenset({"destination", "internal_destination", "transformation
 """The types that can be tried on an event."""
 
 MAX_TESTS = 50
-"""How many test cases a function may have."""
+"""Maximum number of test cases of a function."""
 
 COPIED_FROM_TEMPLATE = ("hog", "inputs_schema", "icon_url", "description", "name")
 

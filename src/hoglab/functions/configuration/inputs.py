@@ -23,7 +23,7 @@ UNTOLD_TEMPLATE_ERROR = (
     "Invalid template: the value of this secret cannot be compiled. "
     "Write \\{ for a brace that is no template."
 )
-"""What the compiler says names parts of the value, so it is not passed on."""
+"""Message in place of the compiler's, which names parts of the value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class Configuration:
     hog: str
     bytecode: list[Any] | None
     transpiled: str | None
-    """What browsers run, for the types that run there."""
+    """JavaScript for browsers, for the types that run there."""
     inputs_schema: Sequence[Mapping[str, Any]]
     inputs: Inputs
     filters: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Configuration:
     x_tests: Sequence[Mapping[str, Any]] = ()
     """Test cases, run on every save."""
     x_delivery: Mapping[str, Any] | None = None
-    """How it wants to be delivered; None for as usual."""
+    """Delivery options; None for the defaults."""
 
     @property
     def active(self) -> bool:

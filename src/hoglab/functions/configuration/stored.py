@@ -104,7 +104,7 @@ def new_row(
 
 
 SCOPE = "HogFunction"
-"""What the activity log calls functions."""
+"""Scope of functions in the activity log."""
 
 
 def activity_detail(row: Row, changes: list[dict[str, Any]] | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ PLACE_FIELDS: Mapping[str, tuple[str | int, ...]] = {
     "accuracy_radius": ("location", "accuracyRadius"),
     "time_zone": ("location", "timeZone"),
 }
-"""Where a record has what people and events are told of a place, as ``$geoip_…``: the same as the template `geoip`."""
+"""Paths in a record to the properties of a place, named ``$geoip_…``: the same as the template `geoip`."""
 
 
 class GeoIpError(Exception):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database.changes import Topic
 
 TOPICS: tuple[Topic, ...] = ("functions", "actions", "project", "cohorts")
-"""What a compiled function depends on."""
+"""Topics that a compiled function depends on."""
 
 EVENTS = "events"
 INTERNAL_SOURCES = frozenset({"events", "internal-events"})

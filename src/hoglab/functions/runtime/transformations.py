@@ -113,11 +113,11 @@ class _Notes:
     given_up: set[str] = field(default_factory=set)
     quota: ComputeQuota = field(default_factory=ComputeQuota)
     slow_s: float = 0.0
-    """What was slow of all functions so far."""
+    """Computing time of slow runs, of all functions so far."""
     allowed_s: float = math.inf
-    """What all functions together may compute."""
+    """Computing time that all functions together may use."""
     bodies_s: float = 0.0
-    """What their programs computed so far, in the process that runs them."""
+    """Computing time of their programs so far, in the process that runs them."""
     started: float = field(default_factory=thread_time)
 
     @property

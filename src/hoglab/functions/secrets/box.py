@@ -20,7 +20,7 @@ KEY_FILE = "secret-keys"
 """Name of the key file in the data directory: one key a line, newest first."""
 
 MASK = "********"
-"""What people see instead of a secret, and must never be able to store as one."""
+"""Text that people see instead of a secret, and must never be able to store as one."""
 
 
 class SecretsError(Exception):

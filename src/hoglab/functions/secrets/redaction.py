@@ -43,7 +43,7 @@ _HEADERS = frozenset(
 MIN_ENCODED_BYTES = 6
 """Shortest secret that is found in base64 and hexadecimal digits."""
 SHARED_CHARACTERS = 3
-"""How many characters the encoded forms of two secrets that follow each other may share."""
+"""Number of characters that the encoded forms of two secrets that follow each other may share."""
 PATTERNS = 1_000
 """Sets of secrets whose patterns are remembered: most runs of a function have the same."""
 
@@ -52,7 +52,7 @@ _BASE64 = "[A-Za-z0-9+/_-]"
 _IN_BASE64 = {"+": r"(?:\+|-|%2[bB])", "/": "(?:/|_|%2[fF])"}
 """Base64 for addresses has other characters in these places."""
 _LEFT_ALONE = ("", "/", "!~*'()", ";,/?:@&=+$!~*'()#")
-"""By what encodes parts of addresses; the last two: encodeURLComponent, and encodeURI of browsers."""
+"""Characters left alone by encoders of addresses; the last two: encodeURLComponent, and encodeURI of browsers."""
 _HEX_DIGITS = re.compile("%[0-9A-F]{2}")
 _PREFIX = re.compile(r"^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_DEPTH = 400
-"""How deep a source may be nested: browsers have a limit of their own, and it should not be met there."""
+"""Maximum depth of a source: browsers have a limit of their own, and it should not be met there."""
 
 _TYPES = frozenset(
     {

@@ -34,7 +34,7 @@ class CompiledValue:
     """A value compiled (for Hog: with each of its texts replaced by its bytecode), and the inputs that it reads."""
 
     artefact: Any
-    """What the item keeps as ``bytecode``, or for browsers as ``transpiled``."""
+    """Compiled form that the item keeps as ``bytecode``, or for browsers as ``transpiled``."""
     needs: frozenset[str]
 
 

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from liquid.token import Token
 
 MAX_TEMPLATE_CHARS = 100_000
-"""How long one template may be."""
+"""Maximum length of one template."""
 MAX_OUTPUT_BYTES = 1_000_000
-"""How much one template may print, and how much its variables may hold."""
+"""Maximum size of a template's output, and of the contents of its variables."""
 MAX_LOOP_ITERATIONS = 10_000
-"""How often the innermost of nested loops may run."""
+"""Maximum number of runs of the innermost of nested loops."""
 RENDER_TIME_S = 0.5
 """Computing time of one render."""
 

@@ -29,7 +29,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 MAX_DATE_CHARS = 100
 MAX_FORMAT_CHARS = 200
 MAX_FORMAT_WIDTH = 100
-"""How far a directive of a date format may pad."""
+"""Maximum width to which a directive of a date format pads."""
 
 DEFAULT_FORMAT = "%A, %B %-e, %Y at %-l:%M %P %z"
 
