@@ -16,12 +16,12 @@ import regex
 from hoglab.fairness.token_bucket import TokenBucket
 
 SEARCH_TIMEOUT_S: Final = 0.02
-"""How long one search may take; a sound pattern takes microseconds."""
+"""Time limit of one search; a sound pattern takes microseconds."""
 
 QUICK_SEARCH_S: Final = 0.002
-"""What a search takes beyond this comes out of the bucket of its account."""
+"""Duration of a search beyond which it is charged to the bucket of its account."""
 BURST_S: Final = 0.2
-"""What the searches of one account may take at once beyond that. They hold up everybody's flags."""
+"""Capacity of the bucket of one account, in time of searches, which hold up everybody's flags."""
 REFILL: Final = 0.02
 """And how much of it comes back in a second, in seconds."""
 MAX_ACCOUNTS: Final = 10_000

@@ -18,7 +18,7 @@ from itertools import pairwise, permutations
 from hoglab.filters.model import FilterError
 
 MAX_SELECTOR_PARTS = 8
-"""How many elements one selector may name."""
+"""Maximum number of elements in one selector."""
 
 MAX_UNORDERED_CLASSES = 3
 """Up to so many classes of one part may stand in any order in the chain; more must be in sorted order."""

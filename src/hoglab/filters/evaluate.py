@@ -27,7 +27,7 @@ Predicate = Callable[[Any], bool]
 _Compiler = Callable[[Any, "EvaluationContext"], Predicate]
 
 MAX_REGEX_MEMORY_BYTES = 4 * 1024 * 1024
-"""What one compiled pattern may take; larger patterns count as invalid."""
+"""Maximum memory of one compiled pattern; larger patterns count as invalid."""
 
 
 class _Missing:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 MAX_GROUP_DEPTH = 32
-"""How deep property groups may nest."""
+"""Maximum depth of nested property groups."""
 
 GROUP_TYPES = 5
-"""How many types of groups a project may have; they are known by their index, from 0."""
+"""Maximum number of types of groups in a project; they are known by their index, from 0."""
 
 MAX_FILTERS = 1_000
-"""How many filters and groups one tree may hold."""
+"""Maximum number of filters and groups in one tree."""
 
 _KNOWN_KEYS = frozenset({"key", "type", "operator", "value", "group_type_index", "negation"})
 _COHORT_TYPES = frozenset({"cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"})

@@ -44,16 +44,16 @@ METADATA_COLUMNS: Final[Mapping[str, str]] = {
 
 
 MAX_LENGTH: Final = 200_000
-"""How long the conditions and expressions of one statement may be together, in characters of SQL.
+"""Maximum length of the conditions and expressions of one statement together, in characters of SQL.
 
 An engine reads and plans all of them before it does anything that could be interrupted, in time that may grow with the
 square of their number and in memory that it does not count."""
 
 MAX_VALUES: Final = 10_000
-"""How many values one filter may have."""
+"""Maximum number of values in one filter."""
 
 Bindable = str | float | datetime | tuple[str, ...]
-"""What the values of statements may be."""
+"""Types of the values that statements bind."""
 
 
 class Parameters:
@@ -245,7 +245,7 @@ class FilterScope:
     expression: Callable[[PropertyFilter], str] | None = None
     """The condition of a filter of type ``hogql``, which may be NULL, where expressions can be translated."""
     field_of: Callable[[PropertyFilter], FilterField] | None = None
-    """What filters are about, where that is no event. Raises `FilterError`."""
+    """Field that a filter is about, where that is no event. Raises `FilterError`."""
 
     @property
     def dialect(self) -> PropertyDialect:

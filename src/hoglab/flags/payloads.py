@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoglab.http.management.cipher import Cipher
 
 REDACTED_PAYLOAD = '"********* (encrypted)"'
-"""What is shown instead of an encrypted payload (JSON text)."""
+"""Text shown in place of an encrypted payload (JSON text)."""
 
 _SEALED = "$sealed"
 

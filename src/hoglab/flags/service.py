@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_FLAGS_PER_PROJECT = 2_000
 
 SCOPE = "FeatureFlag"
-"""What flags are called in the activity log."""
+"""Scope of flags in the activity log."""
 
 _FIELDS = frozenset(
     {

@@ -32,7 +32,7 @@ _PROPERTY_TYPES = frozenset({"person", "cohort", "group", "flag", "person_metada
 _SUM_TOLERANCE = 1e-9
 
 CohortsExist = Callable[[Collection[int]], Collection[int]]
-"""Which of some cohort ids exist in the project."""
+"""Function that gives those of some cohort ids that exist in the project."""
 
 
 def unknown_keys_of(filters: Mapping[str, Any]) -> Iterator[UnknownKey]:

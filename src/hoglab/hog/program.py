@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Kind = Literal["program", "expression", "template", "inputs"]
 
 CACHED_PROGRAMS = 2_048
-"""How many compiled texts are kept."""
+"""Maximum number of compiled texts that are kept."""
 
 
 @dataclass(slots=True, eq=False)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 JOURNAL_VERSION = 1
 
 REPEAT_FACTOR = 9
-"""How many times the time limit the repetition of earlier turns may take on top of it; it is not charged."""
+"""Multiple of the time limit that repeating earlier turns may take on top of it; it is not charged."""
 
 _OWN_LOCALS = frozenset({"g", "c", "b", "charge", "_"})
 

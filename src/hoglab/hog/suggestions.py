@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SIMILARITY = 0.75
-"""How alike two names must be, from 0 to 1."""
+"""Minimum similarity of two names, from 0 to 1."""
 
 FOREIGN_FUNCTIONS = {
     "len": "length", "size": "length", "count": "length", "str": "toString", "String": "toString",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
 
 Globals = dict[str, Any]
-"""What a filter sees: every root of spec hog-runtime 1.2."""
+"""Globals of a filter: every root of spec hog-runtime 1.2."""
 
 NOT_COMPILED = "Filters were not compiled correctly and so could not be executed"
 

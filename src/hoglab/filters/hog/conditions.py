@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Chain = tuple[str, ...]
 
 Kind = Literal["plain", "set", "text", "texts", "contains", "regex", "number"]
-"""How a condition looks at a property: in no known way; whether it is there; compared with one text or several;
+"""Kind of a condition on a property: of no known kind; whether it is there; compared with one text or several;
 searched for a text (whatever the case) or a pattern; compared with a number."""
 
 ORDER: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}

@@ -140,7 +140,7 @@ def _fused(cases: Sequence[FilterCase]) -> Find:
 
 
 Entry = tuple[tuple[int, ...], str | None]
-"""What a text decides: cases that hold, and the name of a function for those that need more."""
+"""Entry of a text: cases that hold, and the name of a function for those that need more."""
 
 
 class _Generator:

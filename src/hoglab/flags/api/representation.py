@@ -20,7 +20,7 @@ STALE_AFTER = timedelta(days=30)
 """A flag that decides nothing any more is stale after this time."""
 
 EXPERIMENT_VARIANTS = range(2, 21)
-"""How many variants a flag needs to serve an experiment."""
+"""Numbers of variants with which a flag can serve an experiment."""
 
 
 def flag_object(

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 WRITE_TIMEOUT_S = 2.0
-"""How long storing a bucketing id may take; SDKs give up after three seconds."""
+"""Time limit for storing a bucketing id; SDKs give up after three seconds."""
 READ_TIMEOUT_S = 2.0
-"""How long what is stored may take to arrive over a network; flags that need it fail then."""
+"""Time limit for reading stored data over a network; flags that need it fail then."""
 READERS = 16
 """Requests whose stored facts are read at once over a network."""
 THREADS = 4

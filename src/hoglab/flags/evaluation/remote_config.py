@@ -59,7 +59,7 @@ BARE_CONFIG: dict[str, Any] = {
     "supportedCompression": ["gzip", "gzip-js"],
     "sessionRecording": False,
 }
-"""What ``GET /flags`` answers to those who only look whether somebody is there."""
+"""Response of ``GET /flags`` to those who only look whether the server is there."""
 
 
 def remote_config(token: str, *, has_flags: bool) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class EvaluationCall(msgspec.Struct, frozen=True):
     flag_keys: frozenset[str] | None
     contexts: frozenset[str] | None
     runtime: str | None
-    """What the request says about itself; None leaves it to the headers."""
+    """Runtime that the request names; None leaves it to the headers."""
     disable_flags: bool = False
 
 

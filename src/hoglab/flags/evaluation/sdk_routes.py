@@ -58,7 +58,7 @@ def hot_routes(evaluator: FlagEvaluator, authenticator: Authenticator) -> dict[s
 
 
 ABSENT_PATHS = ("/site_app/{rest:path}", "/toolbar{rest:path}")
-"""What a browser may ask for without need: it is told that nothing is there, and may read that."""
+"""Paths that browsers may request without need: the response is a 404 that they may read."""
 
 SiteApps = Callable[[int], Sequence[SiteApp]]
 """The code that a project has for browsers; may read the database."""

@@ -116,7 +116,7 @@ class CheckCompiler:
 
 
 UNEVALUABLE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-"""What a check may raise for values that it cannot compare: the condition does not match."""
+"""Errors of a check for values that it cannot compare: the condition does not match."""
 
 
 def guarded(test: Check, subject: Subject) -> bool:

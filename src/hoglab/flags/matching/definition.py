@@ -50,9 +50,9 @@ class Condition:
     out_of_rollout: FlagOutcome
     no_group: FlagOutcome
     matched: FlagOutcome
-    """What a match comes to when no variant is to be drawn, or the shares do not reach far enough."""
+    """Outcome of a match when no variant is to be drawn, or the shares do not reach far enough."""
     split: tuple[tuple[bytes, FlagOutcome], ...]
-    """Where each variant ends, and what it comes to; empty when none is to be drawn."""
+    """Ends of the variants, with their outcomes; empty when none is to be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class CompiledFlag:
         self.contexts = frozenset(source.evaluation_contexts)
         self.depends_on: frozenset[str] = frozenset()
         self.broken: str | None = None
-        """Why the definition cannot be evaluated; None for a sound one."""
+        """Reason for which the definition cannot be evaluated; None for a valid one."""
         self.conditions: tuple[Condition, ...] = ()
         self.variants: tuple[tuple[str, bytes], ...] = ()
         """Variant keys with the place where their share ends, in stored order."""
@@ -98,7 +98,7 @@ class CompiledFlag:
         self._metadata = FlagMetadata(source.id, source.version, source.has_experiment, source.experiment_id)
         self._outcomes: dict[tuple[FlagReason, int | None, str | bool, str | None], FlagOutcome] = {}
         self.undecided = self.outcome(False, FlagReason.NO_GROUP_TYPE)
-        """What the flag comes to when it has no condition to speak of."""
+        """Outcome of the flag when it has no condition that decides."""
         try:
             self._compile(source, compiler)
         except (FilterError, _DefinitionError) as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database.changes import Topic
 
 RETRY_S = 1.0
-"""How soon flags that could not be read are read again."""
+"""Pause before flags that could not be read are read again."""
 _TOPICS: tuple[Topic, ...] = ("project", "flags", "cohorts", "experiments", "group_types")
 
 

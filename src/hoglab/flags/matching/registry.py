@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 RETRY_S = 1
-"""What ``Retry-After`` says while flags cannot be read."""
+"""Value of ``Retry-After`` while flags cannot be read."""
 
 Versions = tuple[int, int, int, int, str]
 
@@ -46,7 +46,7 @@ class LoadedProject:
     linked: Mapping[int, list[LinkedExperiment]]
     flags: ProjectFlags
     notes: dict[str, Any]
-    """What others derive from this state and want to keep as long as it lasts."""
+    """Objects that others derive from this state and keep as long as it lasts."""
 
 
 class FlagRegistry:

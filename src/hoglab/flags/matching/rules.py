@@ -22,7 +22,7 @@ class OrderedFlag(NamedTuple):
 
     flag: CompiledFlag
     decided: FlagOutcome | None
-    """What it comes to for everybody; None when that is to be found out."""
+    """Outcome for everybody; None when it depends on the subject."""
     shown: bool
     """Whether the caller asked for it; the others are there for those that depend on them."""
     wanted: bool

@@ -14,7 +14,7 @@ from hoglab.flags.matching.rules import OrderedFlag, order_stages
 from hoglab.people.cohorts.definition import Cohort
 
 MAX_SELECTIONS = 512
-"""How many different choices of flags (by runtime, contexts, keys) are remembered for a project."""
+"""Maximum number of selections of flags (by runtime, contexts, keys) that are remembered for a project."""
 
 SURVEY_PREFIX = "survey-targeting-"
 

@@ -39,7 +39,7 @@ BUILT_IN = frozenset(
         "encodeURIComponent", "isNaN", "parseFloat", "parseInt", "undefined", "__error",
     }
 )  # fmt: skip
-"""What the library and the shapes of statements refer to; variables give way to it."""
+"""Names that the library and the shapes of statements refer to; variables give way to them."""
 
 BETWEEN = frozenset({"expr", "low", "high"})
 """The names inside the code of a `between`."""

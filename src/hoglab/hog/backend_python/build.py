@@ -175,7 +175,7 @@ _UNPLACED: frozenset[type] = frozenset(
     | {type(None), str, int, float, bool, frozenset, ast.Load, ast.Store, ast.And, ast.Or}
     | {kind for base in (ast.operator, ast.unaryop, ast.cmpop) for kind in base.__subclasses__()}
 )
-"""What stands in the fields of nodes and needs no position of its own."""
+"""Types in the fields of nodes that need no position of their own."""
 
 
 def _position(line: int, column: int) -> dict[str, int]:

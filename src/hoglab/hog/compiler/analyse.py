@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
 
 Suspension = Literal["never", "generator", "replay"]
-"""How a program waits for the host: not at all; as a generator; or, where it cannot be told which functions may
+"""Way in which a program waits for the host: not at all; as a generator; or, where it is unknown which functions may
 wait, by running again from the start with the answers so far (design: spec hog-runtime 4.6, journal)."""
 
 _SEPARATE = (n.Function, n.Lambda, n.WhileStatement, n.ForStatement, n.ForInStatement)

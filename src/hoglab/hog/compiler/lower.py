@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Tree = TypeVar("Tree", bound=n.Program | n.Expr)
 
 MAX_ARGUMENTS = 300
-"""How many arguments a call may have."""
+"""Maximum number of arguments of a call."""
 
 AST_KEY = "__hx_ast"
 """The key under which the object of an SQL node has the name of its class."""

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 Path = tuple[str | int, ...]
-"""Where a template is inside an input value: keys and positions."""
+"""Path of a template inside an input value: keys and positions."""
 
 MAX_VALUE_DEPTH = 64
-"""How deep an input value may be nested."""
+"""Maximum depth of an input value."""
 
 
 def map_texts(value: Any, change: Callable[[str, Path], Any], path: Path = ()) -> Any:

@@ -29,7 +29,7 @@ LOOK_EVERY = 500
 """Visits between two looks at the clock. A tick of a loop can be many visits, each far slower than compiled code."""
 
 FUNCTION_BYTES = 200
-"""What a function value is taken to occupy."""
+"""Memory that a function value is charged for."""
 
 Visitors = dict[type, "Callable[[Machine, Any], Any]"]
 """For each kind of node what visits it: it gives a value, or the generator that will give it."""

@@ -19,7 +19,7 @@ MAX_SOURCE_BYTES = 102_400
 """The largest source text, in bytes of UTF-8."""
 
 MAX_DEPTH = 200
-"""How deep constructs may nest in each other; the parser keeps to it too."""
+"""Maximum depth of nested constructs; the parser keeps to it too."""
 
 RESERVED = frozenset(
     {"catch", "except", "finally", "fn", "fun", "intersect"}

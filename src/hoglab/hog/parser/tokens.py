@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from hoglab.hog.parser.lexer import Token
 
 MAX_OPERATORS = 500
-"""How many operators of one precedence level may follow each other without parentheses."""
+"""Maximum number of operators of one precedence level that follow each other without parentheses."""
 
 MAX_NODES = 20_000
-"""How many nodes a tree may have."""
+"""Maximum number of nodes of a tree."""
 
 _SHOWN = {
     "eof": "the end",

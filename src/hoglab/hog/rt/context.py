@@ -35,10 +35,10 @@ FIRST_CHUNK: Final = 100
 """Ticks before the first look; as long as they are quick, twice as many before each further one."""
 
 LOOK_S: Final = 0.004
-"""How long the ticks between two looks at the clock should take; when they take longer, the next look comes earlier."""
+"""Target duration of the ticks between two looks at the clock; when they take longer, the next look comes earlier."""
 
 FREE_UNITS: Final = 4_000
-"""What an expression may be charged for before it needs a budget of its own: a few milliseconds of work."""
+"""Units that an expression may be charged for before it needs a budget of its own: a few milliseconds of work."""
 
 SHORT_GROWTH: Final = 4_096
 """Values of fewer bytes are many in any text, and small."""

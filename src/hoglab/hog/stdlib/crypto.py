@@ -133,7 +133,7 @@ def _sha256(text: Value, encoding: Value = None) -> str | None:
 
 
 _HMAC_UNITS: Final = 4
-"""What the HMAC of a short text costs."""
+"""Cost of the HMAC of a short text."""
 
 
 def _chain(name: str, algorithm: str, items: Value, encoding: Value) -> str:
