@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import structlog
 
 RETRY_S = 1.0
-"""How long a service rests after a round that failed for a reason that nobody foresaw."""
+"""Pause of a service after a round that failed for an unexpected reason."""
 MAX_RETRY_S = 60.0
 """The rest doubles up to this while rounds fail one after the other."""
 STOP_TIMEOUT_S = 5.0

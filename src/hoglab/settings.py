@@ -42,7 +42,7 @@ SECRET = frozenset(
 )
 """Settings whose values are in no message."""
 SDK_FILE = "array.js"
-"""What the snippet of web pages loads first; the dist of posthog-js has it."""
+"""File that the snippet of web pages loads first; the dist of posthog-js has it."""
 
 
 class SettingsError(Exception):

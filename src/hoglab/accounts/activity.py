@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 1_000_000
 """Entries of all projects that are kept, the newest."""
 MAX_AGE = timedelta(days=3 * 365)
-"""How long an entry is kept."""
+"""Age after which an entry is deleted."""
 FORGOTTEN_AT_ONCE = 1_000
 
 ACTIVITY = "$activity_log_entry_created"
@@ -150,7 +150,7 @@ def entries(
 
 
 _DETAIL = dict.fromkeys(("id", "changes", "merge", "trigger", "name", "short_id", "type"))
-"""What ``detail`` has at least; its texts and changes come with the entry."""
+"""Minimum of ``detail``; its texts and changes come with the entry."""
 
 
 def _entry(row: Mapping[str, Any], author: dict[str, Any] | None) -> dict[str, Any]:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 RECHECK_S = 5.0
-"""How long a secret is trusted from memory: how late a revocation by another process may be noticed."""
+"""Time for which a secret is trusted from memory: the delay with which a revocation by another process is noticed."""
 REMEMBERED = 10_000
-"""How many secrets are kept in memory."""
+"""Maximum number of secrets in memory."""
 
 
 class PrincipalCache:

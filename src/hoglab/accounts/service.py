@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MAX_KEYS_PER_USER = 200
 SECRET_SCOPES = ("feature_flag:read",)
-"""What a project secret key may do."""
+"""Scopes of a project secret key."""
 MAX_NAME_LENGTH = 200
 MAX_LABEL_LENGTH = 40
 MAX_SCOPES = 200

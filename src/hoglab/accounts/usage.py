@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 WRITE_EVERY_S = 60.0
-"""How often the moments of last use are written."""
+"""Interval at which the times of last use are written."""
 
 _log = structlog.get_logger(__name__)
 

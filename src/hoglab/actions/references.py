@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 SHOWN_CHARACTERS = 100
-"""How much of an id that is none is shown."""
+"""Maximum number of characters shown of an invalid id."""
 
 
 @dataclass(frozen=True, slots=True)

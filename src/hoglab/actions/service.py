@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_ACTIONS_PER_PROJECT = 2_000
 
 SCOPE = "Action"
-"""What actions are called in the activity log."""
+"""Scope of actions in the activity log."""
 
 _FIELDS = ("name", "description", "steps", "tags", "deleted")
 

@@ -21,7 +21,7 @@ from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 from hoglab.storage.invocations.holding import held_runs
 
 LATE_S = 60.0
-"""From when on health tells that events wait to be ingested."""
+"""Time after which health reports that events wait to be ingested."""
 
 
 def problems(

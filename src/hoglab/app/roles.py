@@ -17,7 +17,7 @@ class Part(Enum):
     CORE = auto()
     """The events, with all that reads and writes them: ingestion, dispatch, analysis, jobs, the API and the UI."""
     SDK = auto()
-    """What SDKs ask: capture, flags, remote config, local evaluation; and webhooks."""
+    """Endpoints for SDKs: capture, flags, remote config, local evaluation; and webhooks."""
     RUNS = auto()
     """Running functions: what is in the queue."""
 

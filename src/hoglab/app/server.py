@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from hoglab.settings import Settings
 
 STOP_BUDGET_S = 6.0
-"""How long the background services may take together to finish what they are doing."""
+"""Time for the background services together to finish their work."""
 HTTP_GRACE_S = 2.5
-"""How long requests may take to finish before that; the contract with operators is ten seconds in all."""
+"""Time for requests to finish before that; the contract with operators is ten seconds in all."""
 CORE_WAIT_S = 60.0
 CORE_POLL_S = 0.5
-"""How long a process waits at its start for the core to have begun a new database."""
+"""Time that a process waits at its start for the core to begin a new database, and interval between its looks."""
 GC_THRESHOLDS = (20_000, 20, 100)
 
 _log = structlog.get_logger("hoglab")

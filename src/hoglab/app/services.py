@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from hoglab.settings import Settings
 
 ERASE_EVERY_S = 5.0
-"""How soon after a request somebody's data begin to be erased, where nothing is to be ingested before."""
+"""Interval of erasures: the delay after a request, where nothing is to be ingested before."""
 FILL_EVERY_S = 10.0
-"""How often persons who are new are put into the index for searches."""
+"""Interval at which new persons are put into the index for searches."""
 TIDY_EVERY_S = 3_600.0
-"""How often what is too old, or too much, is looked for."""
+"""Interval at which data that is too old, or too much, is looked for."""
 
 
 class Services(SharedServices):

@@ -71,7 +71,7 @@ class Depot:
         self._lists = path / "backups"
         self._parts = path / "parts"
         self.new_bytes = 0
-        """What was written because it was not there yet."""
+        """Number of bytes that were written because they were not stored yet."""
 
     # --- writing
 

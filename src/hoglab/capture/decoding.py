@@ -23,9 +23,9 @@ MAX_FORM_BYTES = 2 * 1024 * 1024
 """Largest form: browsers send them, and undoing their encoding takes many times their size."""
 MAX_FORM_FIELDS = 64
 MAX_LZ64_BYTES = 2 * 1024 * 1024
-"""What LZ64 data may decompress to: only old browser SDKs send it, and reading it takes long."""
+"""Maximum size of decompressed LZ64 data: only old browser SDKs send it, and reading it takes long."""
 SNIFFED_BYTES = 128
-"""How much of a payload is looked at to tell forms and base64 from JSON."""
+"""Length of the part of a payload that is inspected to tell forms and base64 from JSON."""
 
 _STRIDE = 1024 * 1024
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")

@@ -27,7 +27,7 @@ from hoglab.storage.database.types import from_micros, to_micros
 
 VERSION = 2
 MAX_RECORD_JSON_BYTES = 64 * 1024 * 1024
-"""What a reader decompresses at most; above every limit that capture may be set to."""
+"""Maximum size that a reader decompresses; above every limit that capture may be set to."""
 
 _UUID_VERSION_BITS = 0x7 << 76
 _UUID_VARIANT_BITS = 0x2 << 62
@@ -69,7 +69,7 @@ class DecodedRecord(NamedTuple):
 
 
 _HEADER_AT = {1: 3, VERSION: 7}
-"""Where the header begins in each version."""
+"""Offset of the header in each version."""
 _HEADER = msgspec.msgpack.Decoder(RecordHeader)
 
 

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 MAX_RECORDS = 1024
 MAX_BYTES = 8 * 1024 * 1024
-"""How much is taken over in one transaction; of each partition at least one record."""
+"""Maximum size of the records taken over in one transaction; of each partition at least one record."""
 
 IDLE_S = 0.02
-"""How soon it is looked again where nothing had come."""
+"""Pause before the next look where nothing had come."""
 
 FULL_S = 0.2
 """The same where the log takes no more for now."""
 
 KNOWN_MOMENTS = 256
-"""Of how many moments it is remembered when everything from before was taken over."""
+"""Number of moments for which it is remembered when everything from before was taken over."""
 
 _log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OK = b'{"status":"Ok"}'
-"""What an accepted request is told, and whoever asks for the options of a path."""
+"""Response to an accepted request, and to a request for the options of a path."""
 TEXT = "text/plain; charset=utf-8"
 
 EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")

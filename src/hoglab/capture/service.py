@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 STORAGE_RETRY_S = 5
-"""What ``Retry-After`` says when the log fails for a reason that it does not name."""
+"""Value of ``Retry-After`` when the log fails for a reason that it does not name."""
 
 _INLINE_WIRE_BYTES = 64 * 1024
 _INLINE_JSON_BYTES = 256 * 1024
@@ -83,7 +83,7 @@ class Request:
     content_encoding: bytes
     ip: str | None
     scope: MutableMapping[str, Any] = field(default_factory=dict)
-    """Where the memory of the request is booked (`hoglab.http.requests.budget`)."""
+    """Scope in which the memory of the request is booked (`hoglab.http.requests.budget`)."""
 
 
 class AcceptingLog(Protocol):

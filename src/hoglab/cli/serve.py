@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("hoglab")
 
 LEAST_ADDRESS_BYTES = 2 * 1024**3
-"""What a process may be limited to at least (``ulimit -v``): engines and threads reserve far more than they use."""
+"""Minimum for a limit of a process's address space (``ulimit -v``): engines and threads reserve more than they use."""
 
 FIRST_START = """\
 hoglab made a new project. This key is shown only once; keep it:

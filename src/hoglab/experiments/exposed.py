@@ -53,7 +53,7 @@ class Exposure:
     event_type: str
     filters: list[Any]
     variant_property: str
-    """Which property of the event holds the variant."""
+    """Property of the event that holds the variant."""
 
     def rule(self, start: datetime) -> dict[str, Any]:
         """Having done it since the start, as a rule of a cohort."""

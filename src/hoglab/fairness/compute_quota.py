@@ -17,7 +17,7 @@ from hoglab.hog import HogRuntimeError
 T = TypeVar("T")
 
 SLOW_RUN_S = 0.05
-"""What a run computes beyond this is counted as slow."""
+"""Computing time of a run beyond which it counts as slow."""
 BATCH_SLOW_S = 3.0
 """Given up is what came to more than this, so counted, in one batch."""
 HURRIED_SLOW_S = 0.5
@@ -26,7 +26,7 @@ BATCH_S = 30.0
 """Given up is also what computed longer than this in one batch, however quick each run of it was."""
 QUOTA_EXCEEDED = "It took too long on other events of the same batch and was given up."
 QUICK_RUN_S = 0.001
-"""What a run computes beyond this comes out of the share of all together."""
+"""Computing time of a run beyond which it is charged to the share of all together."""
 SHARE_SPENT = (
     "The functions of the project took more than their share of the time that all projects wait for; what computes "
     "was given up for the rest of this batch of events."
@@ -44,7 +44,7 @@ class ComputeQuota:
     def __init__(self, most_s: float = math.inf) -> None:
         self._most_s = most_s
         self.shared_s = 0.0
-        """What all together computed, what is quick not counted."""
+        """Computing time of all together, without quick runs."""
         self._slow_runs: defaultdict[Hashable, list[float]] = defaultdict(list)
         self._used_s: dict[Hashable, float] = {}
         self._slow_s: dict[Hashable, float] = {}

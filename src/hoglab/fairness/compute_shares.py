@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 EVENT_S = 0.002
-"""What all transformations of a project together may compute on one event, however many events there are."""
+"""Computing time of all transformations of a project together on one event, however many events there are."""
 BURST_S = 2.0
-"""What all functions of a project may compute beyond that at once."""
+"""Computing time beyond that for all functions of a project at once."""
 DEBT_S = 10.0
 """The most that they can owe, for work is done in stretches."""
 SHARE = 0.1
 """And how much of it comes back in a second, in seconds."""
 SHARE_OF_ALL = 0.3
-"""How much comes back to all projects together; so however many compute too much, others keep more than half."""
+"""Share that is returned to all projects together; so however many compute too much, others keep more than half."""
 NEIGHBOUR_S = 3_600.0
 """A project has the server to itself when no other had an event for so long."""
 

@@ -18,7 +18,7 @@ from hoglab.fairness.fair_semaphore import FairSemaphore, Holder, Place
 T = TypeVar("T")
 
 WAITING_FOR_EACH_THREAD = 16
-"""How much work of one owner may wait, for each thread of the pool; what comes beyond is refused."""
+"""Maximum number of waiting jobs of one owner for each thread of the pool; more are refused."""
 _KEY = ""
 
 

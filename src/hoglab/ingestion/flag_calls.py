@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FLAG_CALLED = "$feature_flag_called"
 WRITE_EVERY = timedelta(minutes=1)
-"""How exact ``last_called_at`` is: a flag is written at most once in so much time."""
+"""Precision of ``last_called_at``: a flag is written at most once in so much time."""
 MAX_REMEMBERED = 10_000
 """Flags whose last write is remembered; with more, some are written more often."""
 

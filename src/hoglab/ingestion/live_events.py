@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 SHOWN_PER_S = 50
 """Most events a second that a follower gets, the newest; how many others there were, it is told."""
 RESUMED = timedelta(seconds=60)
-"""How old events may be that a follower gets that was away."""
+"""Maximum age of events for a follower that was away."""
 RATE_EVERY_S = 1.0
 MAX_WARNINGS = 100
 """Most warnings of one look."""
 TIMEOUT_S = 2.0
-"""How long one statement may take: others wait for it."""
+"""Time limit of one statement: others wait for it."""
 
 _FAILURES = (DatabaseError, EventStoreUnavailableError, QueryError, QueryMemoryError, QueryTimeoutError)
 

@@ -71,10 +71,10 @@ _LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the oldest record t
 
 
 SERVERS_FAULT = (DatabaseError, MemoryError, OSError, QuarantineFullError)
-"""What no record is to blame for, whichever it was. Of what the event store raises, it depends."""
+"""Errors for which no record is to blame, whichever it was. For those of the event store, it depends."""
 
 REPLAY_EVERY_S = 1.0
-"""How often it is looked for records that are to go back from quarantine into the log."""
+"""Interval at which records are looked for that are to go back from quarantine into the log."""
 
 REHEARSED_EVENT = "$rehearsal"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_UUID_CHARS = 45  # with braces and a prefix
 
 INTERNAL_IP = "127.0.0.1"
-"""What events with the property ``capture_internal`` get as address (spec: sdk-wire 1.8)."""
+"""Address of events with the property ``capture_internal`` (spec: sdk-wire 1.8)."""
 
 
 class Event(msgspec.Struct, eq=False, gc=False):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_log.quarantine import QuarantineState, QuarantineStore
 
 MAX_BYTES = 256 * 1024 * 1024
-"""What quarantined records may have together; one that does not fit makes ingestion wait."""
+"""Maximum size of all quarantined records; one that does not fit makes ingestion wait."""
 MAX_REASON_CHARS = 2_000
 REPLAYED_AT_ONCE = 100
 

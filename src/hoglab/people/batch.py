@@ -85,7 +85,7 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
     """Whether the person was there before the batch."""
     changed: bool = False
     into: PersonState | None = None
-    """Who this person was merged into."""
+    """Person that this one was merged into."""
     decoded: dict[str, Any] | None = None
 
     @property

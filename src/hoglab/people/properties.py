@@ -10,7 +10,7 @@ import orjson
 MAX_PROPERTIES_BYTES = 655_360
 """An update that makes the properties larger than this is refused."""
 TRIMMED_PROPERTIES_BYTES = 524_288
-"""What properties that are too large already are trimmed to."""
+"""Size to which properties that are too large already are trimmed."""
 
 Properties = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ WIDTH = 720
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 12, 24
 ROW_HEIGHT = 30
 MAX_DATES = 8
-"""How many dates are written under a plot over days."""
+"""Maximum number of dates under a plot over days."""
 COLOURS = (
     "#2563eb",
     "#d97706",
@@ -25,10 +25,10 @@ COLOURS = (
     "#a16207",
 )
 LETTER = 6.6
-"""About how wide a letter of a label is."""
+"""Approximate width of a letter of a label."""
 LEGEND_LINE = 18
 MAX_LABEL = 40
-"""How many letters of a label are shown; all of them where the pointer rests on it."""
+"""Maximum number of letters shown of a label; all of them where the pointer rests on it."""
 
 Label = Callable[[float], str]
 

@@ -113,7 +113,7 @@ class MetricReport:
     days: Mapping[str, Comparison] | None = None
     """The result at the end of days; None where it was not asked for."""
     value_label: str = NO_LABEL
-    """What the number of a variant is, such as a rate or a mean of sums."""
+    """Name of a variant's number, such as a rate or a mean of sums."""
     withheld: bool = False
     """Whether nothing may be marked as significant: something critical is wrong, with the experiment or with it."""
 
@@ -167,7 +167,7 @@ class ExperimentReport:
     metrics: tuple[MetricReport, ...]
     made_at: datetime
     verdict: Json | None = None
-    """What to do, as the API says it; None before the start, and while something is still computed."""
+    """Verdict as the API has it; None before the start, and while something is still computed."""
 
     @property
     def is_relative(self) -> bool:

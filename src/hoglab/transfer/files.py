@@ -28,7 +28,7 @@ PARQUET_ROWS = 2_000
 PIECE_BYTES = 256 * 1024
 
 _PARQUET = b"PAR1"
-"""How such a file begins. PostHog names it by the compression inside of it too: ``events.parquet.zst``."""
+"""Beginning of such a file. PostHog names it by the compression inside of it too: ``events.parquet.zst``."""
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 

@@ -54,10 +54,10 @@ MAX_REQUEST_BYTES = 64 * 1024
 PART_BYTES = 256 * 1024
 SOCKET_MODE = 0o600
 MAX_HOLD_S = 300.0
-"""How long events may wait to be stored while files are copied; then the copy is given up."""
+"""Maximum time for which events wait to be stored while files are copied; then the copy is given up."""
 MAX_EXAMINATION_S = 4 * 3600.0
 COPIED = b"+"
-"""What the other side says when it has the files, and the answer to it: that nothing was written meanwhile."""
+"""Message of the other side when it has the files, and the answer: that nothing was written meanwhile."""
 
 MAX_ADDRESS_BYTES = 100
 """Longer paths do not fit the address of a socket (108 bytes on Linux)."""

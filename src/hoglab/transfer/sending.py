@@ -11,7 +11,7 @@ import orjson
 
 TIMEOUT_S = 60.0
 PATIENCE_S = 300.0
-"""How long a server may refuse everything before an import gives up."""
+"""Time for which a server may refuse everything before an import gives up."""
 
 MAX_WAIT_S = 30.0
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 INDEX = "index.html"
 BASE = '<base href="/ui/" />'
-"""What the built page has in place of the path that the server is reached by."""
+"""Text in the built page that is replaced by the path that the server is reached by."""
 VERSION = '<meta name="hoglab" content="development" />'
-"""What it has in place of the server's version."""
+"""Text in the built page that is replaced by the server's version."""
 LEAST_COMPRESSED = 512
 """Smaller files are sent as they are."""
 BROTLI_QUALITY = 8

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PATH = "/ui"
 PROJECT = "/project"
-"""What addresses of events, persons, groups and functions begin with (`hoglab.delivery.runs.globals.Site`)."""
+"""Prefix of addresses of events, persons, groups and functions (`hoglab.delivery.runs.globals.Site`)."""
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _ASK_AGAIN = (b"cache-control", b"no-cache")
 _SHOWN = {"experiments", "feature_flags", "functions", "events", "person", "persons", "groups"}

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 LINK_LIFETIME = timedelta(minutes=15)
-"""How long a link opens a session, which it does once."""
+"""Time within which a link opens a session, which it does once."""
 IDLE_LIFETIME = timedelta(days=14)
-"""How long a session stays that nobody uses."""
+"""Time after its last use at which a session ends."""
 LONGEST_LIFETIME = timedelta(days=90)
-"""How long a session stays at most."""
+"""Maximum lifetime of a session."""
 MAX_SESSIONS_PER_USER = 100
 """Sessions of one user; one more ends the one that was not seen for longest."""
 MAX_USER_AGENT_CHARACTERS = 400
 TRIES = Rate(10, 60.0)
-"""How often somebody may be wrong, by address and by account."""
+"""Rate limit of failed attempts, by address and by account."""
 
 
 class LoginRefusedError(Exception):

@@ -29,7 +29,7 @@ SCOPES = ("experiment:read", "query:read", "project:read")
 ASK_AGAIN_S = 0.5
 """After how long a server is asked again for results that it is still computing."""
 KEY_LASTS = timedelta(days=1)
-"""How long the key of one command may be used, should the command not live to revoke it."""
+"""Lifetime of the key of one command, should the command not live to revoke it."""
 
 
 class AnswerError(Exception):

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 MAX_REMEMBERED_BYTES = 32 * 1024 * 1024
-"""How much of experiments is remembered; with more, everything is forgotten."""
+"""Maximum size of remembered experiments; with more, everything is forgotten."""
 
 
 DIGESTED = 2
-"""How many of `subjects` are such that a digest tells whose change it was."""
+"""Number of `subjects`, from the first, for which a digest tells whose change it was."""
 
 
 def subjects(project_id: int) -> tuple[Subject, ...]:

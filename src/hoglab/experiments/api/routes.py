@@ -35,7 +35,7 @@ class _One(TypedDict):
 
 
 ONE: _One = {"response": schemas.ExperimentOut, "versioned": True}
-"""What operations that answer with one experiment have in common."""
+"""Options of operations that answer with one experiment."""
 
 
 def actor(call: Call) -> Actor:

@@ -41,7 +41,7 @@ CALCULATOR_KEYS = (
     "exposure_estimate_config",
 )
 MAX_RECALCULATION_TIMES = 2
-"""How often a day the results of running experiments are computed."""
+"""Maximum number of times a day at which the results of running experiments are computed."""
 MIN_HOURS_APART = 6
 _WHOLE_HOUR = re.compile(r"([01]\d|2[0-3]):00(?::00)?", re.ASCII)
 _DECIMALS = 10

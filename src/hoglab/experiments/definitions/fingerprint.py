@@ -18,7 +18,7 @@ from hoglab.statistics import BayesianConfig, CupedConfig, RelativeVariance, Sta
 
 DEFAULT_EXPOSURE_EVENT = "$feature_flag_called"
 WRITTEN_EXPOSURE_EVENT = "$experiment_exposure"
-"""What some servers write beside each flag call that gave a variant; counted only where a criterion names it."""
+"""Event that some servers write beside each flag call that gave a variant; counted only where a criterion names it."""
 _DEFAULT_EXPOSURE_LITERAL = "$default_exposure_event"
 # Events that stand for "the flag was shown", with or without further property filters.
 DEFAULT_EXPOSURES = frozenset({DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT})

@@ -28,7 +28,7 @@ from hoglab.http.fields.property_filters import Properties
 from hoglab.http.fields.unknown_keys import Keys, Path, WarningEntry, hint, shown_path, unknown_keys, warning
 
 MAX_METRICS = 200
-"""How many metrics one list may hold."""
+"""Maximum number of metrics in one list."""
 MAX_LISTED_ERRORS = 15
 LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
 KIND = "ExperimentMetric"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 Problem = Callable[[Connection, int, Mapping[str, Any]], str | None]
-"""Why a metric, or exposure criteria, of a project cannot be computed; None when they can."""
+"""Check of a project's metric or exposure criteria: the reason for which it cannot be computed; None when it can."""
 
 _Found = dict[tuple[Problem, str], str | None]
 _found: ContextVar[_Found | None] = ContextVar("definition_problems", default=None)

@@ -39,13 +39,13 @@ REFRESH_AFTER = timedelta(hours=1)
 """Members of dynamic cohorts are found anew when the last time is longer ago than this: persons change."""
 
 REFRESH_CHECK_S = 60.0
-"""How often the calculator looks for cohorts that are that old, and for those of another process."""
+"""Interval at which the calculator looks for cohorts that are that old, and for those of another process."""
 
 CATCH_UP_CHECK_S = 0.2
-"""How often the calculator looks whether the events that a waiting cohort is about are stored by now."""
+"""Interval at which the calculator looks whether the events that a waiting cohort is about are stored."""
 
 RETRY_FIRST_S, RETRY_LONGEST_S = 60.0, 3_600.0
-"""How long a cohort that could not be calculated waits before the next attempt; doubles with each failure."""
+"""Backoff of a cohort that could not be calculated, first and longest; doubles with each failure."""
 
 MAX_ERROR_LENGTH = 1_000
 

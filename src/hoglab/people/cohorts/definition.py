@@ -15,7 +15,7 @@ from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields.dates import parse_moment
 
 MAX_DEPTH = 20
-"""How many cohorts may be nested in one another."""
+"""Maximum depth of cohorts nested in one another."""
 
 MAX_FILTERS_BYTES = 512 * 1024
 

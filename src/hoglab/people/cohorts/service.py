@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 MAX_COHORTS_PER_PROJECT = 2_000
 
 SCOPE = "Cohort"
-"""What cohorts are called in the activity log."""
+"""Scope of cohorts in the activity log."""
 
 CohortUsers = Callable[["Connection", int, int], Collection[str]]
-"""What uses a cohort of a project and would break without it, in words: ``feature flag "beta"``."""
+"""Function that names the users of a project's cohort, which would break without it: ``feature flag "beta"``."""
 
 ActionsExist = Callable[["Connection", int, Collection[int]], Collection[int]]
-"""Which of some actions a project has."""
+"""Function that gives those of some actions that a project has."""
 
 _FIELDS = frozenset({"name", "description", "filters", "groups", "query", "is_static", "deleted"})
 _LOGGED = ("name", "description", "filters", "is_static", "deleted")

@@ -31,7 +31,7 @@ MAX_MAGNITUDE = 1e150
 """Larger numbers than this cannot be squared in double arithmetic."""
 
 Inference = BayesianTest | FrequentistTest | SequentialTest
-"""What a method says about an effect."""
+"""Result of a method about an effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Evidence:
     """Corrected likewise."""
     chance_to_win: float | None = None
     problem: str | None = None
-    """Why there are no statistics."""
+    """Reason for which there are no statistics."""
 
     @property
     def effect(self) -> float | None:

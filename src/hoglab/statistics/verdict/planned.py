@@ -98,7 +98,7 @@ class Progress:
     days: int
     people_needed: int | None
     least_days: int | None
-    """How long it is to run at least, however many people come."""
+    """Minimum number of days to run, however many people come."""
     is_reached: bool
     source: PlanSource
 

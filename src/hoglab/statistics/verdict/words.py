@@ -33,7 +33,7 @@ _FIXES = {
     "metric_not_computable": Action.FIX_METRIC,
     "metric_failed": Action.FIX_METRIC,
 }
-"""What is to be repaired, by the code of a critical finding."""
+"""Actions by the code of the critical finding that they repair."""
 _SAYS = {Decision.BETTER: "better", Decision.WORSE: "worse"}
 
 
