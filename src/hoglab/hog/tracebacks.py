@@ -93,14 +93,14 @@ def _place(error: BaseException) -> tuple[int | None, int, bool]:
     noted = noted_place(error)
     if noted is not None:
         return *noted, False
-    found = None
+    innermost = None
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == FILE_NAME:
-            found = trace
+            innermost = trace
         trace = trace.tb_next
-    if found is None:
+    if innermost is None:
         return None, 0, False
-    positions = list(found.tb_frame.f_code.co_positions())
-    line, _, column, _ = positions[found.tb_lasti // 2]
-    return line, column or 0, found.tb_next is None
+    positions = list(innermost.tb_frame.f_code.co_positions())
+    line, _, column, _ = positions[innermost.tb_lasti // 2]
+    return line, column or 0, innermost.tb_next is None

@@ -78,17 +78,17 @@ class _Watched(Machine):
         valued = isinstance(node, (*_TARGETS, n.ReturnStatement))
         if not valued and not isinstance(node, n.ForInStatement):
             self.tell(node)
-        found = VISITORS[type(node)](self, node)
-        if hasattr(found, "send"):
-            found = yield from found
+        result = VISITORS[type(node)](self, node)
+        if hasattr(result, "send"):
+            result = yield from result
         if isinstance(node, n.VariableDeclaration):
             (symbol,) = self.names.declares[node]
             self.tell(node, (node.name, self.cell(symbol)[0]))
         elif isinstance(node, n.VariableAssignment):
             self.tell(node, *self.assigned(node.left))
-        elif isinstance(node, n.ReturnStatement) and isinstance(found, Returned):
-            self.tell(node, ("return", found.value))
-        return found
+        elif isinstance(node, n.ReturnStatement) and isinstance(result, Returned):
+            self.tell(node, ("return", result.value))
+        return result
 
     def assigned(self, left: n.Expr) -> list[tuple[str, Value]]:
         """The variable that an assignment changed, if it is one variable."""

@@ -42,7 +42,7 @@ class JavaScript:
 
 
 def generate_javascript(
-    tree: n.Program | n.Expr, found: SymbolTable, functions: Mapping[str, Function]
+    tree: n.Program | n.Expr, table: SymbolTable, functions: Mapping[str, Function]
 ) -> JavaScript:
     """The JavaScript of a program, expression or template; a program's code is the body of a function.
 
@@ -52,8 +52,8 @@ def generate_javascript(
     has_between = any(isinstance(node, n.BetweenExpr) for node in n.walk(tree))
     taken = BETWEEN if has_between else frozenset[str]()
     while True:
-        names = Names(tree, found, taken)
-        writer = StatementWriter(found, names, functions)
+        names = Names(tree, table, taken)
+        writer = StatementWriter(table, names, functions)
         code = writer.statements(tree.declarations) if isinstance(tree, n.Program) else writer.expr(tree)
         stl = in_order(writer.used)
         if not names.collide(stl):

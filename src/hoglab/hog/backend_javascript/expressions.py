@@ -26,8 +26,8 @@ _PATTERN_CALLS = {
 class ExpressionWriter:
     """Writes expressions. `used` collects the library functions that they need, as JavaScript has them."""
 
-    def __init__(self, found: SymbolTable, names: Names, functions: Mapping[str, Function]) -> None:
-        self.found = found
+    def __init__(self, table: SymbolTable, names: Names, functions: Mapping[str, Function]) -> None:
+        self.table = table
         self.names = names
         self.functions = functions
         self.used: set[str] = set()
@@ -49,7 +49,7 @@ class ExpressionWriter:
 
     def error(self, message: str, node: n.Node, *, code: str, hint: str | None = None) -> HogCompileError:
         return HogCompileError(
-            message, source=self.found.source, start=node.start, end=node.end, code=code, hint=hint
+            message, source=self.table.source, start=node.start, end=node.end, code=code, hint=hint
         )
 
     # --- values
@@ -72,7 +72,7 @@ class ExpressionWriter:
         return f"[{self.expr(node)}]"
 
     def lambda_(self, node: n.Lambda) -> str:
-        params = ", ".join(self.variable(symbol) for symbol in self.found.scopes[node].params)
+        params = ", ".join(self.variable(symbol) for symbol in self.table.scopes[node].params)
         code = self.body(node.body)
         body = f"({code})" if isinstance(node.body, n.Dict) else code
         return f"{self.helper('__lambda')}(({params}) => {body})"
@@ -83,8 +83,8 @@ class ExpressionWriter:
         return self.caught.get(symbol) or self.names.of(symbol)
 
     def field(self, node: n.Field) -> str:
-        symbol = self.found.uses.get(node)
-        if node in self.found.empty_reads:
+        symbol = self.table.uses.get(node)
+        if node in self.table.empty_reads:
             code = "null"
         elif symbol is not None:
             code = self.variable(symbol)
@@ -161,8 +161,8 @@ class ExpressionWriter:
     # --- calls
 
     def call(self, node: n.Call) -> str:
-        symbol = self.found.uses.get(node)
-        if node in self.found.empty_reads:
+        symbol = self.table.uses.get(node)
+        if node in self.table.empty_reads:
             callee = "null"
         elif symbol is not None:
             callee = self.variable(symbol)

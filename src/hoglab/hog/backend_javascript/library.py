@@ -56,7 +56,7 @@ def runs_in_browsers(function: str) -> bool:
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """The functions with all that they call, each after those it calls; otherwise in the order of their names."""
-    found: dict[str, None] = {}
+    ordered: dict[str, None] = {}
     entered = set()
 
     def visit(name: str) -> None:
@@ -65,11 +65,11 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
         entered.add(name)
         for used in sorted(unit(name).uses):
             visit(used)
-        found[name] = None
+        ordered[name] = None
 
     for name in sorted(names):
         visit(name)
-    return tuple(found)
+    return tuple(ordered)
 
 
 def library_code(names: Iterable[str]) -> str:

@@ -78,7 +78,7 @@ def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]
 
 def _top_level_words(source: str) -> list[int]:
     """Positions of `import` and `export` that start statements outside of brackets, texts and comments."""
-    found = []
+    positions = []
     depth, at, before = 0, 0, ";"
     templates: list[int] = []  # the depths at which `${` opened
     while at < len(source):
@@ -107,9 +107,9 @@ def _top_level_words(source: str) -> list[int]:
             and before != "."
             and source[at : at + 1] not in ("(", ".")
         ):
-            found.append(token.start())
+            positions.append(token.start())
         before = text
-    return found
+    return positions
 
 
 def _regex_or_token(source: str, at: int, before: str) -> re.Match[str]:

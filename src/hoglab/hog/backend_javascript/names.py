@@ -68,10 +68,10 @@ def binds_e(clause: n.Catch) -> bool:
 class Names:
     """The names of all variables of one tree; `taken` are names that belong to the library."""
 
-    def __init__(self, tree: n.Program | n.Expr, found: SymbolTable, taken: Set[str]) -> None:
+    def __init__(self, tree: n.Program | n.Expr, table: SymbolTable, taken: Set[str]) -> None:
         self._names: dict[Symbol, str] = {}
-        moved = _Conflicts(found).of(tree)
-        for symbol in found.symbols:
+        moved = _Conflicts(table).of(tree)
+        for symbol in table.symbols:
             name = identifier(symbol.name)
             if symbol in moved or name in taken or name in BUILT_IN:
                 name = f"{name if name.startswith(PREFIX) else PREFIX + name}${symbol.number}"
@@ -92,13 +92,13 @@ class _Conflicts:
     declaration stands.
     """
 
-    def __init__(self, found: SymbolTable) -> None:
-        self.found = found
+    def __init__(self, table: SymbolTable) -> None:
+        self.table = table
         self.scopes: list[dict[str, Symbol]] = []
         self.moved: set[Symbol] = set()
         self.caught: dict[n.Node, Symbol] = {}  # the error that a clause binds as `e`
         self.hidden: set[Symbol] = set()  # what `catch` declares without naming it in JavaScript
-        for node, symbols in found.declares.items():
+        for node, symbols in table.declares.items():
             if isinstance(node, n.TryCatchStatement):
                 self.hidden.update(symbols)
                 self.caught.update({clause: symbols[0] for clause in node.catches if binds_e(clause)})
@@ -125,7 +125,7 @@ class _Conflicts:
         self.scopes.pop()
 
     def walk(self, node: n.Node) -> None:
-        symbol = self.found.uses.get(node)
+        symbol = self.table.uses.get(node)
         if symbol is not None:
             self.use(symbol)
         for child in n.children(node):
@@ -145,16 +145,16 @@ class _Conflicts:
         if isinstance(node, (n.Program, n.Block)):
             return self.of_statements(node.declarations)
         if isinstance(node, (n.Function, n.Lambda)):
-            params = list(self.found.scopes[node].params)
+            params = list(self.table.scopes[node].params)
             body = node.body
             return params + self.of_statements(body.declarations) if isinstance(body, n.Block) else params
         if isinstance(node, n.Catch):
-            bound = [self.caught[node]] if node in self.caught else list(self.found.declares.get(node, ()))
+            bound = [self.caught[node]] if node in self.caught else list(self.table.declares.get(node, ()))
             return bound + self.of_statements(node.block.declarations)
         if isinstance(node, n.ForInStatement):
-            return list(self.found.declares[node])
+            return list(self.table.declares[node])
         if isinstance(node, n.ForStatement) and isinstance(node.initializer, n.VariableDeclaration):
-            return list(self.found.declares[node.initializer])
+            return list(self.table.declares[node.initializer])
         return None
 
     def of_statements(self, statements: Iterable[n.Statement]) -> list[Symbol]:
@@ -162,5 +162,5 @@ class _Conflicts:
             symbol
             for statement in statements
             if isinstance(statement, (n.VariableDeclaration, n.Function))
-            for symbol in self.found.declares[statement]
+            for symbol in self.table.declares[statement]
         ]

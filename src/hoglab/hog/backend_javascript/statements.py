@@ -52,7 +52,7 @@ class StatementWriter(ExpressionWriter):
         return self.block(node) if isinstance(node, n.Block) else self.braces(self.statement(node))
 
     def symbol(self, node: n.Node) -> Symbol:
-        return self.found.declares[node][0]
+        return self.table.declares[node][0]
 
     # --- variables
 
@@ -70,7 +70,7 @@ class StatementWriter(ExpressionWriter):
         if isinstance(left, n.TupleAccess):
             return self.member_write(self.expr(left.tuple), str(left.index), value) + ";"
         assert isinstance(left, n.Field)  # noqa: S101 - the resolver lets nothing else through
-        target = self.variable(self.found.uses[left])
+        target = self.variable(self.table.uses[left])
         *path, last = left.chain
         if not path:
             return f"{target} = {value}"
@@ -123,7 +123,7 @@ class StatementWriter(ExpressionWriter):
 
     def for_in_loop(self, node: n.ForInStatement) -> str:
         items = self.expr(node.expr)
-        symbols = self.found.declares[node]
+        symbols = self.table.declares[node]
         names = [self.variable(symbol) for symbol in symbols]
         body = self.braced(node.body)
         before = ""
@@ -144,7 +144,7 @@ class StatementWriter(ExpressionWriter):
     # --- functions
 
     def function(self, node: n.Function) -> str:
-        params = ", ".join(self.variable(symbol) for symbol in self.found.scopes[node].params)
+        params = ", ".join(self.variable(symbol) for symbol in self.table.scopes[node].params)
         return f"function {self.variable(self.symbol(node))}({params}) {self.block(node.body)}"
 
     # --- errors
@@ -168,7 +168,7 @@ class StatementWriter(ExpressionWriter):
 
     def hidden_names(self, node: n.TryCatchStatement, clause: n.Catch) -> dict[Symbol, str]:
         """JavaScript of the names `e` and `type`, which all clauses of a `try` have."""
-        error, kind = self.found.declares[node]
+        error, kind = self.table.declares[node]
         return {error: self.names.of(error) if binds_e(clause) else "__error", kind: "__error.type"}
 
     def clause_variable(self, node: n.TryCatchStatement, clause: n.Catch) -> str:

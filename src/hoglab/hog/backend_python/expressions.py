@@ -122,17 +122,21 @@ class ExpressionEmitter(Emitter):
         """The values of several expressions, to keep."""
         return self.spill(nodes, [self.value(node) for node in nodes])
 
-    def spill(self, nodes: Sequence[n.Expr], made: list[ast.expr]) -> list[ast.expr]:
+    def spill(self, nodes: Sequence[n.Expr], emitted: list[ast.expr]) -> list[ast.expr]:
         """The expressions; those that wait while a later one runs a function are put into variables.
 
         Only variables are seen by the accounting of memory, and a recursion can make any number of values wait.
         """
         waits = False
-        for at in range(len(made) - 1, -1, -1):
-            if waits and self.kind(nodes[at]) & ~SMALL and not isinstance(made[at], (ast.Constant, ast.Name)):
-                made[at] = walrus(self.unit.fresh("t"), made[at])
+        for at in range(len(emitted) - 1, -1, -1):
+            if (
+                waits
+                and self.kind(nodes[at]) & ~SMALL
+                and not isinstance(emitted[at], (ast.Constant, ast.Name))
+            ):
+                emitted[at] = walrus(self.unit.fresh("t"), emitted[at])
             waits = waits or self.unit.effects.enters(nodes[at])
-        return made
+        return emitted
 
     def may_alias_global(self, node: n.Expr) -> bool:
         """Whether the value of the expression may be part of a global."""
@@ -170,15 +174,15 @@ class ExpressionEmitter(Emitter):
         for length in range(len(chain), 0, -1):
             hoisted = self.unit.hoisted.get(chain[:length])
             if hoisted is not None:
-                made: ast.expr = name(hoisted)
+                read: ast.expr = name(hoisted)
                 rest = chain[length:]
                 break
         else:
-            made = self.root_read(node)
+            read = self.root_read(node)
             rest = chain[1:]
         for key in rest:
-            made = self.member(made, key)
-        return made
+            read = self.member(read, key)
+        return read
 
     def root_read(self, node: n.Field) -> ast.expr:
         root = node.chain[0]
@@ -379,17 +383,17 @@ class ExpressionEmitter(Emitter):
         if problem is not None:
             return call("fail", const(problem), *(self.expr(arg) for arg in args))
         if function.is_async:
-            made = [const(function.name), list_of(self.values(args))]
+            emitted = [const(function.name), list_of(self.values(args))]
             if self.unit.facts.suspension == "replay":
-                return call("wait", name("c"), *made)
-            return ast.Yield(tuple_of(made))
+                return call("wait", name("c"), *emitted)
+            return ast.Yield(tuple_of(emitted))
         short = intrinsic(self, function, args)
         if short is not None:
             return short
         looks_only = function.pure and not kinds_of_function(function) & ~SCALAR
         context = [name("c")] if function.needs_context else []
-        made = self.spill(args, self.readonly_args(args)) if looks_only else self.values(args)
-        return call(self.unit.constants.add(function.call), *context, *made)
+        emitted = self.spill(args, self.readonly_args(args)) if looks_only else self.values(args)
+        return call(self.unit.constants.add(function.call), *context, *emitted)
 
     def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
         """Values for something that only looks at them, and may look whether two are the same container.

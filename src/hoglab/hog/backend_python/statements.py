@@ -70,10 +70,10 @@ class FunctionEmitter(ExpressionEmitter):
     def with_before(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
         """Statements that `make` emits, with the functions their expressions need in front, not before the whole."""
         outer, self.before = self.before, []
-        made = make()
-        made = self.before + made
+        statements = make()
+        statements = self.before + statements
         self.before = outer
-        return made
+        return statements
 
     def inner_block(self, node: n.Block) -> list[ast.stmt]:
         return self.block(node.declarations)
@@ -134,15 +134,15 @@ class FunctionEmitter(ExpressionEmitter):
 
     def store_element(self, left: n.ArrayAccess, right: n.Expr) -> list[ast.stmt]:
         """`base[key] := right`; a member with a text key costs what `_allocation` says per turn of the loop."""
-        made = [self.value(left.array), self.expr(left.property), self.value(right)]
+        parts = [self.value(left.array), self.expr(left.property), self.value(right)]
         if not self.kind(left.property) & STR:
-            return [run(call("set_property", name("c"), *made))]
-        names = [self.unit.fresh("t") for _ in made]
+            return [run(call("set_property", name("c"), *parts))]
+        names = [self.unit.fresh("t") for _ in parts]
         subject, key, value = (name(each) for each in names)
         short = assign(store_item(subject, key), value)
         long = run(call("set_property", name("c"), subject, key, value))
         plain = all_of([is_class(subject, "dict"), is_class(key, "str")])
-        evaluated = [assign(store(each), part) for each, part in zip(names, made, strict=True)]
+        evaluated = [assign(store(each), part) for each, part in zip(names, parts, strict=True)]
         return [*evaluated, ast.If(plain, [short], [long])]
 
     def store_member(self, base: ast.expr, key: str, right: n.Expr) -> list[ast.stmt]:
@@ -209,7 +209,7 @@ class FunctionEmitter(ExpressionEmitter):
 
     def for_in_loop(self, node: n.ForInStatement) -> list[ast.stmt]:
         symbols = self.unit.names.declares[node]
-        made: list[ast.stmt] = [
+        statements: list[ast.stmt] = [
             assign(store(f"v{symbol.number}"), list_of([const(None)]))
             for symbol in symbols
             if in_cell(symbol)
@@ -236,8 +236,8 @@ class FunctionEmitter(ExpressionEmitter):
         target_each = ast.Tuple(targets, ast.Store()) if len(targets) == 2 else targets[0]
         turn = ast.Tuple([target_each, store("_")], ast.Store())
         body = inner + self.work(node.body) + self.statement(node.body)
-        made.append(ast.For(turn, call("zip", snapshot, name("b")), body, []))
-        return made
+        statements.append(ast.For(turn, call("zip", snapshot, name("b")), body, []))
+        return statements
 
     # --- errors
 
@@ -316,19 +316,19 @@ class FunctionEmitter(ExpressionEmitter):
         return f"d{symbol.number}"
 
     def function_body(self, node: n.Function | n.Lambda) -> list[ast.stmt]:
-        made: list[ast.stmt] = [ast.For(store("_"), name("b"), [ast.Break()], [])]
+        statements: list[ast.stmt] = [ast.For(store("_"), name("b"), [ast.Break()], [])]
         depth = self.depth_name()
         if depth is not None:
             too_deep = compare(name(depth), ast.GtE(), const(self.unit.call_depth))
-            made.append(ast.If(too_deep, [run(call("too_deep", const(self.unit.call_depth)))], []))
-        made += self.work(node.body)
+            statements.append(ast.If(too_deep, [run(call("too_deep", const(self.unit.call_depth)))], []))
+        statements += self.work(node.body)
         body = node.body
         if isinstance(body, n.Block):
-            return made + self.block(body.declarations)
+            return statements + self.block(body.declarations)
         if isinstance(body, n.Placeholder):
             inner = body.expr
-            return made + self.with_before(lambda: [run(self.expr(inner))])
-        return made + self.with_before(lambda: [ast.Return(self.value(body))])
+            return statements + self.with_before(lambda: [run(self.expr(inner))])
+        return statements + self.with_before(lambda: [ast.Return(self.value(body))])
 
     def returned_value(self, node: n.Expr) -> list[ast.stmt]:
         """`return node` as a whole body."""
@@ -341,7 +341,7 @@ class FunctionEmitter(ExpressionEmitter):
 
         `paths` are the fields of globals and whether each is evaluated in any case.
         """
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         for root, first in _certain_roots(paths).items():
             if root in self.unit.functions and root not in self.unit.sure_roots:
                 continue  # it may stand for the function
@@ -350,10 +350,10 @@ class FunctionEmitter(ExpressionEmitter):
             place = self.unit.place(first)
             self.unit.chains.setdefault(place, first.chain)
             mark(read, *place)
-            made.append(assign(store(variable), read))
+            statements.append(assign(store(variable), read))
             self.unit.hoisted[(root,)] = variable
-            made += self.hoist_members((root,), variable, [field for field, _ in paths])
-        return made
+            statements += self.hoist_members((root,), variable, [field for field, _ in paths])
+        return statements
 
     def hoist_members(
         self, base: tuple[str, ...], variable: str, fields: Sequence[n.Field]
@@ -364,7 +364,7 @@ class FunctionEmitter(ExpressionEmitter):
         if any(len(chain) == depth or chain[depth] in _PART_NAMES for chain in under):
             return []
         # whatever is no dict has no members of these names
-        made: list[ast.stmt] = [
+        statements: list[ast.stmt] = [
             ast.If(
                 negate(is_class(name(variable), "dict")),
                 [assign(store(variable), name("no_members"))],
@@ -380,10 +380,10 @@ class FunctionEmitter(ExpressionEmitter):
             path = (*base, member)
             if uses > 1 and not any(chain == path for chain in under):
                 inner = self.unit.fresh("h")
-                made.append(assign(store(inner), self.member(name(variable), member)))
+                statements.append(assign(store(inner), self.member(name(variable), member)))
                 self.unit.hoisted[path] = inner
-                made += self.hoist_members(path, inner, fields)
-        return made
+                statements += self.hoist_members(path, inner, fields)
+        return statements
 
 
 _PART_NAMES = frozenset(

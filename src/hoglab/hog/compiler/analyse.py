@@ -83,7 +83,7 @@ def read_paths(tree: n.Node, names: SymbolTable) -> frozenset[tuple[str, ...]]:
 
 def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple[str, ...]]:
     """The paths of globals that some nodes stand for; nodes come before those they are made of."""
-    found: set[tuple[str, ...]] = set()
+    paths: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
     for node in nodes:
         if not isinstance(node, (n.Field, n.ArrayAccess)):
@@ -94,8 +94,8 @@ def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple
         if isinstance(node, n.ArrayAccess):
             inner.add(node.array)
         if node not in inner:
-            found.add(path)
-    return frozenset(found)
+            paths.add(path)
+    return frozenset(paths)
 
 
 def global_path(node: n.Node, names: SymbolTable) -> tuple[str, ...] | None:

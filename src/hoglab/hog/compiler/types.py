@@ -143,16 +143,16 @@ class Kinds:
 
     def parameter_values(self) -> dict[Symbol, list[n.Expr | None]]:
         """For parameters of functions that are only ever called by name: what is passed for them."""
-        found: dict[Symbol, list[n.Expr | None]] = {}
+        passed: dict[Symbol, list[n.Expr | None]] = {}
         for scope in self.names.scopes.values():
             if scope.symbol is None or not only_called(scope.symbol):
                 continue
             for position, param in enumerate(scope.params):
-                found[param] = [
+                passed[param] = [
                     args[position] if position < len(args) else None
                     for args in self.arguments.get(scope.symbol, ())
                 ]
-        return found
+        return passed
 
 
 def only_called(symbol: Symbol) -> bool:

@@ -48,15 +48,15 @@ class Gap:
 
 def gaps(source: str, tokens: Sequence[Token], dropped: set[int]) -> dict[int, Gap]:
     """Gaps before the tokens that are kept, by position; the gaps around dropped tokens become one."""
-    found: dict[int, Gap] = {}
+    by_position: dict[int, Gap] = {}
     end = 0
     for at, token in enumerate(tokens):
         if at in dropped:
             continue
         if token.start > end or not at:
-            found[at] = _gap(source, end, token.start, first=not end, last=token.kind == "eof")
+            by_position[at] = _gap(source, end, token.start, first=not end, last=token.kind == "eof")
         end = token.end
-    return found
+    return by_position
 
 
 def _gap(source: str, start: int, end: int, *, first: bool, last: bool) -> Gap:

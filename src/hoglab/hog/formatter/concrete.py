@@ -117,15 +117,15 @@ class _Watcher(StatementParser):
 
     def statement(self) -> n.Statement:
         start = self.at
-        found: n.Statement = self.watch("statement", super().statement)
-        if isinstance(found, n.Function):
+        node: n.Statement = self.watch("statement", super().statement)
+        if isinstance(node, n.Function):
             at = start
             while self.tokens[at].kind != ")":
                 at += 1
             self.lists[at] = "parameters"
-        elif isinstance(found, n.IfStatement):
+        elif isinstance(node, n.IfStatement):
             self.heads.append(start + 1)
-        return found
+        return node
 
     def let(self) -> n.VariableDeclaration:
         found: n.VariableDeclaration = self.watch("statement", super().let)

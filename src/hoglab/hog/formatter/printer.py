@@ -119,22 +119,22 @@ class Printer:
 
     def keywords(self, root: TokenSpan) -> set[int]:
         """The tokens that are keywords where they stand, and so are written in lower case."""
-        found: set[int] = set()
+        keywords: set[int] = set()
         stack = [root]
         while stack:
             span = stack.pop()
             stack.extend(span.children)
             tokens = [part for part in span.parts() if isinstance(part, int)]
             if span.kind == "infix":
-                found.update(at for at in tokens if self.tokens[at].word in _LOWERED)
+                keywords.update(at for at in tokens if self.tokens[at].word in _LOWERED)
             elif isinstance(span.node, n.Not):
-                found.update(tokens[:1])
+                keywords.update(tokens[:1])
             elif isinstance(span.node, _KEYWORD_STATEMENTS):
-                found.update(tokens[:1])
-                found.update(at for at in tokens if self.tokens[at].word in ("else", "in"))
+                keywords.update(tokens[:1])
+                keywords.update(at for at in tokens if self.tokens[at].word in ("else", "in"))
             elif isinstance(span.node, n.Constant) and span.end == span.start + 1:
-                found.update(at for at in tokens if self.tokens[at].word in ("true", "false"))
-        return found
+                keywords.update(at for at in tokens if self.tokens[at].word in ("true", "false"))
+        return keywords
 
     def token(self, at: int) -> Doc:
         """A token with the comments that belong to it: those on lines above it and at the end of its line."""
@@ -158,16 +158,16 @@ class Printer:
         gap = self.gaps.get(at)
         if gap is None:
             return ()
-        found: list[Doc] = []
+        docs: list[Doc] = []
         comments = [comment for comment in gap.comments if comment.place != "trailing"]
         for index, comment in enumerate(comments):
             if comment.place == "inline":
-                found.append(Inline(comment.text))
+                docs.append(Inline(comment.text))
             else:
                 last = index + 1 == len(comments)
                 after = last and gap.blank and self.tokens[at].kind not in (")", "]", "}", "eof")
-                found.append(OwnLine(comment.text, before=comment.blank and index > 0, after=after))
-        return tuple(found)
+                docs.append(OwnLine(comment.text, before=comment.blank and index > 0, after=after))
+        return tuple(docs)
 
     def last_comments(self, close: int) -> tuple[tuple[Doc, ...], tuple[Doc, ...]]:
         """The comments before a closing bracket: those that stay on its line, or a line break and all of them."""
@@ -217,7 +217,7 @@ class Printer:
 
     def flow(self, parts: Sequence[Part], *, indent: bool = True, after_comma: Doc = " ") -> Doc:
         """Parts one after the other, brackets with what they hold laid out as lists or blocks."""
-        found: list[Doc] = []
+        docs: list[Doc] = []
         before: Part | None = None
         at = 0
         while at < len(parts):
@@ -226,16 +226,16 @@ class Printer:
                 at += 1
                 continue
             if before is not None:
-                found.append(self.between(before, part, after_comma))
+                docs.append(self.between(before, part, after_comma))
             if isinstance(part, int) and self.tokens[part].kind in OPENING:
                 close = self.concrete.closing[part]
                 stop = parts.index(close, at)
-                found.append(self.bracket(part, parts[at + 1 : stop], close))
+                docs.append(self.bracket(part, parts[at + 1 : stop], close))
                 before, at = close, stop + 1
             else:
-                found.append(self.doc(part, indent=indent))
+                docs.append(self.doc(part, indent=indent))
                 before, at = part, at + 1
-        return tuple(found)
+        return tuple(docs)
 
     def query(self, span: TokenSpan) -> Doc:
         """A `select`: each clause on its own line if they do not all fit on one."""
@@ -398,17 +398,17 @@ class Printer:
 
     def items(self, inside: Sequence[Part]) -> list[tuple[list[Part], int | None]]:
         """The parts of each item, and the comma behind it if it is to stay."""
-        found: list[tuple[list[Part], int | None]] = []
+        items: list[tuple[list[Part], int | None]] = []
         current: list[Part] = []
         for part in inside:
             if isinstance(part, int) and self.tokens[part].kind == ",":
-                found.append((current, None if part in self.dropped else part))
+                items.append((current, None if part in self.dropped else part))
                 current = []
             else:
                 current.append(part)
         if current:
-            found.append((current, None))
-        return found
+            items.append((current, None))
+        return items
 
     def opened_wide(self, opening: int, items: Sequence[object]) -> bool:
         """Whether the author began a line behind the brace: objects written so stay so."""
@@ -489,23 +489,23 @@ class Printer:
 
     def split(self, parts: Sequence[Part]) -> list[list[Part]]:
         """The parts of each statement; a semicolon that stays ends the statement before it."""
-        found: list[list[Part]] = []
+        statements: list[list[Part]] = []
         loose = False
         for part in parts:
             if isinstance(part, int) and part in self.dropped:
                 loose = False
             elif isinstance(part, TokenSpan) and part.kind == "statement":
-                found.append([part])
+                statements.append([part])
                 loose = False
-            elif isinstance(part, int) and self.tokens[part].kind == ";" and found:
-                found[-1].append(part)
+            elif isinstance(part, int) and self.tokens[part].kind == ";" and statements:
+                statements[-1].append(part)
                 loose = False
             elif loose:
-                found[-1].append(part)
+                statements[-1].append(part)
             else:
-                found.append([part])
+                statements.append([part])
                 loose = True
-        return found
+        return statements
 
     def whole_statement(self, parts: Sequence[Part]) -> Doc:
         """A statement, or the parts of one that begins a block (the parser sees it before it knows)."""
@@ -531,7 +531,7 @@ class Printer:
 
     def governing(self, parts: Sequence[Part]) -> Doc:
         """`if`, `while` and `for` with what they govern, which is a block or a statement without braces."""
-        found: list[Doc] = []
+        docs: list[Doc] = []
         head: list[Part] = []
         previous: TokenSpan | None = None
         for part in parts:
@@ -539,12 +539,12 @@ class Printer:
                 head.append(part)
                 continue
             if previous is not None:
-                found.append(" " if isinstance(previous.node, n.Block) else HARD)
-            found.append(self.flow(head))
-            found.append(self.governed(part, after_else=previous is not None))
+                docs.append(" " if isinstance(previous.node, n.Block) else HARD)
+            docs.append(self.flow(head))
+            docs.append(self.governed(part, after_else=previous is not None))
             head, previous = [], part
         rest = [part for part in head if part not in self.dropped]
-        return (*found, *(self.doc(part) for part in rest))
+        return (*docs, *(self.doc(part) for part in rest))
 
     def governed(self, span: TokenSpan, *, after_else: bool) -> Doc:
         doc = self.doc(span)

@@ -39,7 +39,7 @@ def superfluous_semicolons(concrete: Concrete) -> set[int]:
     """Semicolons without which the text means the same, judged by the tokens on both sides."""
     tokens = concrete.tokens
     kept, before_else = _needed(concrete), _before_else(concrete)
-    found: set[int] = set()
+    superfluous: set[int] = set()
     at = 0
     while at < len(tokens):
         if tokens[at].kind != ";" or at in kept:
@@ -51,9 +51,9 @@ def superfluous_semicolons(concrete: Concrete) -> set[int]:
         before = tokens[at - 1] if at else None
         over = before is None or _separate(before, tokens[end], may_be_else=at in before_else)
         start = at if over else at + 1
-        found.update(range(start, end))
+        superfluous.update(range(start, end))
         at = end
-    return found
+    return superfluous
 
 
 def spans(root: TokenSpan) -> Iterator[TokenSpan]:
@@ -89,19 +89,19 @@ def _separate(before: Token, after: Token, *, may_be_else: bool) -> bool:
 
 def _needed(concrete: Concrete) -> set[int]:
     """Semicolons inside the heads of loops, empty bodies, and those that make a block of a lambda's body."""
-    found: set[int] = set()
+    needed: set[int] = set()
     tokens = concrete.tokens
     for span in spans(concrete.root):
         node = span.node
         if isinstance(node, n.ForStatement):
             opening = span.start + 1
-            found.update(
+            needed.update(
                 part
                 for part in span.parts()
                 if isinstance(part, int) and opening < part < concrete.closing[opening]
             )
         elif isinstance(node, n.ExprStatement) and node.expr is None:
-            found.add(span.start)
+            needed.add(span.start)
         elif span.kind == "body" and isinstance(node, n.Block) and len(node.declarations) < 2:
-            found.update(at for at in range(span.start, span.end) if tokens[at].kind == ";")
-    return found
+            needed.update(at for at in range(span.start, span.end) if tokens[at].kind == ";")
+    return needed

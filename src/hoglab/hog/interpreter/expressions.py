@@ -163,15 +163,15 @@ def tuple_(machine: Machine, node: n.Tuple) -> Visit:
 
 
 def dict_(machine: Machine, node: n.Dict) -> Visit:
-    made: dict[Any, Value] = {}
+    result: dict[Any, Value] = {}
     for key_node, value_node in node.items:
         key = yield key_node
         machine.at = key_node
         key = dict_key(key)
-        made[key] = yield value_node
+        result[key] = yield value_node
     machine.at = node
-    machine.context.grow(CONTAINER_COST + 2 * ENTRY_COST * len(made))
-    return made
+    machine.context.grow(CONTAINER_COST + 2 * ENTRY_COST * len(result))
+    return result
 
 
 def lambda_(machine: Machine, node: n.Lambda) -> Value:

@@ -249,16 +249,16 @@ class _Lexer:
 
     def tag(self, start: int) -> int:
         """Reads an opening tag from its `<`."""
-        found = _TAG_NAME.match(self.source, start + 1)
-        if found is None:
+        match = _TAG_NAME.match(self.source, start + 1)
+        if match is None:
             raise self.error("Expected the name of a tag", start, start + 1, code="tag")
-        self.tokens.append(Token("tag", found.group(), start, found.end()))
+        self.tokens.append(Token("tag", match.group(), start, match.end()))
         self.modes.append(("tag", start))
         if len(self.modes) > MAX_DEPTH:
             raise self.error(
-                f"The code is nested more than {MAX_DEPTH} levels deep", start, found.end(), code="too-deep"
+                f"The code is nested more than {MAX_DEPTH} levels deep", start, match.end(), code="too-deep"
             )
-        return self.tag_attributes(found.end())
+        return self.tag_attributes(match.end())
 
     def tag_attributes(self, at: int) -> int:
         """Reads attributes up to the end of the opening tag, or to a value that is an expression."""

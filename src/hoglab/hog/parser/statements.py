@@ -99,15 +99,15 @@ class StatementParser(SelectParser):
         form = _FORMS.get(token.word) if token.kind in ("name", "reserved") else None
         if token.kind == ";":
             self.advance()
-            found: Statement = ExprStatement(token.start, token.end, None)
+            statement: Statement = ExprStatement(token.start, token.end, None)
         elif token.kind == "{":
-            found = self.brace_statement()
+            statement = self.brace_statement()
         elif form is not None:
-            found = form(self, token)
+            statement = form(self, token)
         else:
-            found = self.expression_statement()
+            statement = self.expression_statement()
         self.depth -= 1
-        return found
+        return statement
 
     def body(self) -> Statement:
         """The statement that an `if` or a loop governs."""

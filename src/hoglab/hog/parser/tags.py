@@ -53,18 +53,18 @@ def _attribute(p: LiteralParser) -> HogQLXAttribute:
 
 
 def _children(p: LiteralParser, opening: Token) -> list[Expr]:
-    found: list[Expr] = []
+    children: list[Expr] = []
     while p.token.kind != "</":
         token = p.token
         p.count()
         if token.kind == "text":
             p.advance()
-            found.append(Constant(token.start, token.end, token.value))
+            children.append(Constant(token.start, token.end, token.value))
         elif token.kind == "tag":
-            found.append(tag(p))
+            children.append(tag(p))
         else:
             p.expect("{{", "in the tag")
-            found.append(p.bracketed_expression())
+            children.append(p.bracketed_expression())
             p.expect("}}", "after the expression in the tag")
     if p.token.value != opening.value:
         raise p.error(
@@ -72,4 +72,4 @@ def _children(p: LiteralParser, opening: Token) -> list[Expr]:
             code="tag",
         )
     p.advance()
-    return found
+    return children

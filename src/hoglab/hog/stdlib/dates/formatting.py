@@ -105,15 +105,15 @@ _TOKENS: Final[dict[str, Callable[[dt.datetime], str]]] = {
     ),
 )
 def _format_datetime(ctx: Context, moment: Value, pattern: Value, zone: Value = None) -> str:
-    found = expect_datetime(moment)
+    date_time = expect_datetime(moment)
     if not is_truthy(pattern):
         raise HogRuntimeError("formatDateTime requires at least 2 arguments")
     text = js_string(pattern)
-    name = found.zone if zone is None else expect_string("formatDateTime", zone) or "UTC"
+    name = date_time.zone if zone is None else expect_string("formatDateTime", zone) or "UTC"
     time_zone(name)
     ctx.grow(10 * len(text))
     try:
-        wall_clock = local_time(found.seconds, name)
+        wall_clock = local_time(date_time.seconds, name)
     except OverflowError:
         raise HogRuntimeError("The moment lies outside the calendar") from None
     return _formatted(wall_clock, text)
