@@ -107,21 +107,21 @@ def _parse_part(token: str, selector: str) -> SelectorPart:
     attributes: dict[str, str] = {}
     at = 0
     while at < len(token):
-        found = _SIMPLE.match(token, at) if at == 0 else _match_inside(token, at)
-        if found is None:
+        match = _SIMPLE.match(token, at) if at == 0 else _match_inside(token, at)
+        if match is None:
             raise FilterError(f"Invalid selector: {selector}", "")
-        at = found.end()
-        if found["tag"] is not None:
-            tag = None if found["tag"] == "*" else found["tag"].lower()
-        elif found["cls"] is not None:
-            classes.append(_unescape(found["cls"]))
-        elif found["id"] is not None:
-            attributes["attr_id"] = _unescape(found["id"])
-        elif found["key"] is not None:
-            value = next(v for v in (found["dq"], found["sq"], found["bare"]) if v is not None)
-            attributes[_chain_key(found["key"])] = value
+        at = match.end()
+        if match["tag"] is not None:
+            tag = None if match["tag"] == "*" else match["tag"].lower()
+        elif match["cls"] is not None:
+            classes.append(_unescape(match["cls"]))
+        elif match["id"] is not None:
+            attributes["attr_id"] = _unescape(match["id"])
+        elif match["key"] is not None:
+            value = next(v for v in (match["dq"], match["sq"], match["bare"]) if v is not None)
+            attributes[_chain_key(match["key"])] = value
         else:
-            attributes[f"nth-{found['nth']}"] = found["n"]
+            attributes[f"nth-{match['nth']}"] = match["n"]
     return SelectorPart(tag, tuple(sorted(set(classes))), tuple(sorted(attributes.items())))
 
 

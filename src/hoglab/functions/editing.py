@@ -54,7 +54,7 @@ def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) 
     ``refused`` is true for the one that saving the configuration would be answered with.
     """
     refusal = _refusal(sent, current, context)
-    found = [] if refusal is None else [refusal]
+    findings = [] if refusal is None else [refusal]
     for diagnostic in _texts(sent.body, current):
         same = (
             refusal is not None
@@ -63,9 +63,9 @@ def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) 
         )
         if same:  # the text itself says more than the refusal does
             diagnostic["refused"] = True
-            found = [one for one in found if one is not refusal]
-        found.append(diagnostic)
-    return found
+            findings = [one for one in findings if one is not refusal]
+        findings.append(diagnostic)
+    return findings
 
 
 def _refusal(sent: Sent, current: Configuration | None, context: FilterContext) -> dict[str, Any] | None:
@@ -127,22 +127,22 @@ def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Itera
         if not isinstance(item, Mapping) or item.get("value") is None:
             continue
         check = _liquid if item.get("templating") == "liquid" else _template(template_environment(kind), kind)
-        found: list[dict[str, Any]] = []
+        findings: list[dict[str, Any]] = []
 
         def look(
             text: str,
             place: tuple[str | int, ...],
             check: Callable[..., Iterator[dict[str, Any]]] = check,
             at: tuple[str | int, ...] = (*path, key),
-            found: list[dict[str, Any]] = found,
+            findings: list[dict[str, Any]] = findings,
         ) -> None:
-            found.extend({**one, "path": list(place)} for one in check(text, at))
+            findings.extend({**one, "path": list(place)} for one in check(text, at))
 
         try:
             map_texts(item["value"], look)
         except HogCompileError as error:
-            found.append(_placed(error.code, error.message, (*path, key)))
-        yield from found
+            findings.append(_placed(error.code, error.message, (*path, key)))
+        yield from findings
 
 
 def _template(environment: Environment, kind: str | None) -> Callable[..., Iterator[dict[str, Any]]]:

@@ -37,19 +37,19 @@ def step_conditions(
 
 
 def _element_conditions(step: Mapping[str, Any], path: str) -> list[Leaf]:
-    found: list[Leaf] = []
+    conditions: list[Leaf] = []
     if selector := _text(step, "selector", path):
-        found.append(selector_condition(selector, f"{path}.selector"))
+        conditions.append(selector_condition(selector, f"{path}.selector"))
     if tag := _text(step, "tag_name", path):
-        found.append(tag_condition(tag, f"{path}.tag_name"))
+        conditions.append(tag_condition(tag, f"{path}.tag_name"))
     if href := _text(step, "href", path):
         way = _text(step, "href_matching", path)
-        found.append(_matching(field("elements_chain_href"), href, way, f"{path}.href"))
+        conditions.append(_matching(field("elements_chain_href"), href, way, f"{path}.href"))
     if text := _text(step, "text", path):
         way = _text(step, "text_matching", path)
         body = _matching(field("one"), text, way, f"{path}.text").node
-        found.append(plain(call("arrayExists", lambda_("one", body), field("elements_chain_texts"))))
-    return found
+        conditions.append(plain(call("arrayExists", lambda_("one", body), field("elements_chain_texts"))))
+    return conditions
 
 
 def _matching(place: Expr, value: str, way: str | None, path: str) -> Leaf:

@@ -129,31 +129,31 @@ class FusedDispatcher:
     def match(self, globals_: Globals, quota: ComputeQuota | None = None) -> Matches:
         """Ask every filter about one event. ``quota``: with what is slow in the batch that the event is of."""
         quota = quota or ComputeQuota()
-        found: list[int] = []
+        matched: list[int] = []
         failed = [*self._broken]
         for bucket in (self._named.get(globals_["event"]), self._anywhere):
             if bucket is None:
                 continue
             if bucket.find is not None:
-                sure = len(found)
+                sure = len(matched)
                 try:
-                    without_budget(partial(bucket.find, globals_, found))
+                    without_budget(partial(bucket.find, globals_, matched))
                 except (Exception, HogLimit, NeedsBudgetError):
                     # Long work, or a limit of the machine: none but the guilty shall feel it.
-                    del found[sure:]
-                    self._ask(bucket.fused, globals_, found, failed, quota)
+                    del matched[sure:]
+                    self._ask(bucket.fused, globals_, matched, failed, quota)
             if bucket.risky:
-                self._ask(bucket.risky, globals_, found, failed, quota)
-        found.sort()
+                self._ask(bucket.risky, globals_, matched, failed, quota)
+        matched.sort()
         if failed:
             failed.sort()
-        return Matches(found, failed)
+        return Matches(matched, failed)
 
     def _ask(
         self,
         places: Sequence[int],
         globals_: Globals,
-        found: list[int],
+        matched: list[int],
         failed: list[tuple[int, str]],
         quota: ComputeQuota,
     ) -> None:
@@ -161,7 +161,7 @@ class FusedDispatcher:
         for place in places:
             try:
                 if self._filters[place].matches_in_time(globals_, quota):
-                    found.append(place)
+                    matched.append(place)
             except FilterFailure as failure:
                 failed.append((place, str(failure)))
 

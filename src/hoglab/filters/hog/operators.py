@@ -153,16 +153,16 @@ def _alike(values: list[Any]) -> list[Scalar] | None:
     """
     if not all(isinstance(value, str) for value in values):
         return None
-    found: list[Scalar] = list(dict.fromkeys(values))
+    scalars: list[Scalar] = list(dict.fromkeys(values))
     numbers = dict.fromkeys(to_number(value) for value in values)
-    found += [number for number in numbers if number - number == 0]  # neither NaN nor infinite
+    scalars += [number for number in numbers if number - number == 0]  # neither NaN nor infinite
     if any(number in (float("inf"), float("-inf")) for number in numbers):
         return None
     if any(value != "true" for value in values):
-        found.append(False)
+        scalars.append(False)
     if "true" in values:
-        found.append(True)
-    return found
+        scalars.append(True)
+    return scalars
 
 
 def _in(field: Expr, operand: Operand) -> Leaf:

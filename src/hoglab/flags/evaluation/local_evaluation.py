@@ -138,17 +138,17 @@ def _referenced(shown: Iterable[Mapping[str, Any]], trees: Mapping[int, Any]) ->
         for raw in condition["properties"]
         if (cohort_id := _cohort_id(raw)) is not None
     ]
-    found: dict[str, Any] = {}
+    referenced: dict[str, Any] = {}
     while open_ids:
         cohort_id = open_ids.pop()
-        if cohort_id not in trees or str(cohort_id) in found:
+        if cohort_id not in trees or str(cohort_id) in referenced:
             continue
-        found[str(cohort_id)] = trees[cohort_id]
+        referenced[str(cohort_id)] = trees[cohort_id]
         leaves = parse_group(trees[cohort_id], default_type="person").leaves()
         open_ids += [
             other for leaf in leaves if leaf.is_cohort and (other := cohort_reference(leaf)) is not None
         ]
-    return found
+    return referenced
 
 
 def _cohort_id(raw: Any) -> int | None:

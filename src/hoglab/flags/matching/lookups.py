@@ -164,17 +164,17 @@ class StoredHashKeys(msgspec.Struct, frozen=True):
 
 def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list[StoredHashKeys]:
     """Stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
-    found = []
+    hash_keys = []
     for distinct_id in distinct_ids:
         rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
         if rows:
             person_id = rows[0][0]
-            found.append(
+            hash_keys.append(
                 StoredHashKeys(
                     person_id, dict(run(_READ_HASH_KEYS, project_id=project_id, person_id=person_id))
                 )
             )
-    return found
+    return hash_keys
 
 
 def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:

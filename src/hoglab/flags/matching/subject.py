@@ -1,4 +1,4 @@
-"""Whom flags are evaluated for: what the request says, completed from storage only when it has to be.
+"""Subject that flags are evaluated for: what the request says, completed from storage only when it has to be.
 
 Spec: sdk-wire 3.3, 3.5.
 """

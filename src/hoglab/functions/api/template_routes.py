@@ -70,7 +70,7 @@ def public_routes(database: Database) -> list[BaseRoute]:
             use = store.template_use(connection)
         query = dict(request.query_params)
         page = read_page(query.get("limit"), query.get("offset"), default=DEFAULT_LIMIT, maximum=MAX_LIMIT)
-        found = select_templates(query, use, without=UNLISTED | UNUSABLE)
+        templates = select_templates(query, use, without=UNLISTED | UNUSABLE)
 
         def link(offset: int) -> str:
             changes: dict[str, int | str | None] = {"limit": page.limit, "offset": offset or None}
@@ -79,10 +79,10 @@ def public_routes(database: Database) -> list[BaseRoute]:
         after, before = page.offset + page.limit, max(0, page.offset - page.limit)
         return json_response(
             {
-                "count": len(found),
-                "next": link(after) if after < len(found) else None,
+                "count": len(templates),
+                "next": link(after) if after < len(templates) else None,
                 "previous": link(before) if page.offset else None,
-                "results": [one.wire() for one in found[page.offset : after]],
+                "results": [one.wire() for one in templates[page.offset : after]],
             }
         )
 

@@ -47,18 +47,18 @@ def counterparts(
         [None if one.filters is None else arrange_filters(one.filters, kind) for one in sent],
         [_plain_values(one) for one in sent],
     )
-    found: dict[int, int] = {}
+    paired: dict[int, int] = {}
 
     def pair(key: Callable[[_Face], Hashable], *, named: bool = False, alone: bool = False) -> None:
         """Pair those that are left and have the same key, those without a name unless ``named``.
 
         ``alone``: where there is one of each.
         """
-        others = _by_key(key, [one for one in old if named or one.label is None], set(found.values()))
-        for same, places in _by_key(key, [one for one in new if named or one.label is None], found).items():
+        others = _by_key(key, [one for one in old if named or one.label is None], set(paired.values()))
+        for same, places in _by_key(key, [one for one in new if named or one.label is None], paired).items():
             there = others.get(same, [])
             if not alone or len(places) == len(there) == 1:
-                found.update(zip(places, there, strict=False))
+                paired.update(zip(places, there, strict=False))
 
     pair(lambda one: one.label, named=True)
     pair(lambda one: (one.filters, one.values))
@@ -66,7 +66,7 @@ def counterparts(
     if len(sent) == len(stored):
         pair(lambda one: one.place)
     pair(lambda one: (one.filters, one.values), named=True, alone=True)
-    return [stored[found[place]] if place in found else None for place in range(len(sent))]
+    return [stored[paired[place]] if place in paired else None for place in range(len(sent))]
 
 
 def _faces(
