@@ -97,7 +97,7 @@ def persons_for(
     connection: Connection, project_id: int, distinct_ids: Collection[str]
 ) -> dict[str, PersonView]:
     """The persons behind some distinct ids; those without one are left out."""
-    found = connection.execute(
+    rows = connection.execute(
         sa.select(person_distinct_id.c.distinct_id, *_COLUMNS)
         .join_from(person_distinct_id, person, person.c.id == person_distinct_id.c.person_id)
         .where(
@@ -105,7 +105,7 @@ def persons_for(
             person_distinct_id.c.distinct_id.in_(list(distinct_ids)),
         )
     )
-    return {row[0]: _view(row[1:]) for row in found}
+    return {row[0]: _view(row[1:]) for row in rows}
 
 
 def _view(row: Any) -> PersonView:

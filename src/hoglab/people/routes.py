@@ -231,17 +231,17 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
         with database.read() as connection:
             by_id = [reading.person_by_uuid(connection, call.project.id, each) for each in body.ids]
             named = reading.persons_for(connection, call.project.id, body.distinct_ids).values()
-        found = {each.row_id: each for each in (*by_id, *named) if each is not None}
+        persons = {each.row_id: each for each in (*by_id, *named) if each is not None}
         deleted = erasing.delete(
             call.project.id,
-            found.values(),
+            persons.values(),
             delete_events=body.delete_events,
             user_id=call.principal.user.id,
         )
         return {
-            "persons_found": len(found),
+            "persons_found": len(persons),
             "persons_deleted": deleted,
-            "events_queued_for_deletion": body.delete_events and bool(found),
+            "events_queued_for_deletion": body.delete_events and bool(persons),
             "recordings_queued_for_deletion": False,
             "deletion_errors": [],
         }

@@ -227,28 +227,28 @@ class Installation:
 
     def _behind(self) -> list[str]:
         """Contradictions of positions and counts: one file knows of another what that does not know itself."""
-        found = []
+        findings = []
         if self._known_identity() is None:
             return []  # made by an older version, which kept no such count
         applied, stored, last = self.applied(), self._store.position(), self._log.last_offset()
         if applied < stored:
-            found.append(
+            findings.append(
                 f"hoglab.db is older than events.duckdb, or was cut off (persons are known up to record {applied} of "
                 f"the event log, events up to {stored}): changes to flags, experiments, keys and persons are lost."
             )
         elif self._changes() < self._seen_changes():
-            found.append(
+            findings.append(
                 "hoglab.db is older than queue.db, or its write-ahead log was cut off: the latest changes to flags, "
                 "experiments, functions or keys are lost (a revoked key may work again)."
             )
         if last < max(applied, stored):
-            found.append(
+            findings.append(
                 f"queue.db is older than the others, or was cut off (it ends at record {last} of the event log, "
                 f"{max(applied, stored)} were stored): accepted events, and deliveries that waited, may be lost."
             )
         elif self._present.events and (text := self._unstored()):
-            found.append(f"events.duckdb is older than hoglab.db: {text}")
-        return found
+            findings.append(f"events.duckdb is older than hoglab.db: {text}")
+        return findings
 
     def _unstored(self) -> str | None:
         """Loss of events that were stored once, and are neither stored now nor in the log; None without any."""

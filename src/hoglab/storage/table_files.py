@@ -92,22 +92,22 @@ class TableDirectory:
         parts = _parts(pattern)
         try:
             root = self.path.resolve(strict=True)
-            found = sorted(
+            paths = sorted(
                 path for path in islice(root.glob("/".join(parts)), MAX_FILES + 1) if path.is_file()
             )
         except (OSError, ValueError) as error:
             raise TableFileError(f"The directory of tables cannot be read: {_reason(error)}.") from error
-        if len(found) > MAX_FILES:
+        if len(paths) > MAX_FILES:
             raise TableFileError(f"{pattern} means more than {MAX_FILES:,} files.")
-        for path in found:
+        for path in paths:
             shown = path.relative_to(root)
             if path.resolve() != path:
                 raise TableFileError(f"{shown} is a link, which is not followed.")
             if _ENGINE_WILDCARDS.search(str(path)):
                 raise TableFileError(f"{shown} has a character in its name that stands for others.")
-        if not found:
+        if not paths:
             raise TableFileError(f"There is no file {pattern} in the directory of tables.")
-        return tuple(map(str, found))
+        return tuple(map(str, paths))
 
     def files_of(self, table: FileTable) -> tuple[str, ...]:
         """The files of a table, after a look at whether they still have its columns.

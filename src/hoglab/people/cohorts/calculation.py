@@ -140,29 +140,29 @@ class CohortCalculator(BackgroundService):
             return
         started = time.monotonic()
         try:
-            found = self._find(row)
+            members = self._find(row)
         except Exception as error:
             self._fail(row, error)
             return
         finally:
             self._progress = None
-        if found is None:
+        if members is None:
             return
         self._retry_at.pop(cohort_id, None)
         with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
-            changed = store.replace_members(tx.connection, cohort_id, found)
+            changed = store.replace_members(tx.connection, cohort_id, members)
             self._finish(tx, row, changed=changed)
         _log.info(
             "cohort_calculated",
             cohort_id=cohort_id,
-            count=len(found),
+            count=len(members),
             duration_ms=round((time.monotonic() - started) * 1_000),
         )
 
     def _find(self, row: CohortRow) -> RowIds | None:
         """Row ids of the persons who belong to a cohort, ascending; None when the server is to stop."""
         is_in = membership_test(row.id, self._sources(row.project_id))
-        found, after, checked = array("q"), 0, 0
+        members, after, checked = array("q"), 0, 0
         with self._database.read() as connection:
             total = store.count_persons(connection, row.project_id)
         while not self.is_stopping:
@@ -170,8 +170,8 @@ class CohortCalculator(BackgroundService):
             with self._database.read() as connection:
                 persons = store.candidates(connection, row.project_id, after)
             if not persons:
-                return found
-            found.extend(person.row_id for person in persons if is_in(person))
+                return members
+            members.extend(person.row_id for person in persons if is_in(person))
             after = persons[-1].row_id
             checked += len(persons)
         return None

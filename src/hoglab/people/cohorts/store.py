@@ -117,15 +117,15 @@ def count_cohorts(connection: Connection, project_id: int) -> int:
 
 def exposure_experiments(connection: Connection, cohort_ids: Collection[int]) -> dict[int, list[int]]:
     """Experiments that are not deleted and have one of these as their exposure cohort, by cohort id."""
-    found: dict[int, list[int]] = {}
+    by_cohort: dict[int, list[int]] = {}
     statement = (
         sa.select(experiment.c.exposure_cohort_id, experiment.c.id)
         .where(experiment.c.exposure_cohort_id.in_(list(cohort_ids)), experiment.c.deleted.is_(False))
         .order_by(experiment.c.id)
     )
     for cohort_id, experiment_id in connection.execute(statement):
-        found.setdefault(cohort_id, []).append(experiment_id)
-    return found
+        by_cohort.setdefault(cohort_id, []).append(experiment_id)
+    return by_cohort
 
 
 def insert_cohort(connection: Connection, values: Mapping[str, Any]) -> CohortRow:

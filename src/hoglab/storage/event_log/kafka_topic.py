@@ -127,15 +127,15 @@ def _topic(admin: AdminClient, address: KafkaAddress) -> TopicMetadata:
 
 def _checked(admin: AdminClient, address: KafkaAddress) -> int:
     """The largest record that the topic takes, once it can be written to."""
-    found = _topic(admin, address)
-    if found.error is not None:
-        raise KafkaException(found.error)
-    if len(found.partitions) != address.partitions:
+    topic = _topic(admin, address)
+    if topic.error is not None:
+        raise KafkaException(topic.error)
+    if len(topic.partitions) != address.partitions:
         raise DatabaseError(
-            f"{address.name} has {len(found.partitions)} partitions, not {address.partitions}: the number stays as it "
+            f"{address.name} has {len(topic.partitions)} partitions, not {address.partitions}: the number stays as it "
             "was when it was made"
         )
-    if any(each.leader < 0 for each in found.partitions.values()):
+    if any(each.leader < 0 for each in topic.partitions.values()):
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     resource = ConfigResource(ConfigResource.Type.TOPIC, address.topic)
     settings = admin.describe_configs([resource], request_timeout=ANSWER_S)[resource].result()

@@ -119,16 +119,16 @@ class KnownKeys:
         self._fill(at, next_seq - 1, read)
 
     def _files(self, next_seq: int) -> list[tuple[int, int, Path]]:
-        found = []
+        files = []
         for path in self._folder.iterdir():
             match = _NAME.fullmatch(path.name)
             first, last = (int(match[1]), int(match[2])) if match else (1, 0)
             count = int(match[3]) if match and match[3] else last - first + 1
             if first <= last < next_seq and path.stat().st_size == count * 8 + CHECKSUM_BYTES:
-                found.append((first, last, path))
+                files.append((first, last, path))
             else:  # half-written, or of events that are gone
                 path.unlink(missing_ok=True)
-        return sorted(found, key=lambda each: (each[0], -each[1]))
+        return sorted(files, key=lambda each: (each[0], -each[1]))
 
     def _fill(self, first: int, last: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]) -> None:
         if first <= last:

@@ -183,15 +183,15 @@ def count_due(
 
     Counted up to ``most``, and of each project up to ``most_of_project``.
     """
-    found: Counter[int] = Counter()
+    counted: Counter[int] = Counter()
     for project, function_id in _functions_of(connection, lane, apart_from):
-        left = min(most - found.total(), most_of_project - found[project])
+        left = min(most - counted.total(), most_of_project - counted[project])
         if left > 0:
             parameters = (*lane, project, function_id, until, left)
-            found[project] += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
-        if found.total() >= most:
+            counted[project] += connection.execute(_COUNT_DUE, parameters).fetchone()[0]
+        if counted.total() >= most:
             break
-    return found.total()
+    return counted.total()
 
 
 def _functions_of(

@@ -266,17 +266,17 @@ class SqliteInvocationQueue(UnfinishedCounts):
         if not due:
             return 0
         taken: Counts[str] = Counts()
-        made: Counts[str] = Counts()
+        created: Counts[str] = Counts()
         with self._transaction() as connection:
             for function_id, size in due.items():
                 for rows in ready(connection, queue, function_id, size, now):
                     merged, results = merge(list(map(claimed_of, rows)))
                     if merged is not None:
-                        made += _insert(connection, [_row(merged, now)], [])
+                        created += _insert(connection, [_row(merged, now)], [])
                     self._traces.write(connection, (), (), results)
                     taken[function_id] += len(rows)
-        self._note(arrivals=made.total(), added=made, over=taken)
-        return made.total()
+        self._note(arrivals=created.total(), added=created, over=taken)
+        return created.total()
 
     def finish(
         self,
@@ -369,16 +369,16 @@ class SqliteInvocationQueue(UnfinishedCounts):
         apart_from: Collection[str] = (),
     ) -> int:
         """Number of available invocations due at a time, counted up to ``most``."""
-        found = 0
+        counted = 0
         for queue, priority in self._lanes():
             with explained(self._name), self._reading:
-                lane, left = (queue, priority), most - found
-                found += count_due(
+                lane, left = (queue, priority), most - counted
+                counted += count_due(
                     self._reader, lane, to_micros(until), apart_from, left, most_of_project or left
                 )
-            if found >= most:
+            if counted >= most:
                 break
-        return found
+        return counted
 
     def stats(self) -> QueueStats:
         """Counts, and since when the oldest due invocation waits."""

@@ -81,18 +81,18 @@ class DatabaseLoad(BackgroundService):
 
     def problems(self) -> list[str]:
         """Problems for an operator, a line each."""
-        seen, found = self._seen or Load(), []
+        seen, problems = self._seen or Load(), []
         if seen.connections > MOST_CONNECTIONS * seen.most:
-            found.append(
+            problems.append(
                 f"{seen.connections} of {seen.most} connections of the PostgreSQL server are in use: raise its "
                 "max_connections, or run fewer processes"
             )
         if seen.oldest_snapshot_s > OLD_SNAPSHOT_S:
-            found.append(
+            problems.append(
                 f"a transaction is open for {seen.oldest_snapshot_s:.0f} s and keeps deleted rows in the queue: "
                 "pg_stat_activity says whose it is, end it"
             )
-        return found
+        return problems
 
     def close(self) -> None:
         """Give its connection back."""

@@ -35,19 +35,19 @@ def lost_commits(path: Path) -> str | None:
     Changes nothing. To be asked before the file is opened, which forgets what the log held.
     """
     log = path.with_name(f"{path.name}-wal")
-    found = _found(path)
+    frames = _frames(path)
     index = _indexed(path.with_name(f"{path.name}-shm"))
-    if index is not None and (not found.salts or index.salts == found.salts):
-        if index.commits > max(found.whole, index.in_file):
-            return f"{log.name} is damaged or cut off: {found.whole} of {index.commits} pages of changes are left."
-        if index.in_file >= found.commits:
+    if index is not None and (not frames.salts or index.salts == frames.salts):
+        if index.commits > max(frames.whole, index.in_file):
+            return f"{log.name} is damaged or cut off: {frames.whole} of {index.commits} pages of changes are left."
+        if index.in_file >= frames.commits:
             return None
-    if found.commits > found.whole:
-        return f"{log.name} is damaged: {found.whole} of {found.commits} pages of changes can be read."
+    if frames.commits > frames.whole:
+        return f"{log.name} is damaged: {frames.whole} of {frames.commits} pages of changes can be read."
     return None
 
 
-class _Found(NamedTuple):
+class _LogFrames(NamedTuple):
     """Frames of a log.
 
     ``whole``: the frames up to the last commit that SQLite reads; ``commits``: up to the last one that there is.
@@ -66,16 +66,16 @@ class _Index(NamedTuple):
     in_file: int
 
 
-def _found(path: Path) -> _Found:
+def _frames(path: Path) -> _LogFrames:
     log = path.with_name(f"{path.name}-wal")
     try:
         file = log.open("rb")
     except FileNotFoundError:
-        return _Found(b"", 0, 0)
+        return _LogFrames(b"", 0, 0)
     with file:
         header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
-            return _Found(b"", 0, 0)
+            return _LogFrames(b"", 0, 0)
         magic, _, page_bytes, _ = struct.unpack(">4I", header[:16])
         order = ">" if magic & 1 else "<"
         state = _next_state((0, 0), _sums(np.frombuffer(header[:24], f"{order}u4")[None])[0], 3)
@@ -101,7 +101,7 @@ def _found(path: Path) -> _Found:
                 if fields[8:16] == salts and fields[4:8] != bytes(4):  # the last frame of a commit
                     commits = number
                     whole = number if is_whole else whole
-    return _Found(salts, whole, commits)
+    return _LogFrames(salts, whole, commits)
 
 
 def _page_bytes(path: Path) -> int:

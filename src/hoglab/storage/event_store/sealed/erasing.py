@@ -111,13 +111,13 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
 def _sharing(reader: Reader) -> list[list[Segment]]:
     """Segments in the order of the table; those of which rows may lie in one group of the engine are together."""
     ranges = reader.execute(_ROW_GROUPS, timeout_s=TIMEOUT_S)
-    found: list[list[Segment]] = []
+    groups: list[list[Segment]] = []
     reached = 0  # up to which place the row groups of the last segments go
     for segment in sorted(segments(reader), key=lambda each: each.first_place):
-        if found and segment.first_place <= reached:
-            found[-1].append(segment)
+        if groups and segment.first_place <= reached:
+            groups[-1].append(segment)
         else:
-            found.append([segment])
+            groups.append([segment])
         reached = max(
             [
                 reached,
@@ -128,7 +128,7 @@ def _sharing(reader: Reader) -> list[list[Segment]]:
                 ),
             ]
         )
-    return found
+    return groups
 
 
 def _fill_up(reader: Reader) -> None:

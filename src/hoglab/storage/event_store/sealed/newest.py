@@ -122,16 +122,16 @@ def _rows(
         return []
     recent = [str(seq) for _, seq, place in keys if place < 0]
     sealed = [str(place) for _, _, place in keys if place >= 0]
-    found: dict[int, tuple[Any, ...]] = {}
+    by_seq: dict[int, tuple[Any, ...]] = {}
     if recent:
         names = ", ".join("properties" if name == "whole_properties" else name for name in columns)
         sql = f"SELECT seq, {names} FROM events WHERE seq IN ({', '.join(recent)})"
-        found |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
+        by_seq |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
     if sealed:
         # By their numbers the engine fetches rows alone; else it reads all of the blocks that they are in.
         text = whole("properties", "copied_at")
         names = ", ".join(text if name == "whole_properties" else name for name in columns)
         chosen = f"SELECT rowid FROM sealed_events WHERE place IN ({', '.join(sealed)})"
         sql = f"SELECT seq, {names} FROM sealed_events WHERE rowid IN ({chosen})"
-        found |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
-    return [found[seq] for _, seq, _ in keys]
+        by_seq |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
+    return [by_seq[seq] for _, seq, _ in keys]

@@ -112,7 +112,7 @@ class SqlRunStore:
 
     def last_errors(self, source_ids: Collection[str], among: int) -> dict[str, LogLine]:
         """The last error in each function's log, as far as it is among its newest ``among`` lines."""
-        found = {}
+        by_function = {}
         with self._database.read() as connection:
             for source_id in source_ids:
                 mine = sa.select(*_LINE).where(_line.log_source_id == source_id)
@@ -122,8 +122,8 @@ class SqlRunStore:
                 )
                 row = connection.execute(errors.limit(1)).first()
                 if row is not None:
-                    found[source_id] = LogLine(*row)
-        return found
+                    by_function[source_id] = LogLine(*row)
+        return by_function
 
     def hourly_counts(self, project_id: int, source_id: str, wanted: HourQuery) -> list[HourlyCount]:
         """The counts of a function's metrics, by the hour."""
