@@ -272,15 +272,15 @@ class Delivery:
 
     def problems(self) -> list[str]:
         """Problems for health checks, one line each: threads that make no progress."""
-        found = []
+        problems = []
         for progress, what in (
             (self.dispatcher.progress, "functions are not asked about events"),
             (self.worker.progress, "no runs are begun or ended"),
         ):
             still_s = progress.stands_still_s()
             if still_s is not None:
-                found.append(f"{what} for {still_s:.0f} s; look at the log and at the load of the machine")
-        return found
+                problems.append(f"{what} for {still_s:.0f} s; look at the log and at the load of the machine")
+        return problems
 
     def is_alive(self) -> bool:
         """Whether the worker runs where it is to run, for health checks."""

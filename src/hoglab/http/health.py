@@ -62,15 +62,15 @@ class _ProblemsCollector(Collector):
         self.latest: Sequence[Problem] = ()
 
     def collect(self) -> Iterator[Metric]:
-        found = GaugeMetricFamily(
+        gauge = GaugeMetricFamily(
             "hoglab_problems",
             "What does not work as it should, as health tells it.",
             labels=["component", "blocking"],
         )
         counts = Counter((problem.component, "yes" if problem.blocks else "no") for problem in self.latest)
         for labels, count in counts.items():
-            found.add_metric(labels, count)
-        yield found
+            gauge.add_metric(labels, count)
+        yield gauge
 
 
 _collector = _ProblemsCollector()

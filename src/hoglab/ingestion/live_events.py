@@ -75,7 +75,7 @@ class _EventFollower(Follower):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Look:
     """Result of one look at the new events."""
 
     events: dict[tuple[int, str, str], tuple[list[ServerEvent], int]]
@@ -135,18 +135,18 @@ class LiveEvents(LiveFeed[_EventFollower]):
 
     async def _hand_out(self) -> None:
         queries = {follower.query.key: follower.query for follower in self._followers}
-        self._place, self._warned, found = await asyncio.to_thread(
+        self._place, self._warned, look = await asyncio.to_thread(
             self._read, list(queries.values()), self._place
         )
-        for project_id, (count, newest) in found.received.items():
+        for project_id, (count, newest) in look.received.items():
             self._received[project_id] = self._received.get(project_id, 0) + count
             self._last_event_at[project_id] = newest
         for follower in self._followers:
-            events, left_out = found.events.get(follower.query.key, ([], 0))
+            events, left_out = look.events.get(follower.query.key, ([], 0))
             follower.skipped += left_out
             for event in events:
                 follower.offer(event)
-            for row in found.warnings:
+            for row in look.warnings:
                 if row.project_id == follower.query.project.id:
                     follower.offer(ServerEvent("warning", warning_object(row)))
 
@@ -174,9 +174,9 @@ class LiveEvents(LiveFeed[_EventFollower]):
         with self._database.read() as connection:
             return place, connection.scalar(sa.select(sa.func.max(ingestion_warning.c.id))) or 0
 
-    def _read(self, queries: Sequence[LiveQuery], after: int) -> tuple[int, int, _Found]:
+    def _read(self, queries: Sequence[LiveQuery], after: int) -> tuple[int, int, _Look]:
         projects = sorted({query.project.id for query in queries})
-        found = _Found({}, {}, [])
+        look = _Look({}, {}, [])
         with self._store.reader() as reader:
             [(newest,)] = reader.execute(_NEWEST, timeout_s=TIMEOUT_S)
             if newest > after:
@@ -185,17 +185,17 @@ class LiveEvents(LiveFeed[_EventFollower]):
                     f"AND seq <= {newest} AND project_id IN ({', '.join(map(str, projects))}) GROUP BY project_id"
                 )
                 for project_id, count, moment in reader.execute(received, timeout_s=TIMEOUT_S):
-                    found.received[project_id] = (count, moment.replace(tzinfo=UTC))
+                    look.received[project_id] = (count, moment.replace(tzinfo=UTC))
             for query in queries:
-                if query.project.id in found.received:
+                if query.project.id in look.received:
                     limit = round(SHOWN_PER_S * POLL_S)
-                    found.events[query.key] = self._matching(reader, query, after, newest, limit)
+                    look.events[query.key] = self._matching(reader, query, after, newest, limit)
         new = ingestion_warning.c.id > self._warned
         of_projects = ingestion_warning.c.project_id.in_(projects)
         with self._database.read() as connection:
             warnings = sa.select(ingestion_warning).where(new, of_projects).order_by(ingestion_warning.c.id)
-            found.warnings = list(connection.execute(warnings.limit(MAX_WARNINGS)))
-        return newest, max([self._warned, *(row.id for row in found.warnings)]), found
+            look.warnings = list(connection.execute(warnings.limit(MAX_WARNINGS)))
+        return newest, max([self._warned, *(row.id for row in look.warnings)]), look
 
     def _missed(self, query: LiveQuery, after: int, until: int) -> tuple[list[ServerEvent], int]:
         since = (datetime.now(UTC) - RESUMED).replace(tzinfo=None)

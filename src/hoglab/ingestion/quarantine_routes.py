@@ -103,8 +103,8 @@ def quarantine_router(quarantine: Quarantine) -> ResourceRouter:
     )
     def list_records(call: Call) -> dict[str, Any]:
         page = call.page()
-        found = quarantine.records(call.project.id, limit=page.limit, offset=page.offset)
-        return envelope(call, [_shown(one) for one in found], quarantine.count(call.project.id), page)
+        records = quarantine.records(call.project.id, limit=page.limit, offset=page.offset)
+        return envelope(call, [_shown(one) for one in records], quarantine.count(call.project.id), page)
 
     @router.get("/{record_id}", response=QuarantinedEventsOut, summary="Read a record with its events")
     def read_record(call: Call, record_id: IntId) -> dict[str, Any]:

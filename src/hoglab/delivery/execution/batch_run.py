@@ -194,15 +194,15 @@ class BatchRun:
         if not self._items:
             return [base]
         inputs_failed = {} if self._contents is None else self._contents.failed
-        found = []
+        results = []
         for item in self._items:
             failure = self._failed.get(item.id, error) if judged else error
             each = item_result(base, item, next_version(), failure)
             if failure is not None and not each.error_kind:
                 kind = INPUTS_FAILED if item.id in inputs_failed else error_kind(failure)
                 each = replace(each, error_kind=kind)
-            found.append(each)
-        return found
+            results.append(each)
+        return results
 
 
 def failures(value: Any, count: int) -> dict[int, str]:

@@ -233,7 +233,7 @@ class ConnectionPool:
     async def _connect_to(
         self, origin: Origin, addresses: list[Any], progress: ExchangeProgress
     ) -> _Connection:
-        made = await start_connection(
+        sock = await start_connection(
             addresses,
             happy_eyeballs_delay=EYEBALLS_S,
             interleave=1,
@@ -247,9 +247,9 @@ class ConnectionPool:
                 progress.step = f"shaking hands with {origin.destination} for TLS"
                 self._tls = self._tls or tls_context()
                 tls = {"ssl": self._tls, "server_hostname": origin.host.rstrip(".")}
-            await self._loop.create_connection(lambda: connection, sock=made, **tls)
+            await self._loop.create_connection(lambda: connection, sock=sock, **tls)
         except BaseException:
-            made.close()
+            sock.close()
             raise
         if not connection.closed.done():
             self._open.add(connection)

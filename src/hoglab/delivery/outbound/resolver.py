@@ -70,7 +70,7 @@ class NameResolver:
 
     def _in_thread(self, host: str, port: int) -> asyncio.Future[Found]:
         """A thread that dies with the process: none of a pool would, and a stop would wait for it."""
-        found: asyncio.Future[Found] = self._loop.create_future()
+        future: asyncio.Future[Found] = self._loop.create_future()
 
         def work() -> None:
             result: Found | Exception
@@ -82,12 +82,12 @@ class NameResolver:
                 self._loop.call_soon_threadsafe(tell, result)
 
         def tell(result: Found | Exception) -> None:
-            if found.done():
+            if future.done():
                 return
             if isinstance(result, Exception):
-                found.set_exception(result)
+                future.set_exception(result)
             else:
-                found.set_result(result)
+                future.set_result(result)
 
         threading.Thread(target=work, name="delivery-resolve", daemon=True).start()
-        return found
+        return future

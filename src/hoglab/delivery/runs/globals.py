@@ -155,15 +155,15 @@ def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]
         seen["uuid"] = str(row.uuid)
     if "timestamp" in reads:
         seen["timestamp"] = milliseconds(row.timestamp)
-    made: dict[str, Any] = {"event": seen}
+    globals_: dict[str, Any] = {"event": seen}
     if row.groups and not reads.isdisjoint(GROUP_ROOTS):  # filters know them by index
-        made["groups"] = {
+        globals_["groups"] = {
             index: {"id": key, "index": index, "properties": groups.get(row.project_id, index, key)}
             for index, key in row.groups.items()
         }
     if not reads.isdisjoint(PERSON_ROOTS) and has_person(event):
-        made["person"] = {"id": str(row.person_id), "properties": event.person_properties}
-    return made
+        globals_["person"] = {"id": str(row.person_id), "properties": event.person_properties}
+    return globals_
 
 
 class EventGlobals:
@@ -177,7 +177,7 @@ class EventGlobals:
     def of(self, project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
         row = event.row
         uuid, timestamp = str(row.uuid), milliseconds(row.timestamp)
-        made: dict[str, Any] = {
+        globals_: dict[str, Any] = {
             "project": self._site.project(project),
             "event": {
                 "uuid": uuid,
@@ -192,10 +192,10 @@ class EventGlobals:
             "groups": self.groups_of(project.id, event.row.groups) if event.row.groups else {},
         }
         if has_person(event):
-            made["person"] = self._site.person(
+            globals_["person"] = self._site.person(
                 project, str(row.person_id), row.distinct_id, event.person_properties
             )
-        return made
+        return globals_
 
     def groups_of(self, project_id: int, keys: Mapping[int, str]) -> dict[str, Any]:
         """The groups with these keys, by the names of their types; ``keys`` are by the types' indexes."""

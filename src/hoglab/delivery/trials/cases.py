@@ -81,23 +81,25 @@ def _difference(expected: Mapping[str, Any], report: TrialReport) -> str | None:
     return None
 
 
-def _fits(part: str, wanted: Any, made: Any) -> bool:
+def _fits(part: str, wanted: Any, actual: Any) -> bool:
     if wanted is None:
         return True
     if part == "headers":
         lower = (
-            {str(name).lower(): value for name, value in made.items()} if isinstance(made, Mapping) else {}
+            {str(name).lower(): value for name, value in actual.items()}
+            if isinstance(actual, Mapping)
+            else {}
         )
         return all(_same(lower.get(name.lower()), value) for name, value in wanted.items())
-    return _same(made, wanted)
+    return _same(actual, wanted)
 
 
-def _same(made: Any, wanted: Any) -> bool:
+def _same(actual: Any, wanted: Any) -> bool:
     """Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(made, bool) or isinstance(wanted, bool):
-        return made is wanted
-    if isinstance(made, Mapping) and isinstance(wanted, Mapping):
-        return made.keys() == wanted.keys() and all(_same(made[name], wanted[name]) for name in made)
-    if isinstance(made, list) and isinstance(wanted, list):
-        return len(made) == len(wanted) and all(map(_same, made, wanted))
-    return bool(made == wanted)
+    if isinstance(actual, bool) or isinstance(wanted, bool):
+        return actual is wanted
+    if isinstance(actual, Mapping) and isinstance(wanted, Mapping):
+        return actual.keys() == wanted.keys() and all(_same(actual[name], wanted[name]) for name in actual)
+    if isinstance(actual, list) and isinstance(wanted, list):
+        return len(actual) == len(wanted) and all(map(_same, actual, wanted))
+    return bool(actual == wanted)

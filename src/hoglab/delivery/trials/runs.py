@@ -282,23 +282,23 @@ class TestRuns:
         Raises `MissingEventError`.
         """
         if row:
-            made = self._from_row(project, row)
+            globals_ = self._from_row(project, row)
         else:
-            made = dict(sent or {})
-            if not isinstance(made.get("event"), dict):
+            globals_ = dict(sent or {})
+            if not isinstance(globals_.get("event"), dict):
                 raise MissingEventError
-            made["event"] = self._completed(made["event"])
+            globals_["event"] = self._completed(globals_["event"])
         site = self._delivery.site
         given = (sent or {}).get("project")
-        made["project"] = {**site.project(project), **(given if isinstance(given, dict) else {})}
-        if not isinstance(made.get("groups"), dict):
-            made["groups"] = {}
-        person = made.get("person")
+        globals_["project"] = {**site.project(project), **(given if isinstance(given, dict) else {})}
+        if not isinstance(globals_.get("groups"), dict):
+            globals_["groups"] = {}
+        person = globals_.get("person")
         if isinstance(person, dict):
-            made["person"] = {"id": "", "name": "", "url": "", "properties": {}, **person}
+            globals_["person"] = {"id": "", "name": "", "url": "", "properties": {}, **person}
         else:
-            made.pop("person", None)
-        return made
+            globals_.pop("person", None)
+        return globals_
 
     def _completed(self, event: Mapping[str, Any]) -> dict[str, Any]:
         properties = event.get("properties")
@@ -320,7 +320,7 @@ class TestRuns:
         uuid = str(row.get("uuid") or uuid4())
         distinct_id = str(row.get("distinct_id") or "")
         timestamp = _timestamp(row.get("timestamp"), self._delivery.now())
-        made: dict[str, Any] = {
+        globals_: dict[str, Any] = {
             "event": {
                 "uuid": uuid,
                 "event": str(row.get("event") or ""),
@@ -333,10 +333,10 @@ class TestRuns:
             "groups": self._row_groups(project, properties.get("$groups")),
         }
         if row.get("person_id"):
-            made["person"] = site.person(
+            globals_["person"] = site.person(
                 project, str(row["person_id"]), distinct_id, _json_object(row.get("person_properties"))
             )
-        return made
+        return globals_
 
     def _row_groups(self, project: Project, named: Any) -> dict[str, Any]:
         if not isinstance(named, dict):

@@ -223,20 +223,20 @@ def _renamed(schema: Any) -> Any:
     }
 
 
-def _used(value: Any, definitions: dict[str, Any], found: set[str]) -> set[str]:
+def _used(value: Any, definitions: dict[str, Any], names: set[str]) -> set[str]:
     """The names of all definitions that a part of the document leads to."""
     if isinstance(value, list):
         for part in value:
-            _used(part, definitions, found)
+            _used(part, definitions, names)
     elif isinstance(value, dict):
         reference = value.get("$ref")
         name = reference.removeprefix(_REFERENCE) if isinstance(reference, str) else None
-        if name in definitions and name not in found:
-            found.add(name)
-            _used(definitions[name], definitions, found)
+        if name in definitions and name not in names:
+            names.add(name)
+            _used(definitions[name], definitions, names)
         for part in value.values():
-            _used(part, definitions, found)
-    return found
+            _used(part, definitions, names)
+    return names
 
 
 def _models(operation: Operation) -> Iterator[tuple[Any, Mode]]:
@@ -369,18 +369,18 @@ def _content(model: Any, media_type: str, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _failures(operation: Operation) -> set[int]:
-    found = {401, 403, 429, 500, 503, *operation.errors}
+    statuses = {401, 403, 429, 500, 503, *operation.errors}
     if operation.project_scoped or operation.params:
-        found.add(404)
+        statuses.add(404)
     if operation.method in ("POST", "PUT", "PATCH"):
-        found |= {400, 408, 413, 415}
+        statuses |= {400, 408, 413, 415}
     if operation.method == "POST" and not operation.is_open:
-        found |= {409, 422}
+        statuses |= {409, 422}
     if operation.versioned and operation.method != "GET":
-        found.add(412)
+        statuses.add(412)
     if operation.query is not None:
-        found.add(400)
-    return found
+        statuses.add(400)
+    return statuses
 
 
 def schema_app(document: Document) -> ASGIApp:

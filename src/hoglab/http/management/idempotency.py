@@ -164,27 +164,27 @@ class Idempotency:
             "created_at": claim.now,
         }
         with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
-            found = transaction.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
-            if found is not None and _is_forgotten(found, claim.now):
-                found = None
-            if found is not None and self._is_running_elsewhere(found, claim.now):
-                _check_same(claim, found["fingerprint"])
+            stored = transaction.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
+            if stored is not None and _is_forgotten(stored, claim.now):
+                stored = None
+            if stored is not None and self._is_running_elsewhere(stored, claim.now):
+                _check_same(claim, stored["fingerprint"])
                 raise _in_use()
-            if found is None or _was_cut_off(found):
+            if stored is None or _was_cut_off(stored):
                 row = {"user_id": claim.user_id, "key": claim.key, **values}
                 upsert(transaction.connection, idempotency_key, row, update=values)
                 return None
-        return self._replay(claim, found)
+        return self._replay(claim, stored)
 
-    def _replay(self, claim: _Claim, found: Any) -> Response:
-        _check_same(claim, found["fingerprint"])
-        if found["body"] is None:
+    def _replay(self, claim: _Claim, stored: Any) -> Response:
+        _check_same(claim, stored["fingerprint"])
+        if stored["body"] is None:
             raise errors.conflict(
                 f"The first request with this {HEADER} took effect, but its answer was not kept.",
                 "idempotent_answer_lost",
             )
-        kept = orjson.loads(self._cipher.decrypt_text(found["body"]))
-        return Response(kept["body"], found["status"], {**kept["headers"], REPLAYED: "true"})
+        kept = orjson.loads(self._cipher.decrypt_text(stored["body"]))
+        return Response(kept["body"], stored["status"], {**kept["headers"], REPLAYED: "true"})
 
     def _keep(self, claim: _Claim, response: Response) -> None:
         """Remember the answer. What has happened is told even when that fails."""
