@@ -207,17 +207,17 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
     @router.get("/{organization_id}", response=OrganizationOut, limited_keys=True)
     def read_organization(call: Call, organization_id: TextId) -> dict[str, Any]:
         """Read an organization, by id or as ``@current``."""
-        found = _organization_id(call, organization_id)
+        identifier = _organization_id(call, organization_id)
         projects = _visible(accounts, call.principal)
-        return _organization_object(accounts.organizations([found])[0], call.principal, projects)
+        return _organization_object(accounts.organizations([identifier])[0], call.principal, projects)
 
     @router.get(
         "/{organization_id}/projects", scope="project:read", response=Paged[ProjectOut], limited_keys=True
     )
     def list_organization_projects(call: Call, organization_id: TextId) -> dict[str, Any]:
         """List the projects of an organization."""
-        found = _organization_id(call, organization_id)
-        projects = [each for each in _visible(accounts, call.principal) if each.organization_id == found]
+        identifier = _organization_id(call, organization_id)
+        projects = [each for each in _visible(accounts, call.principal) if each.organization_id == identifier]
         return _page(call, [project_object(each, call.principal) for each in projects])
 
     @router.post(
@@ -230,12 +230,12 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
     )
     def create_project(call: Call, organization_id: TextId) -> dict[str, Any]:
         """Make a project. Needs an admin, and a key that is not limited to some projects."""
-        found = _organization_id(call, organization_id)
+        identifier = _organization_id(call, organization_id)
         if call.principal.scoped_projects is not None:
             raise errors.permission_denied("API keys with scoped projects cannot create projects.")
-        access.check_level(call.principal.at(found), Level.ADMIN)
+        access.check_level(call.principal.at(identifier), Level.ADMIN)
         body = call.validate(ProjectIn)
-        project = _wire(accounts.create_project, found, body.name, timezone=body.timezone)
+        project = _wire(accounts.create_project, identifier, body.name, timezone=body.timezone)
         return project_object(project, call.principal)
 
     return router

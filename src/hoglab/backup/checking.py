@@ -182,19 +182,19 @@ def _opened(directory: DataDirectory, report: CheckReport) -> Iterator[tuple[Dat
 
 
 def _check_log(path: Path, report: CheckReport, *, full: bool) -> LogStats:
-    found = examined_log(path, _is_record, full=full)
-    report.facts.append(f"event log: {found.count:,} records, the last one given out is {found.last}")
-    if found.deferred:
-        report.facts.append(f"event log: {found.deferred:,} more records wait for others of their project")
-    for name, keys in found.damaged.items():
+    log = examined_log(path, _is_record, full=full)
+    report.facts.append(f"event log: {log.count:,} records, the last one given out is {log.last}")
+    if log.deferred:
+        report.facts.append(f"event log: {log.deferred:,} more records wait for others of their project")
+    for name, keys in log.damaged.items():
         if keys:
             shown = ", ".join(map(str, keys[:MAX_PROBLEMS]))
             report.problems.append(f"{len(keys)} {name} of the event log are damaged: {shown}")
-    if found.quarantined:
+    if log.quarantined:
         report.facts.append(
-            f"quarantine: {found.quarantined:,} records, see `hoglab ingestion quarantine list`"
+            f"quarantine: {log.quarantined:,} records, see `hoglab ingestion quarantine list`"
         )
-    return LogStats(found.first, found.last, found.count, 0)
+    return LogStats(log.first, log.last, log.count, 0)
 
 
 def _is_record(payload: bytes) -> bool:
@@ -212,16 +212,16 @@ def _check_store(directory: DataDirectory, report: CheckReport, *, full: bool) -
         )
         return StoreReport(0, {}, None, [])
     try:
-        found = _examined(directory, full=full)
+        store = _examined(directory, full=full)
     except (EventStoreUnavailableError, NotServedError, CutOffError) as error:
         report.problems.append(f"events.duckdb cannot be read: {error}")
         return None
-    report.problems += [f"events.duckdb is damaged: {text}; restore a backup" for text in found.problems]
-    if not found.problems:
+    report.problems += [f"events.duckdb is damaged: {text}; restore a backup" for text in store.problems]
+    if not store.problems:
         report.facts.append(
-            f"events.duckdb: {found.rows.get('events', 0):,} events, up to record {found.position}"
+            f"events.duckdb: {store.rows.get('events', 0):,} events, up to record {store.position}"
         )
-    return found
+    return store
 
 
 def _examined(directory: DataDirectory, *, full: bool) -> StoreReport:

@@ -167,7 +167,7 @@ def packed(data: Path, to: Path, *, database_url: str | None = None) -> Made:
     """The same into one file, a tar archive that holds a folder with this backup alone."""
     folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=".packing-"))
     try:
-        made = make_backup(data, folder / "backup", database_url=database_url)
+        backup = make_backup(data, folder / "backup", database_url=database_url)
         draft = folder / "backup.tar"
         shutil.make_archive(str(draft.with_suffix("")), "tar", folder / "backup")
         draft.chmod(0o600)
@@ -176,4 +176,4 @@ def packed(data: Path, to: Path, *, database_url: str | None = None) -> Made:
         raise BackupError(f"{to} cannot be written: {error.strerror}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=sys.exc_info()[0] is None)
-    return made
+    return backup

@@ -355,16 +355,16 @@ def _canonical_uuid(text: str) -> str | None:
 
 def _token(events: list[IncomingEvent]) -> str:
     """The one token that all events name."""
-    found: str | None = None
+    common: str | None = None
     for event in events:
         token: Any = event.token or event.dollar_token or event.api_key or _fallbacks(event).token
         if not token or not isinstance(token, str):
             raise Refusal(401, "event submitted without an api_key")
-        if found is None:
-            found = token
-        elif found != token:
+        if common is None:
+            common = token
+        elif common != token:
             raise Refusal(401, "batch submitted with inconsistent api_key values")
-    return checked_token(found or "")
+    return checked_token(common or "")
 
 
 def checked_token(token: str) -> str:

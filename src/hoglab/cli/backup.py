@@ -54,26 +54,26 @@ def backup(
     if is_file and keep is not None:
         raise OperatorError("--keep is for a folder of backups")
     try:
-        made = (
+        result = (
             packed(settings.data, to.absolute(), database_url=url)
             if is_file
             else make_backup(settings.data, to.absolute(), keep=keep, database_url=url)
         )
     except (BackupError, DatabaseError, DirectoryError, OSError) as error:
         raise OperatorError(str(error)) from error
-    manifest = made.manifest
+    manifest = result.manifest
     if as_json:
         facts = {
             "name": manifest.name,
             "position": manifest.position,
             "generation": manifest.generation,
             "bytes": manifest.bytes,
-            "new_bytes": made.new_bytes,
+            "new_bytes": result.new_bytes,
         }
         typer.echo(json.dumps(facts))
         return
     typer.echo(
-        f"backup {manifest.name}: {manifest.bytes:,} bytes, {made.new_bytes:,} of them new, verified; events up to "
+        f"backup {manifest.name}: {manifest.bytes:,} bytes, {result.new_bytes:,} of them new, verified; events up to "
         f"record {manifest.position} of the event log"
     )
     if url is not None:

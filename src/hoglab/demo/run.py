@@ -240,16 +240,16 @@ def _await_results(
     errors: dict[str, str] = {}
 
     def counted() -> int:
-        found = []
+        newest = []
         for metric in experiment["metrics"]:
             series = api.timeseries(experiment["id"], metric)
             points = [point for point in series["timeseries"].values() if point is not None]
             if not points:
                 errors.update(series["errors"] or {})
                 return 0
-            found.append((metric, points[-1]))
-        latest[:] = found
-        return _summed(found[0][1], "sum")
+            newest.append((metric, points[-1]))
+        latest[:] = newest
+        return _summed(newest[0][1], "sum")
 
     _poll(counted, len(sent.purchases), bar, server, progress)
     if not latest:

@@ -145,7 +145,7 @@ class ExposureCohorts:
                 raise validation_error("Experiment already has an exposure cohort")
             rules = [exposure.rule(row.start_date) for exposure in exposures_of(row, flag)]
             user = actor.principal.user
-            made = self._service.cohorts.create_in(
+            cohort = self._service.cohorts.create_in(
                 tx,
                 actor.project,
                 user,
@@ -154,5 +154,5 @@ class ExposureCohorts:
                     "filters": {"properties": {"type": "OR", "values": [{"type": "OR", "values": rules}]}},
                 },
             )
-            self._service.save(tx, actor, row, {"exposure_cohort_id": made.id})
-        return {"cohort": cohort_object(made, user_object(user), [row.id])}
+            self._service.save(tx, actor, row, {"exposure_cohort_id": cohort.id})
+        return {"cohort": cohort_object(cohort, user_object(user), [row.id])}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def passed(before: ExperimentRow, after: ExperimentRow) -> list[str]:
     """The milestones that lie between two states of an experiment."""
-    found = {
+    milestones = {
         "reset": not before.is_draft and after.is_draft,
         "launched": before.is_draft and not after.is_draft,
         "ended": not before.is_stopped and after.is_stopped,
@@ -28,7 +28,7 @@ def passed(before: ExperimentRow, after: ExperimentRow) -> list[str]:
         "deleted": not before.deleted and after.deleted,
         "restored": before.deleted and not after.deleted,
     }
-    return [name for name, is_passed in found.items() if is_passed]
+    return [name for name, is_passed in milestones.items() if is_passed]
 
 
 def tell(tx: Transaction, actor: Actor, row: ExperimentRow, milestone: str, **facts: Any) -> None:

@@ -35,15 +35,15 @@ Label = Callable[[float], str]
 
 def element(tag: str, attributes: Mapping[str, object] | None = None, *children: Element | str) -> Element:
     """An element with its attributes and children; text is escaped when the page is written."""
-    made = Element(tag, {name: _text(value) for name, value in (attributes or {}).items()})
+    built = Element(tag, {name: _text(value) for name, value in (attributes or {}).items()})
     for child in children:
         if isinstance(child, Element):
-            made.append(child)
-        elif len(made):
-            made[-1].tail = (made[-1].tail or "") + child
+            built.append(child)
+        elif len(built):
+            built[-1].tail = (built[-1].tail or "") + child
         else:
-            made.text = (made.text or "") + child
-    return made
+            built.text = (built.text or "") + child
+    return built
 
 
 def _text(value: object) -> str:
@@ -127,15 +127,15 @@ def shown(label: str, width: float) -> str:
     return label if len(label) <= letters else f"{label[: letters - 1]}…"
 
 
-def curves(days: Sequence[str], found: Sequence[Curve], label: Label, name: str) -> Element:
+def curves(days: Sequence[str], series: Sequence[Curve], label: Label, name: str) -> Element:
     """Values over days, each with its band."""
     height = 220
-    values = [value for curve in found for value in curve.values if value is not None]
-    bounds = [bound for curve in found for pair in curve.band if pair is not None for bound in pair]
+    values = [value for curve in series for value in curve.values if value is not None]
+    bounds = [bound for curve in series for pair in curve.band if pair is not None for bound in pair]
     scale = _Scale.over([*values, *bounds], height - BOTTOM, TOP)
     step = (WIDTH - LEFT - RIGHT) / max(len(days) - 1, 1)
     places = [LEFT + step * number for number in range(len(days))]
-    legend = _legend([curve.label for curve in found])
+    legend = _legend([curve.label for curve in series])
     svg = _svg(height + LEGEND_LINE * (1 + max((line for _, line, _ in legend), default=0)), name)
     for tick in scale.ticks(5):
         y = scale(tick)
@@ -145,7 +145,7 @@ def curves(days: Sequence[str], found: Sequence[Curve], label: Label, name: str)
     for number in range(0, len(days), -(-len(days) // MAX_DATES)):
         place = {"x": places[number], "y": height - 6, "text-anchor": "middle"}
         svg.append(element("text", place, days[number][5:]))
-    for number, (curve, (x, line, text)) in enumerate(zip(found, legend, strict=True)):
+    for number, (curve, (x, line, text)) in enumerate(zip(series, legend, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         _draw(svg, curve, colour, places, scale)
         y = height + 4 + LEGEND_LINE * line
@@ -156,16 +156,16 @@ def curves(days: Sequence[str], found: Sequence[Curve], label: Label, name: str)
 
 def _legend(labels: Sequence[str]) -> list[tuple[float, int, str]]:
     """For each label where it stands, on which line, and what is shown of it."""
-    found: list[tuple[float, int, str]] = []
+    entries: list[tuple[float, int, str]] = []
     x, line = float(LEFT), 0
     for label in labels:
         text = shown(label, MAX_LABEL * LETTER)
         width = 36 + LETTER * len(text)
         if x > LEFT and x + width > WIDTH:
             x, line = float(LEFT), line + 1
-        found.append((x, line, text))
+        entries.append((x, line, text))
         x += width
-    return found
+    return entries
 
 
 def _draw(svg: Element, curve: Curve, colour: str, places: Sequence[float], scale: _Scale) -> None:

@@ -248,16 +248,16 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
 
     experiment = source.experiment(experiment_id)
     config = resolve_config(experiment["stats_config"], source.defaults())
-    found = source.results(experiment_id)
+    results = source.results(experiment_id)
     definitions = {metric.get("uuid"): metric for metric, _, _ in metrics_of(experiment)}
-    verdict = found["verdict"]
+    verdict = results["verdict"]
     withheld = _withheld(verdict)
     daily = daily and experiment["start_date"] is not None
     return ExperimentReport(
         experiment=experiment,
         config=config,
-        findings=found["health"]["findings"] if found["health"] is not None else (),
-        exposures=_exposures(found["exposures"]),
+        findings=results["health"]["findings"] if results["health"] is not None else (),
+        exposures=_exposures(results["exposures"]),
         metrics=tuple(
             _metric(
                 source,
@@ -268,7 +268,7 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
                 daily=daily,
                 withheld=withheld is None or entry["uuid"] in withheld,
             )
-            for entry in found["metrics"]
+            for entry in results["metrics"]
         ),
         made_at=datetime.now(UTC),
         verdict=verdict,

@@ -95,7 +95,7 @@ def _temporary_key(accounts: AccountService, project_id: int, given: str | None)
     if given is not None:
         yield given
         return
-    made = accounts.create_key(
+    key = accounts.create_key(
         accounts.owner_id(),
         f"hoglab experiment {secrets.token_hex(3)}",
         list(SCOPES),
@@ -103,9 +103,9 @@ def _temporary_key(accounts: AccountService, project_id: int, given: str | None)
         expires_at=datetime.now(UTC) + KEY_LASTS,
     )
     try:
-        yield made.value
+        yield key.value
     finally:
-        accounts.revoke_key(made.id)
+        accounts.revoke_key(key.id)
 
 
 def _project(accounts: AccountService, project_id: int) -> Any:

@@ -27,17 +27,17 @@ def docs(
     from hoglab.hog import LIBRARY, closest_function
 
     exact = LIBRARY.get(function)
-    found = [exact] if exact is not None else _search(function)
-    if not found:
+    matches = [exact] if exact is not None else _search(function)
+    if not matches:
         guess = closest_function(function, LIBRARY)
         hint = f"; did you mean {guess}?" if guess else ""
         raise OperatorError(f"no function is about {function!r}{hint}")
     if as_json:
-        typer.echo(json.dumps([_data(one) for one in found], ensure_ascii=False))
+        typer.echo(json.dumps([_data(one) for one in matches], ensure_ascii=False))
     elif exact is not None:
         _show(exact)
     else:
-        _list(found)
+        _list(matches)
 
 
 def _search(word: str) -> list[Function]:

@@ -48,16 +48,16 @@ def explain(
     try:
         structure = _structure(text)
         if structure is None:
-            found = explain_expression(text, globals_)
+            explanation = explain_expression(text, globals_)
         else:
-            found = explain_filter(structure, FilterContext(), globals_)
+            explanation = explain_filter(structure, FilterContext(), globals_)
     except FilterError as error:
         raise OperatorError(f"the filter cannot be used: {error}") from error
     if as_json:
-        typer.echo(json.dumps(found.to_json(), ensure_ascii=False))
+        typer.echo(json.dumps(explanation.to_json(), ensure_ascii=False))
     else:
-        _show(found)
-    if not found.matches:
+        _show(explanation)
+    if not explanation.matches:
         raise typer.Exit(1)
 
 
@@ -99,18 +99,18 @@ def _globals(event: dict[str, Any]) -> dict[str, Any]:
     return filter_globals(known)
 
 
-def _show(found: Explanation) -> None:
+def _show(explanation: Explanation) -> None:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(soft_wrap=True, highlight=False)
-    for line in _lines(found.term, 0):
+    for line in _lines(explanation.term, 0):
         console.print(line)
-    if found.note:
-        console.print(Text(found.note))
-    if found.error:
-        console.print(Text(f"error: {found.error}"))
-    verdict, style = ("matches", "bold green") if found.matches else ("does not match", "bold red")
+    if explanation.note:
+        console.print(Text(explanation.note))
+    if explanation.error:
+        console.print(Text(f"error: {explanation.error}"))
+    verdict, style = ("matches", "bold green") if explanation.matches else ("does not match", "bold red")
     console.print(Text(verdict, style=style))
 
 

@@ -121,16 +121,16 @@ class ExperimentReads:
     ) -> dict[int, ShownExperiment]:
         """Those of some experiments that exist and are not deleted, in the snapshot of a connection."""
         state = state_in(connection, subjects(project_id))
-        found: dict[int, ShownExperiment] = {}
+        shown: dict[int, ShownExperiment] = {}
         for identifier in ids:
             known = self._remembered.get((project_id, identifier))
             if known is not None and known.state == state:
-                found[identifier] = known.shown
-        if len(found) < len(ids):
-            fresh = self._fresh(connection, project_id, [each for each in ids if each not in found], state)
+                shown[identifier] = known.shown
+        if len(shown) < len(ids):
+            fresh = self._fresh(connection, project_id, [each for each in ids if each not in shown], state)
             self._remember(project_id, fresh)
-            found.update((each, remembered.shown) for each, remembered in fresh.items())
-        return found
+            shown.update((each, remembered.shown) for each, remembered in fresh.items())
+        return shown
 
     def _fresh(
         self, connection: Connection, project_id: int, ids: Collection[int], state: State

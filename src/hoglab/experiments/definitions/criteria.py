@@ -86,10 +86,10 @@ def _validate_exposure_config(config: Any, name: str) -> None:
 
 
 def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[dict[str, Any]]:
-    found = []
+    problems = []
 
     def problem(key: str, message: str) -> None:
-        found.append({"loc": (key,), "msg": message})
+        problems.append({"loc": (key,), "msg": message})
 
     if kind == "ActionsNode":
         if not isinstance(config.get("id"), int) or isinstance(config.get("id"), bool):
@@ -109,7 +109,7 @@ def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[
     for key in config:
         if key not in allowed:
             problem(key, "This key is not known here.")
-    return found
+    return problems
 
 
 def created_exposure_criteria(value: dict[str, Any] | None) -> dict[str, Any]:

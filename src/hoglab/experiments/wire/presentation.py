@@ -183,18 +183,18 @@ def warnings_of(
     row: ExperimentRow, flag: FlagRow | None, links: Sequence[SavedMetricLink]
 ) -> list[WarningEntry]:
     """Warnings about parts of an experiment, its flag and saved metrics that have no effect, or an unexpected one."""
-    found = unknown_keys.warnings_of(unknown_keys.within(ExperimentPatch, settings_of(row, flag)))
+    warnings = unknown_keys.warnings_of(unknown_keys.within(ExperimentPatch, settings_of(row, flag)))
     if flag is not None:
-        found += [
+        warnings += [
             replace(each, path=("feature_flag", *each.path)).warning()
             for each in unknown_keys_of(flag.filters)
         ]
     for name in ("metrics", "metrics_secondary"):
         for index, metric in enumerate(getattr(row, name) or ()):
-            found += metrics.warnings_of(metric, (name, index))
+            warnings += metrics.warnings_of(metric, (name, index))
     for index, link in enumerate(links):
-        found += warnings_of_saved(link.query, ("saved_metrics", index, "query"))
-    return found
+        warnings += warnings_of_saved(link.query, ("saved_metrics", index, "query"))
+    return warnings
 
 
 def warnings_of_saved(query: Mapping[str, Any], path: unknown_keys.Path) -> list[WarningEntry]:
