@@ -20,8 +20,8 @@ Part = Annotated[str, Text(max_length=MAX_TEXT, blank=True, trim=False)]
 
 
 NOTES: Notes = {
-    "name": Note("What people call it.", "Bought something"),
-    "description": "What it stands for.",
+    "name": Note("Display name.", "Bought something"),
+    "description": "Description of the action.",
     "steps": Note("Ways to match, any of which suffices; see `StepIn`.", [{"event": "purchase"}]),
 }
 
@@ -35,7 +35,7 @@ class StepIn(WireModel):
     event: Part | None = Field(None, description="Name of the event; null or missing for any.")
     properties: Annotated[Any, JsonAny(), Keys(Properties)] = Field(
         None,
-        description="What the event must be like.",
+        description="Property filters that the event must match.",
         examples=[[{"key": "plan", "type": "event", "value": "pro"}]],
     )
     url: Part | None = Field(None, description="What `$current_url` must be like.")
@@ -92,7 +92,7 @@ class ActionOut(WireModel):
     team_id: int
     is_action: bool = Field(description="Always true; tells actions from events in mixed lists.")
     bytecode_error: str | None = Field(
-        description="Why hog functions cannot use the action; null when they can."
+        description="Reason for which hog functions cannot use the action; null when they can."
     )
     created_by: UserOut | None
     created_at: datetime

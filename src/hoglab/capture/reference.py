@@ -59,7 +59,7 @@ _REFUSALS = {
 }
 _QUERY = {
     "compression": "`gzip`, `base64` or `lz64`; gzip is recognised without it.",
-    "sent_at": "When the request was sent, by the client's clock, in milliseconds.",
+    "sent_at": "Time when the request was sent, by the client's clock, in milliseconds.",
     "beacon": "`1`: success is 204 without a body.",
 }
 

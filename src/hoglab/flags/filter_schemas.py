@@ -29,7 +29,7 @@ _NOTES: Notes = {
     "super_groups": "The older form of enrolment; one group.",
     "version": "The version of this form; 1.",
     "key": Note("The name of the variant.", "control"),
-    "name": "What people call it.",
+    "name": "Display name.",
     "id": Note("The id of the holdout.", 1),
 }
 

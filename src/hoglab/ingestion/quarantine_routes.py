@@ -26,15 +26,15 @@ SHOWN_EVENTS = 100
 """Events that are shown of a record."""
 
 _NOTES: Notes = {
-    "id": Note("Where the record was in the event log; names it.", 42),
-    "reason": Note("Why it could not be processed.", "ValueError: year 0 is out of range"),
+    "id": Note("Position of the record in the event log, which identifies it.", 42),
+    "reason": Note("Reason for which it could not be processed.", "ValueError: year 0 is out of range"),
     "size": Note("Bytes of the record.", 512),
-    "quarantined_at": Note("When it was put into quarantine.", "2026-01-02T03:04:05.678901Z"),
+    "quarantined_at": Note("Time when it was put into quarantine.", "2026-01-02T03:04:05.678901Z"),
     "is_replaying": "Whether it is about to be ingested again.",
     "events": f"Its events as they were sent, the first {SHOWN_EVENTS}; null when they cannot be read.",
     "ids": "Only these; all of the project when it is missing.",
-    "replayed_count": "How many are ingested again; those that fail again come back.",
-    "discarded_count": "How many were deleted.",
+    "replayed_count": "Number of records that are ingested again; those that fail again come back.",
+    "discarded_count": "Number of records that were deleted.",
 }
 
 

@@ -61,10 +61,10 @@ _COLUMNS = ("uuid", "event", "distinct_id", "timestamp", "captured_at", "whole_p
 
 _NOTES: Notes = {
     "event": Note("The name of the event.", "purchase"),
-    "timestamp": Note("When it happened.", "2026-01-02T03:04:05.678901Z"),
+    "timestamp": Note("Time of the event.", "2026-01-02T03:04:05.678901Z"),
     "after": "Only events after this moment.",
     "before": "Only events before this moment.",
-    "name": Note("What to call the person.", "ada@example.com"),
+    "name": Note("Display name of the person.", "ada@example.com"),
     "distinct_ids": Note("Every id that SDKs know the person by.", ["user-17"]),
     "elements": Note("Always empty: `elements_chain` has them.", []),
     "elements_chain": Note("The elements clicked, the innermost first, as text.", ""),

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 _NOTES: Notes = {
-    "type": Note("What is wrong.", "cannot_merge_already_identified"),
+    "type": Note("Kind of the problem.", "cannot_merge_already_identified"),
     "event_uuid": Note("The event it is about.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
-    "timestamp": Note("When it was noticed.", "2026-01-02T03:04:05.678901Z"),
+    "timestamp": Note("Time when it was noticed.", "2026-01-02T03:04:05.678901Z"),
     "details": Note("More about it, by its type.", {}),
 }
 

@@ -29,15 +29,15 @@ _TRUE = ("true", "True", "1")
 
 _NOTES: Notes = {
     "type": Note("Always `person`.", "person"),
-    "name": Note("What to call somebody, or several.", "ada@example.com"),
+    "name": Note("Display name.", "ada@example.com"),
     "distinct_ids": Note("Every id that SDKs know the person by.", ["user-17"]),
-    "last_seen_at": "When an event of it last arrived; null when that is not known.",
-    "group_type": Note("What kind of group it is.", "company"),
+    "last_seen_at": "Time when an event of the person last arrived; null when it is not known.",
+    "group_type": Note("Name of the group type.", "company"),
     "group_type_index": "The number of the group type, from 0 to 4.",
     "group_key": Note("Identifies the group.", "acme"),
     "group_properties": Note("Its properties.", {"seats": 12}),
-    "name_singular": "What to call one of them.",
-    "name_plural": "What to call several.",
+    "name_singular": "Display name of one group.",
+    "name_plural": "Display name of several groups.",
 }
 
 _FILTER_NOTES: Notes = {

@@ -15,11 +15,11 @@ _Format = Annotated[str, Choice(*FileFormat)]
 _Pattern = Annotated[str, Text(max_length=MAX_PATTERN)]
 
 NOTES: Notes = {
-    "name": Note("What metrics call it (`table_name`): letters, digits, underscores and dots.", "orders"),
-    "format": Note("What the files are; by the end of their names when it is missing.", "Parquet"),
+    "name": Note("Name in metrics (`table_name`): letters, digits, underscores and dots.", "orders"),
+    "format": Note("Format of the files; default: by the extension of their names.", "Parquet"),
     "url_pattern": Note(
-        "Which files of the server's directory of tables it is made of; `*` stands for any part of a name. All "
-        "projects of the server share these files.",
+        "Pattern of file paths in the server's directory of tables; `*` stands for any part of a "
+        "name. All projects of the server share these files.",
         "orders/*.parquet",
     ),
     "columns": "Its columns, as they were when it was registered or its schema was last refreshed.",
@@ -42,7 +42,7 @@ class TableIn(TablePatch):
     notes = NOTES
 
     name: Annotated[str, Text(max_length=MAX_NAME)] = Field(
-        description="What metrics call it (`table_name`): letters, digits, underscores and dots."
+        description="Name in metrics (`table_name`): letters, digits, underscores and dots."
     )
     url_pattern: _Pattern
 

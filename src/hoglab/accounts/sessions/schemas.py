@@ -11,17 +11,17 @@ from hoglab.http.fields.notes import Note, Notes
 
 NOTES: Notes = {
     "token": Note(
-        "What the link carries behind `#t=` that `hoglab login` prints.",
+        "Token of a login link: the part behind `#t=` of the link that `hoglab login` prints.",
         "c2Vzc2lvbnMgYXJlIG9wZW5lZCBieSBhIGxpbmssIG8",
     ),
     "personal_api_key": "A personal API key, `phx_…`: the session may do what the key may, and ends with it.",
     "email": "Not offered yet.",
     "password": "Not offered yet.",
-    "user": "Whose it is, as `users/@me` shows it.",
-    "scopes": Note("What it may do: those of its key, or `*`.", ["*"]),
-    "expires_at": "When it ends if it is not used again before.",
-    "last_seen_at": "When it was last used, by the minute.",
-    "user_agent": Note("What the browser called itself when it was opened.", "Mozilla/5.0"),
+    "user": "User of the session, as `users/@me` shows it.",
+    "scopes": Note("Scopes of the session: those of its key, or `*`.", ["*"]),
+    "expires_at": "Expiry time if the session is not used again before.",
+    "last_seen_at": "Time of the last use, by the minute.",
+    "user_agent": Note("User agent of the browser when the session was opened.", "Mozilla/5.0"),
     "ip": Note("The address that it was opened from.", "192.0.2.7"),
     "current": "Whether it is the one that asks.",
 }

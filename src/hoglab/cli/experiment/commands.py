@@ -155,7 +155,7 @@ def simulate(
     metric: MetricOption = None,
     effect: Annotated[float, typer.Option("--effect", help="The effect to find, in percent.")] = 10,
     experiments: Annotated[int, typer.Option("--experiments", min=1, help="How many to make up.")] = 1000,
-    looks: Annotated[int, typer.Option("--looks", min=1, help="How often each is looked at.")] = 10,
+    looks: Annotated[int, typer.Option("--looks", min=1, help="Number of looks at each experiment.")] = 10,
     people: Annotated[
         int | None,
         typer.Option("--people", help="People of each (default: as many as there were).", show_default=False),

@@ -147,7 +147,7 @@ def backfill(
     since: Annotated[str, typer.Option("--from", metavar="TIME", help="The first moment (UTC).")],
     until: ToOption = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="How many events at most.", show_default=False)
+        int | None, typer.Option("--limit", help="Maximum number of events.", show_default=False)
     ] = None,
     dry_run: DryRunOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,

@@ -30,17 +30,17 @@ NOTES: Notes = {
     "id": Note("Identifies the backfill.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
     "from": Note("The first moment of the range; events are picked by their `timestamp`.", _MOMENT),
     "to": Note("The end of the range, which is not in it.", _MOMENT),
-    "limit": Note("How many events at most, in the order in which they were stored; null for all.", 1000),
+    "limit": Note("Maximum number of events, in the order in which they were stored; null for all.", 1000),
     "dry_run": "Only count what would be queued.",
     "status": Note("`running`, `completed`, `cancelled` or `failed`.", "running"),
-    "total": Note("How many events there are to look at.", 1000),
-    "seen": Note("How many were looked at.", 500),
-    "queued": Note("How many runs were put into the queue, or would be.", 20),
-    "already_run": Note("How many runs are left out because they were begun before.", 0),
-    "dead_letters": Note("How many events could not be dealt with; they are among the dead letters.", 0),
-    "error": "Why it failed; null when it did not.",
-    "created_at": Note("When it was begun.", _MOMENT),
-    "finished_at": Note("When it was over; null while it runs.", _MOMENT),
+    "total": Note("Number of events to look at.", 1000),
+    "seen": Note("Number of those looked at so far.", 500),
+    "queued": Note("Number of runs that were enqueued, or would be.", 20),
+    "already_run": Note("Number of runs left out because they were begun before.", 0),
+    "dead_letters": Note("Number of events that failed and became dead letters.", 0),
+    "error": "Error that ended the job; null without one.",
+    "created_at": Note("Start time.", _MOMENT),
+    "finished_at": Note("End time; null while it runs.", _MOMENT),
 }
 
 
@@ -82,10 +82,10 @@ class RerunJobOut(WireModel):
     notes: ClassVar[Notes] = {
         **NOTES,
         "id": Note("The `rerun_job_id`.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"),
-        "total": Note("How many past runs there are to look at.", 20_000),
-        "seen": Note("How many were looked at.", 12_500),
-        "queued": Note("How many were put into the queue again.", 12_490),
-        "skipped": Note("How many cannot: they are running, or their event is gone.", 10),
+        "total": Note("Number of past runs to look at.", 20_000),
+        "seen": Note("Number of those looked at so far.", 12_500),
+        "queued": Note("Number of runs that were enqueued again.", 12_490),
+        "skipped": Note("Number of runs left out: they are running, or their event is gone.", 10),
     }
 
     id: str

@@ -34,7 +34,7 @@ _ENCODING = {
     "name": "Content-Encoding",
     "in": "header",
     "required": False,
-    "description": "How the body is compressed.",
+    "description": "Compression of the body.",
     "schema": {"type": "string", "enum": ["identity", *BY_NAME]},
 }
 
@@ -74,7 +74,7 @@ def _operation(operation_id: str, summary: str) -> dict[str, Any]:
             "201": _answered("It goes on in the background.", {"status": "queued"}),
             "500": _answered("It ended with an error, which its log tells.", {"status": "Unhandled error"}),
             **{status: _answered(text, {"error": error}) for status, (text, error) in _REFUSALS.items()},
-            "default": _answered("What the program answers.", {"paid": True}),
+            "default": _answered("Response of the program.", {"paid": True}),
         },
     }
 

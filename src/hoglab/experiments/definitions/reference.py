@@ -15,10 +15,12 @@ METRIC = {
 VARIANTS = [{"key": "control", "split_percent": 50}, {"key": "test", "split_percent": 50}]
 
 EXPERIMENT: Notes = {
-    "name": Note("What people call it; need not be unique.", "Button colour"),
-    "description": Note("What is tried, and what is expected of it.", "Does a green button sell more?"),
-    "start_date": "When it was launched; null for a draft.",
-    "end_date": "When it ended; null until then.",
+    "name": Note("Display name; need not be unique.", "Button colour"),
+    "description": Note(
+        "Hypothesis of the experiment: the change, and its expected effect.", "Does a green button sell more?"
+    ),
+    "start_date": "Launch time; null for a draft.",
+    "end_date": "End time; null before.",
     "feature_flag_key": Note(
         "The key of its feature flag. On create a flag of this key is made, or linked as it is when it exists.",
         "button-colour",
@@ -49,23 +51,24 @@ EXPERIMENT: Notes = {
     ),
     "filters": Note("Filters in a form of old; kept as they come.", {}),
     "archived": "Whether it was put away: lists leave it out unless asked.",
-    "type": Note("Where the variants are made: in the product, or on a web page without code.", "product"),
+    "type": Note("Place of the variants: in the product, or on a web page without code.", "product"),
     "exposure_criteria": Note(
-        "Who counts as exposed: `filterTestAccounts`, `exposure_config`, `multiple_variant_handling` "
+        "Exposure criteria: `filterTestAccounts`, `exposure_config`, `multiple_variant_handling` "
         "(`exclude` or `first_seen`).",
         {"filterTestAccounts": True},
     ),
-    "metrics": Note("What decides. Each gets a `uuid` and a `fingerprint`.", [METRIC]),
-    "metrics_secondary": Note("What is watched beside that.", []),
+    "metrics": Note("Primary metrics, which decide. Each gets a `uuid` and a `fingerprint`.", [METRIC]),
+    "metrics_secondary": Note("Secondary metrics, which are watched besides.", []),
     "stats_config": Note(
-        "How it is evaluated: `method` (`bayesian` or `frequentist`), its confidence, `baseline_variant_key`, `cuped`.",
+        "Statistical settings: `method` (`bayesian` or `frequentist`), its confidence, "
+        "`baseline_variant_key`, `cuped`.",
         {"method": "bayesian"},
     ),
     "scheduling_config": 'Kept for clients that set it: `{"timeseries": true}`.',
-    "conclusion": "What came out; null while nobody has said.",
-    "conclusion_comment": "Why, in words.",
-    "primary_metrics_ordered_uuids": "In which order to show the primary metrics, shared ones included.",
-    "secondary_metrics_ordered_uuids": "In which order to show the secondary metrics, shared ones included.",
+    "conclusion": "Conclusion; null while there is none.",
+    "conclusion_comment": "Explanation of the conclusion.",
+    "primary_metrics_ordered_uuids": "Order in which the primary metrics are shown, shared ones included.",
+    "secondary_metrics_ordered_uuids": "Order in which the secondary metrics are shown, shared ones included.",
     "only_count_matured_users": "Whether to leave out users whose conversion window is still open.",
     "allow_unknown_events": "Accept metrics of events that were never seen. Input only.",
     "update_feature_flag_params": "Apply configuration of the flag although the experiment is launched. Input only.",
@@ -75,7 +78,7 @@ EXPERIMENT: Notes = {
 
 FLAG: Notes = {
     **flags.FLAG,
-    "name": Note("What people call it.", "Feature Flag for Experiment Button colour"),
+    "name": Note("Display name.", "Feature Flag for Experiment Button colour"),
     "active": "Whether it is switched on: off until the launch, and while the experiment is paused.",
 }
 
@@ -86,24 +89,26 @@ PROJECT_CONFIG: Notes = {
     "default_experiment_confidence_level": Note("Their confidence level; null: 0.95.", 0.9),
     "default_only_count_matured_users": "Whether new experiments leave out users whose conversion window is open.",
     "default_cuped_enabled": "Whether CUPED is used where an experiment does not say.",
-    "default_cuped_lookback_days": Note("How many days before the exposure it looks at; null: 14.", 14),
+    "default_cuped_lookback_days": Note("Days before the exposure that CUPED looks at; null: 14.", 14),
     "default_sequential_testing_enabled": "Whether sequential testing is used where an experiment does not say.",
-    "default_sequential_tuning_parameter": Note("At which sample size it is sharpest; null: 5000.", 5000),
+    "default_sequential_tuning_parameter": Note(
+        "Sample size at which sequential tests are sharpest; null: 5000.", 5000
+    ),
     "default_minimum_detectable_effect": Note(
-        "What clients suggest as the smallest effect worth finding, in per cent; null for nothing.", 20
+        "Default of clients for the smallest effect worth finding, in per cent; null for none.", 20
     ),
     "default_flag_persistence_enabled": "Whether flags of new experiments keep their variant across the login.",
     "experiment_recalculation_times": Note(
-        "When the results of running experiments are computed every day: one or two whole hours in UTC, six hours "
-        "apart; null: 02:00.",
+        "Times of day at which the results of running experiments are computed: one or two whole "
+        "hours in UTC, six hours apart; null: 02:00.",
         ["02:00:00"],
     ),
     "experiment_precomputation_enabled": "Kept for clients that set it; it changes nothing here.",
 }
 
 HOLDOUT: Notes = {
-    "name": Note("What people call it.", "Everybody else"),
-    "description": "What it is for.",
+    "name": Note("Display name.", "Everybody else"),
+    "description": "Purpose of the holdout.",
     "filters": Note(
         "One group, whose `rollout_percentage` says how many per cent see none of its experiments.",
         [{"properties": [], "rollout_percentage": 20}],
@@ -111,10 +116,10 @@ HOLDOUT: Notes = {
 }
 
 SAVED_METRIC: Notes = {
-    "name": Note("What people call it.", "Purchases"),
-    "description": "What it measures.",
+    "name": Note("Display name.", "Purchases"),
+    "description": "Description of the metric.",
     "query": Note("The metric itself.", METRIC),
-    "metadata": Note("How this experiment uses it: `type` is `primary` or `secondary`.", {"type": "primary"}),
+    "metadata": Note("Role in this experiment: `type` is `primary` or `secondary`.", {"type": "primary"}),
     "experiment": "The id of the experiment.",
     "saved_metric": "The id of the shared metric.",
 }
@@ -128,15 +133,15 @@ ACTIONS: Notes = {
 }
 
 RUNNING_TIME: Notes = {
-    "metric_type": Note("What kind of metric decides.", "funnel"),
+    "metric_type": Note("Kind of the metric that decides.", "funnel"),
     "minimum_detectable_effect": Note("The smallest effect worth finding, in per cent of the baseline.", 20),
-    "number_of_variants": "How many variants there are, the baseline included.",
+    "number_of_variants": "Number of variants, the baseline included.",
     "baseline_value": Note("The metric without the change: a rate from 0 to 1, or a mean.", 0.1),
     "variance": "The variance of the metric; not needed for funnels.",
-    "exposure_rate_per_day": Note("How many people are exposed a day.", 500),
+    "exposure_rate_per_day": Note("Number of people exposed per day.", 500),
     "baseline_stats": "Sufficient statistics to take value and variance from: `number_of_samples`, `sum`, ….",
-    "recommended_sample_size": "How many people it takes, in all variants together.",
-    "recommended_running_time_days": "How many days that takes.",
+    "recommended_sample_size": "Number of people in all variants together.",
+    "recommended_running_time_days": "Number of days for that many people.",
 }
 
 LISTING: Notes = {
@@ -164,17 +169,17 @@ STATS: Notes = {
 }
 
 METRIC_FIELDS: Notes = {
-    "kind": "What it is.",
-    "metric_type": "How it is computed.",
+    "kind": "Kind of the object.",
+    "metric_type": "Type of the metric.",
     "uuid": Note(
         "Identifies the metric; made by the server where it is missing.",
         "6f1f3a52-1d0e-4c58-9a59-0f6f4e6b7a10",
     ),
-    "name": Note("What people call it.", "Purchases"),
-    "custom_name": "What people call it, when they changed that.",
+    "name": Note("Display name.", "Purchases"),
+    "custom_name": "Display name, when it was changed.",
     "fingerprint": "Identifies what its results are computed from; made by the server.",
     "goal": "Whether more of it is better (`increase`, also without it) or less; for display alone.",
-    "conversion_window": Note("How long after the exposure events count; always without it.", 7),
+    "conversion_window": Note("Time after the exposure in which events count; unlimited by default.", 7),
     "conversion_window_unit": Note("The unit of that.", "day"),
     "breakdownFilter": Note("Split the results by properties.", {"breakdowns": [{"property": "$browser"}]}),
     "breakdowns": Note("Up to three properties.", [{"property": "$browser", "type": "event"}]),
@@ -193,27 +198,27 @@ METRIC_FIELDS: Notes = {
     "series": "The steps.",
     "funnel_order_type": "Whether steps follow each other (`ordered`, also without it), with nothing between them "
     "(`strict`), or come in any order (`unordered`).",
-    "numerator": "What is divided.",
-    "denominator": "What it is divided by.",
+    "numerator": "Value above the line of the ratio.",
+    "denominator": "Value below the line of the ratio.",
     "numerator_outlier_handling": "Percentile bounds of the numerator.",
     "denominator_outlier_handling": "Percentile bounds of the denominator.",
-    "start_event": "What people do first.",
-    "completion_event": "What they come back for.",
-    "retention_window_start": Note("When coming back counts from, in units after the start.", 1),
-    "retention_window_end": Note("Until when it counts.", 7),
+    "start_event": "Event with which people start.",
+    "completion_event": "Event with which they come back.",
+    "retention_window_start": Note("Start of the retention window, in units after the start event.", 1),
+    "retention_window_end": Note("End of the retention window.", 7),
     "retention_window_unit": Note("The unit of both.", "day"),
-    "start_handling": "Which start event counts, when there are several.",
-    "quantile_level": Note("Which quantile: 0.5 is the median, 0.9 the p90.", 0.9),
+    "start_handling": "Start event that counts, when there are several.",
+    "quantile_level": Note("Level of the quantile: 0.5 is the median, 0.9 the p90.", 0.9),
     "quantile_unit": "Of the values of people (`entity`, also without it), or of all events (`event`).",
     "event": Note("The name of the event; null for any.", "purchase"),
     "id": Note("The id of the action.", 1),
-    "properties": Note("What an event must be like.", []),
+    "properties": Note("Property filters that events must match.", []),
     "fixedProperties": Note("The same; both count.", []),
-    "math": "What is computed of the events of a person; they are counted without it.",
+    "math": "Aggregation of a person's events; default: their number.",
     "math_property": Note(
         "The property that is summed, averaged, …; needed by `sum`, `avg`, `min` and `max`.", "amount"
     ),
-    "math_property_type": "What has the property: `event_properties`, or `session_properties`.",
+    "math_property_type": "Owner of the property: `event_properties`, or `session_properties`.",
     "math_property_revenue_currency": "Kept for clients that set it.",
     "math_hogql": Note("An aggregate in Hog, for `hogql`.", "sum(toFloat(properties.amount))"),
     "math_group_type_index": "The group type that `unique_group` counts.",
@@ -223,7 +228,7 @@ METRIC_FIELDS: Notes = {
     "orderBy": "Kept for clients that set it.",
     "table_name": Note("The name of a registered table.", "orders"),
     "timestamp_field": Note("Its column with the moment of a row.", "created_at"),
-    "events_join_key": Note("What of an event is the same as in the table.", "distinct_id"),
+    "events_join_key": Note("Field of an event that equals the key of the table's rows.", "distinct_id"),
     "data_warehouse_join_key": Note("The column with that.", "user_id"),
 }
 """Notes on the fields of metrics."""

@@ -104,9 +104,9 @@ class ExposureConfig(WireModel):
         "kind": "`ExperimentEventExposureConfig` or `ActionsNode`.",
         "event": Note("The name of the event.", "checkout opened"),
         "id": "The id of the action.",
-        "name": "What people call it.",
-        "custom_name": "What people call it, when they changed that.",
-        "properties": Note("What the event must be like.", []),
+        "name": "Display name.",
+        "custom_name": "Display name, when it was changed.",
+        "properties": Note("Property filters that the event must match.", []),
     }
     closed = True
     unused = frozenset(
@@ -136,9 +136,9 @@ class ExposureCriteria(WireModel):
 
     notes: ClassVar[Notes] = {
         "filterTestAccounts": "Whether test accounts are left out.",
-        "exposure_config": "What exposes people; the call of the flag without it.",
-        "activation_config": "What people must do after it to count.",
-        "multiple_variant_handling": "What becomes of people who saw several variants: `exclude` or `first_seen`.",
+        "exposure_config": "Event that counts as an exposure; default: the call of the flag.",
+        "activation_config": "Event that people must have after it to count.",
+        "multiple_variant_handling": "Handling of people who saw several variants: `exclude` or `first_seen`.",
     }
 
     filterTestAccounts: Any = None  # noqa: N815 - wire name
@@ -152,7 +152,7 @@ class ParameterVariant(WireModel):
 
     notes: ClassVar[Notes] = {
         "key": Note("The name of the variant.", "control"),
-        "name": "What people call it.",
+        "name": "Display name.",
         "rollout_percentage": "Its share; the older name.",
         "split_percent": Note("Its share.", 50),
     }

@@ -8,8 +8,8 @@ from typing import Any
 from hoglab.http.fields.notes import Note, Notes
 
 FLAG: Notes = {
-    "name": Note("What people call it.", "New button"),
-    "key": Note("What code asks for.", "button-colour"),
+    "name": Note("Display name.", "New button"),
+    "key": Note("Key of the flag in code.", "button-colour"),
     "filters": Note(
         "Release groups (`groups`), variants (`multivariate`), `payloads` and `holdout`.",
         {
@@ -29,12 +29,14 @@ FLAG: Notes = {
     "evaluation_tags": Note("The same as `evaluation_contexts`.", []),
     "is_remote_configuration": "Whether it is a setting to be read, not a flag to be evaluated.",
     "has_encrypted_payloads": "Whether its payloads are kept and shown as secrets.",
-    "evaluation_runtime": Note("Which SDKs get it: `server`, `client` or `all`.", "all"),
-    "bucketing_identifier": "What decides the variant: `distinct_id` or `device_id`; null for the first.",
-    "creation_context": "Which product made it; kept for clients that set it.",
+    "evaluation_runtime": Note("SDKs that get the flag: `server`, `client` or `all`.", "all"),
+    "bucketing_identifier": (
+        "Identifier that decides the variant: `distinct_id` or `device_id`; null for the first."
+    ),
+    "creation_context": "Product that made the flag; kept for clients that set it.",
     "version": "Goes up by one with each change.",
     "status": Note("`ACTIVE`, `INACTIVE`, `STALE` or `DELETED`.", "ACTIVE"),
-    "last_called_at": "When an SDK last reported a value of it, by the hour; null for never.",
+    "last_called_at": "Time when an SDK last reported a value of the flag, by the hour; null for never.",
     "experiment_set": Note("The ids of the experiments that use it.", []),
     "experiment_set_metadata": Note("The same experiments with their names.", []),
     "is_running": "Whether it is running.",

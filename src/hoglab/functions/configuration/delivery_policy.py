@@ -31,25 +31,23 @@ MAX_BATCH_EVENTS = 1_000
 MAX_BATCH_WAIT_MS = 60_000
 
 _NOTES: Notes = {
-    "retry": Note("When failed requests are sent again; null for as usual.", {"attempts": 10}),
-    "attempts": Note("How often a request is sent at most.", 10),
-    "base_ms": Note(
-        "About how long to wait after the first attempt; after each further one twice as long.", 1000
-    ),
+    "retry": Note("Retries of failed requests; null for the default.", {"attempts": 10}),
+    "attempts": Note("Maximum number of attempts of a request.", 10),
+    "base_ms": Note("Approximate delay after the first attempt; doubles with each further one.", 1000),
     "max_ms": Note("The longest wait between two attempts.", 600_000),
-    "max_age_s": Note("For how long after it was queued a run may go on trying.", 86_400),
+    "max_age_s": Note("Maximum age of a run, from when it was enqueued, at which it is retried.", 86_400),
     "order_key": Note(
         "Runs for which this template gives the same text are done one after the other, in the order of their "
         "events. Empty text: in no order.",
         "{person.id}",
     ),
-    "rate_limit": Note("How often the function may run; null for no limit.", {"per_s": 10}),
+    "rate_limit": Note("Rate limit of the function; null for none.", {"per_s": 10}),
     "per_s": Note("Runs, and so requests, a second.", 10),
     "batch": Note(
         "Run once for many events; null for one at a time.", {"max_events": 100, "max_wait_ms": 1000}
     ),
-    "max_events": Note("How many events at most.", 100),
-    "max_wait_ms": Note("How long an event waits for others at most.", 1000),
+    "max_events": Note("Maximum number of events.", 100),
+    "max_wait_ms": Note("Maximum time that an event waits for others.", 1000),
 }
 
 

@@ -12,7 +12,7 @@ from hoglab.http.responses import JSON
 ERROR = {"$ref": "#/components/schemas/Error"}
 ERROR_SCHEMA = {
     "type": "object",
-    "description": "What is wrong with a request. Only the first thing is reported.",
+    "description": "Error of a request. Only the first problem is reported.",
     "required": ["type", "code", "detail", "attr"],
     "properties": {
         "type": {
@@ -26,8 +26,8 @@ ERROR_SCHEMA = {
                 errors.SERVER,
             ],
         },
-        "code": {"type": "string", "description": "What is wrong, for programs."},
-        "detail": {"type": "string", "description": "What is wrong, for people."},
+        "code": {"type": "string", "description": "Code of the error, for programs."},
+        "detail": {"type": "string", "description": "Description of the error."},
         "attr": {
             "type": ["string", "null"],
             "description": "The field at fault: its path, joined by two underscores.",

@@ -12,11 +12,11 @@ from hoglab.http.fields.notes import Note, Notes
 
 _NOTES: Notes = {
     "key": Note("The name of the property; `id` for cohorts.", "plan"),
-    "value": Note("What it is compared with; of a list any suffices.", ["pro"]),
+    "value": Note("Value to compare with; of a list any suffices.", ["pro"]),
     "type": Note(
-        "What has the property: `person`, `event`, `group`, `cohort`, `flag`, `hogql`, ….", "person"
+        "Owner of the property: `person`, `event`, `group`, `cohort`, `flag`, `hogql`, ….", "person"
     ),
-    "operator": Note("How it is compared; `exact` where it is missing.", "exact"),
+    "operator": Note("Operator of the comparison; default: `exact`.", "exact"),
     "group_type_index": "The number of the group type, for properties of groups.",
     "negation": "Whether the filter is turned round.",
     "values": Note("Filters and further groups of them.", []),

@@ -27,10 +27,10 @@ class FieldWarning(WireModel):
     """A part of an object or of a request that has no effect, or not the one that it seems to have."""
 
     notes: ClassVar[Notes] = {
-        "code": Note("What it is, for programs.", "unknown_field"),
-        "attr": Note("Where it is, in the form that errors have.", "filters__groups__0__roll_out"),
+        "code": Note("Code, for programs.", "unknown_field"),
+        "attr": Note("Path of the field, in the form that errors have.", "filters__groups__0__roll_out"),
         "detail": Note(
-            "What it is, for people.", "filters.groups[0].roll_out is not a known key and has no effect."
+            "Description for people.", "filters.groups[0].roll_out is not a known key and has no effect."
         ),
     }
 

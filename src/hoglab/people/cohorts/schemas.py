@@ -47,8 +47,8 @@ DistinctIds = Annotated[list[str], JsonList(of=Text(trim=False), max_length=MAX_
 
 
 NOTES: Notes = {
-    "name": Note("What people call it.", "Customers"),
-    "description": "Who is in it.",
+    "name": Note("Display name.", "Customers"),
+    "description": "Description of the members.",
     "groups": Note("The old form of rules; always empty.", []),
     "filters": Note(
         "Rules of who is in it; null for a static cohort.",
@@ -66,14 +66,17 @@ NOTES: Notes = {
     "person_ids": Note("Persons by their uuids; unknown ones are left out.", []),
     "distinct_ids": Note("Persons by their distinct ids; unknown ones are left out.", ["user-17"]),
     "is_calculating": "Whether its members are being found now.",
-    "last_calculation": "When its members were last found.",
-    "errors_calculating": Note("How often in a row finding them failed.", 0),
-    "last_error_message": "Why it failed last.",
-    "count": "How many members it has; null until they are found.",
+    "last_calculation": "Time of the last calculation of the members.",
+    "errors_calculating": Note("Number of failed calculations in a row.", 0),
+    "last_error_message": "Error of the last failed calculation.",
+    "count": "Number of members; null before the first calculation.",
     "cohort_type": "Always null here; there for clients that read it.",
     "experiment_set": Note("The ids of the experiments that it was made for.", []),
-    "version": "Which version of its rules the members are from; of a static one, how often they changed.",
-    "pending_version": "Which version is being calculated, or was last.",
+    "version": (
+        "Version of the rules that the members are from; of a static cohort the number of "
+        "changes of its members."
+    ),
+    "pending_version": "Version that is being calculated, or was last.",
     "persons": Note("Persons there are to look at; null unless they are being looked at.", 120_000),
     "checked": Note("Persons that were looked at so far; null unless they are being looked at.", 46_000),
 }
