@@ -49,5 +49,5 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
 
 
 def current_cancellation() -> Cancellation | None:
-    """What may end the computations of this thread."""
+    """Cancellation that may end the computations of this thread; None without one."""
     return _current.get()

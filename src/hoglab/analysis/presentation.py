@@ -46,7 +46,7 @@ _SUMS = (
     "covariate_sum_product",
 )
 _ROWS = ("baseline", "variant_results", "breakdown_results", "variants")
-"""Where rows stand in a result."""
+"""Fields of a result that hold rows."""
 _LEGACY_KEYS = (
     "metric",
     "insight",
@@ -123,7 +123,7 @@ def adjusted(
 def evidence_of(
     row: Mapping[str, Any], config: StatisticsConfig, baseline_failures: Sequence[str] = ()
 ) -> Evidence:
-    """What a row of a result says of its variant: the rule of what is significant for every face of results.
+    """Evidence of a row of a result about its variant: the rule of significance for every face of results.
 
     With a corrected p-value that one decides. The row of the baseline, which has no method, says nothing.
     """
@@ -238,7 +238,7 @@ def without_step_sessions(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quantile(statistics: QuantileSample) -> dict[str, Any]:
-    """What else a row of a quantile metric has (an extension, spec experiment-results 10)."""
+    """Further fields of a row of a quantile metric (an extension, spec experiment-results 10)."""
     return {
         "quantile_level": statistics.level,
         "quantile": _finite(statistics.quantile),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.query.model import Span
 
 DEFAULT_WINDOW = (14, "day")
-"""How long a funnel of the former engine may take when it does not say."""
+"""Default length of a funnel of the former engine."""
 STATS_VERSION = 2
 
 

@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 SILENT_FRESH_FOR = timedelta(minutes=1)
-"""How long an answer is fresh that changes without any new event: users mature."""
+"""Time for which an answer is fresh that changes without any new event: users mature."""
 
 TRENDS_FRESH_FOR = timedelta(minutes=1)
-"""How long an answer is fresh whose time ends now."""
+"""Time for which an answer is fresh whose range ends now."""
 
 MAX_FAMILY = 20
-"""How many other primary metrics are computed beside one whose p-values are corrected; of further ones the newest
+"""Maximum number of other primary metrics computed beside one whose p-values are corrected; of others the newest
 stored points count."""
 FAMILY_BUDGET_S = 20.0
-"""How long that may take; of those that are left the newest stored points count."""
+"""Time limit for that; of those that are left the newest stored points count."""
 
 
 class LiveResults:
@@ -334,7 +334,7 @@ def _result_of(found: ExperimentInputs, answer: Answer, metric: Metric) -> dict[
 
 
 def _refresh(body: QueryBody) -> RefreshMode:
-    """What a request asks for. Raises 400."""
+    """Refresh mode of a request. Raises 400."""
     if body.async_:
         return RefreshMode.ASYNC
     match body.refresh:

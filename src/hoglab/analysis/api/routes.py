@@ -53,7 +53,7 @@ def health_router(health: ExperimentHealth) -> ResourceRouter:
 
     @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True, reads_events=True)
     def experiment_health(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """What endangers an experiment: each finding says what is wrong and what to do about it."""
+        """Findings about an experiment, each with what is wrong and what to do about it."""
         return health.examine(call.project, experiment_id)
 
     return routes
@@ -161,7 +161,7 @@ def query_router(live: LiveResults) -> ResourceRouter:
         answers={202: schemas.QueryStatusAnswer, 400: schemas.QueryStatusAnswer},
     )
     def query_status(call: Call, query_id: TextId) -> Response:
-        """How far an asynchronous query is, with its results when they are there. 202 while it runs."""
+        """Progress of an asynchronous query, with its results once they are there. 202 while it runs."""
         answer, status = live.status(call.project, query_id)
         return json_response(answer, status)
 

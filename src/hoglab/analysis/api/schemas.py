@@ -33,21 +33,21 @@ NOTES: Notes = {
     "metric": Note(
         "The metric as the experiment shows it.", {"kind": "ExperimentMetric", "metric_type": "mean"}
     ),
-    "status": Note("How far it is.", "partial"),
+    "status": Note("Status of the computation, or of the health.", "partial"),
     "timeseries": Note("The results up to each day; null for a day without.", {"2026-01-02": None}),
-    "errors": "Why a day has no result, or only one of before its newest try.",
-    "computed_at": "When the newest was computed.",
-    "recalculation_status": "How far a recalculation is; null when none runs.",
-    "recalculation_created_at": "When that was begun.",
-    "checked_at": Note("When the experiment was looked at.", "2026-01-02T03:04:05.678901Z"),
-    "findings": "What to look at, the worst first.",
-    "code": Note("What it is, for programs.", "no_exposures"),
-    "severity": "How bad it is.",
-    "message": Note("What it is, for people.", "Nobody has been exposed yet."),
-    "advice": Note("What to do about it.", "Check that the code asks for the flag."),
+    "errors": "Reasons for which days have no result, or only one from before the newest attempt.",
+    "computed_at": "Time of the newest computation.",
+    "recalculation_status": "Status of a recalculation; null when none runs.",
+    "recalculation_created_at": "Creation time of the recalculation.",
+    "checked_at": Note("Time of the check.", "2026-01-02T03:04:05.678901Z"),
+    "findings": "Findings, the worst first.",
+    "code": Note("Code, for programs.", "no_exposures"),
+    "severity": "Severity of the finding.",
+    "message": Note("Description for people.", "Nobody has been exposed yet."),
+    "advice": Note("Advice on fixing it.", "Check that the code asks for the flag."),
     "details": Note("Numbers behind it.", {}),
     "query": Note(
-        "What to compute; `kind` says what is asked.",
+        "Query to compute; `kind` names its kind.",
         {"kind": "ExperimentQuery", "experiment_id": 1},
     ),
     "refresh": Note(
@@ -61,72 +61,72 @@ NOTES: Notes = {
     ),
     "async_": "As `refresh: async`.",
     "async": "As `refresh: async`.",
-    "id": "By what the status is asked for and the query cancelled.",
+    "id": "Id by which the status is read and the query cancelled.",
     "team_id": "The project.",
     "query_async": "True: it was computed apart from its request.",
     "complete": "Whether it has ended.",
     "error": "Whether it ended without results.",
     "results": "The answer; null before it is there.",
-    "start_time": "When it was asked for.",
-    "end_time": "When it ended; null before.",
+    "start_time": "Time of the request.",
+    "end_time": "End of the computation; null before.",
     "query_status": "The computation; null when none runs.",
     "cache_key": Note("The same for queries that ask the same.", "5f3a…"),
     "is_cached": "Whether it was computed before this request.",
     "last_refresh": Note(
-        "When it was computed; without an answer when it was asked for.", "2026-01-02T03:04:05+00:00"
+        "Time of the computation; without a result that of the request.", "2026-01-02T03:04:05+00:00"
     ),
     "timezone": Note("The time zone of the project's days.", "UTC"),
-    "total_metrics": "How many metrics there are to compute.",
-    "completed_metrics": "How many of them are done.",
-    "failed_metrics": "How many of them could not be computed.",
-    "metric_errors": Note("Why, by the uuid of the metric.", {}),
-    "trigger": "What asked for it.",
-    "started_at": "When computing began; null before.",
-    "completed_at": "When it was done; null before.",
+    "total_metrics": "Number of metrics to compute.",
+    "completed_metrics": "Number of metrics that are computed.",
+    "failed_metrics": "Number of metrics that could not be computed.",
+    "metric_errors": Note("Errors by the uuid of the metric.", {}),
+    "trigger": "Origin of the recalculation.",
+    "started_at": "Start of the computation; null before.",
+    "completed_at": "End of the computation; null before.",
     "query_to": "The moment that every metric is computed up to.",
     "is_existing": "Whether it ran already when it was asked for.",
-    "result_source": "Where the results are from.",
-    "result": "What came out; null when nothing did.",
-    "error_message": "Why nothing came out; null when something did.",
+    "result_source": "Source of the results.",
+    "result": "Result; null without one.",
+    "error_message": "Error message; null without an error.",
 }
 
 
 QUESTIONS: Notes = {
-    "kind": "What is asked.",
+    "kind": "Kind of the query.",
     "experiment_id": Note("The id of the experiment.", 1),
     "metric": "The metric; of results the experiment's first primary one without it.",
     "metric_uuid": "A metric of the experiment, in place of `metric`.",
-    "holdout": "Whose people are counted beside the variants; that of the experiment without it.",
+    "holdout": "Holdout whose people are counted beside the variants; default: that of the experiment.",
     "feature_flag": "The flag of the experiment, with its key.",
-    "exposure_criteria": "Who counts as exposed; as the experiment says without it.",
-    "start_date": "From when on; from the start of the experiment without it.",
-    "end_date": "Until when; until the end of the experiment without it.",
-    "history_days": Note("How many days of the past are looked at.", 28),
-    "series": "What is counted, a series each; at most 5.",
-    "dateRange": "Of what time; the last seven days without it.",
-    "interval": Note("How far apart points are.", "day"),
+    "exposure_criteria": "Exposure criteria; default: those of the experiment.",
+    "start_date": "Start of the time range; default: the start of the experiment.",
+    "end_date": "End of the time range; default: the end of the experiment.",
+    "history_days": Note("Length of the history in days.", 28),
+    "series": "Series to count; at most 5.",
+    "dateRange": "Time range; default: the last seven days.",
+    "interval": Note("Interval between points.", "day"),
     "breakdownFilter": "A property whose values have a series each.",
     "filterTestAccounts": "Whether the project's own people are left out.",
     "properties": "Filters of properties that events must pass.",
     "event": Note("The name of the events; null for all.", "signed up"),
-    "name": "What answers call the series.",
+    "name": "Name of the series in answers.",
     "custom_name": "As `name`, which it goes before.",
-    "math": "What is counted: events, or (`dau`) people who have one.",
-    "date_from": Note("From when on.", "-7d"),
-    "date_to": "Until when; null for now.",
+    "math": "Kind of count: events, or (`dau`) people with such an event.",
+    "date_from": Note("Start of the time range.", "-7d"),
+    "date_to": "End of the time range; null for now.",
     "breakdown": Note("The name of the property.", "plan"),
-    "breakdown_type": "Whose property it is.",
-    "count_query": "What is counted, as the former engine has it.",
-    "exposure_query": "What counts as an exposure, as the former engine has it.",
+    "breakdown_type": "Owner of the property: the event or the person.",
+    "count_query": "Query for the count, as the former engine has it.",
+    "exposure_query": "Query for the exposures, as the former engine has it.",
     "funnels_query": "The funnel, as the former engine has it.",
     "exposure": "The event by which the experiment will meet people.",
     "effects": Note("Relative effects to plan for.", [0.05]),
     "power": Note("The probability of finding an effect.", 0.8),
     "effect": Note("The relative effect that is simulated.", 0.05),
-    "experiments": "How many experiments are simulated.",
-    "looks": "How often each is looked at.",
-    "people": "How many people each has.",
-    "seed": "What the draws begin with.",
+    "experiments": "Number of simulated experiments.",
+    "looks": "Number of looks at each experiment.",
+    "people": "Number of people in each experiment.",
+    "seed": "Seed of the random draws.",
 }
 
 
@@ -192,7 +192,7 @@ TRIGGERS = (
 
 
 class MetricsRecalculationBody(WireModel):
-    """What asked for the recalculation."""
+    """Origin of the recalculation."""
 
     notes = NOTES
 
@@ -255,7 +255,7 @@ class QueryStatusOut(WireModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    """By what the status is asked for and the query cancelled."""
+    """Id by which the status is read and the query cancelled."""
     team_id: int
     """The project."""
     query_async: bool
@@ -279,8 +279,8 @@ _TREND_NOTES: Notes = {
     "label": Note("The name of the series.", "purchase"),
     "breakdown_value": "The value of the breakdown; null without one. `$$_posthog_breakdown_other_$$` for all that are "
     "not among the most frequent, `$$_posthog_breakdown_null_$$` for events without the property.",
-    "days": Note("When each interval begins, in the project's zone.", ["2026-01-02"]),
-    "data": Note("How many in each interval.", [3]),
+    "days": Note("Beginning of each interval, in the project's time zone.", ["2026-01-02"]),
+    "data": Note("Counts of the intervals.", [3]),
     "count": Note("Their sum.", 3),
 }
 _QUERY_NOTES: Notes = {name: note for name, note in NOTES.items() if name != "timeseries"}
@@ -299,7 +299,7 @@ class TrendOut(WireModel):
 
 
 class QueryOut(WireModel):
-    """What was computed, in the form of the query's kind; these are there beside it.
+    """Result of a query in the form of its kind, with these fields beside it.
 
     Nothing else is there when there is no answer yet.
     """
@@ -312,7 +312,7 @@ class QueryOut(WireModel):
     is_cached: bool
     """Whether it was computed before this request."""
     last_refresh: str
-    """When it was computed; without an answer when it was asked for."""
+    """Time of the computation; without a result that of the request."""
     timezone: str
     query_status: QueryStatusOut | None
     """The computation that runs now; null when none does."""
@@ -344,7 +344,7 @@ class QueryOut(WireModel):
 
 
 class _Question(WireModel):
-    """What every query has."""
+    """Common fields of all queries."""
 
     notes = QUESTIONS
     unused = frozenset({"modifiers", "name", "response", "tags", "version"})
@@ -361,7 +361,7 @@ class ExperimentQuestion(_Question):
 
 
 class ExposureQuestion(_Question):
-    """How many people were exposed, and when."""
+    """Query for the numbers of exposed people over time."""
 
     kind: Literal["ExperimentExposureQuery"]
     unused = _Question.unused | {"experiment_name"}
@@ -374,7 +374,7 @@ class ExposureQuestion(_Question):
 
 
 class _FromHistory(_Question):
-    """What queries about the past of a project's people have in common."""
+    """Common fields of queries about the past of a project's people."""
 
     metric: ExperimentMetric | None = None
     history_days: Any = None
@@ -382,7 +382,7 @@ class _FromHistory(_Question):
 
 
 class PlanQuestion(_FromHistory):
-    """How many people and days an effect takes."""
+    """Query for the numbers of people and days that effects take."""
 
     kind: Literal["ExperimentPlanQuery"]
     effects: Any = None
@@ -390,7 +390,7 @@ class PlanQuestion(_FromHistory):
 
 
 class SimulationQuestion(_FromHistory):
-    """How often each method is fooled, and what it finds."""
+    """Query for the error rates and the power of each method."""
 
     kind: Literal["ExperimentSimulationQuery"]
     effect: Any = None
@@ -402,7 +402,7 @@ class SimulationQuestion(_FromHistory):
 
 
 class TrendsSeries(WireModel):
-    """Which events are counted. ``event``: null for all."""
+    """Series of events to count. ``event``: null for all."""
 
     notes = QUESTIONS
     unused = frozenset({"id", "limit", "order", "orderBy", "optionalInFunnel", "version"})
@@ -416,7 +416,7 @@ class TrendsSeries(WireModel):
 
 
 class TrendsRange(WireModel):
-    """From when to when: dates, date-times, or times back from now as ``-7d``; ``date_to`` null for now."""
+    """Time range: dates, date-times, or times back from now as ``-7d``; ``date_to`` null for now."""
 
     notes = QUESTIONS
     unused = frozenset({"explicitDate"})
@@ -434,7 +434,7 @@ class TrendsBreakdown(WireModel):
 
 
 class TrendsQuestion(_Question):
-    """How many events, or people with such an event, by minute, hour or day; at most 5 series of 750 points."""
+    """Query for events, or people with such an event, by minute, hour or day; at most 5 series of 750 points."""
 
     kind: Literal["TrendsQuery"]
     unused = _Question.unused | {"trendsFilter", "samplingFactor", "aggregation_group_type_index"}
@@ -448,7 +448,7 @@ class TrendsQuestion(_Question):
 
 
 class _FormerQuestion(_Question):
-    """What queries of the former engine have in common."""
+    """Common fields of queries of the former engine."""
 
     unused = _Question.unused | {"fingerprint", "uuid"}
 

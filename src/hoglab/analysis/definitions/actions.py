@@ -52,7 +52,7 @@ _WAYS = {"regex": "regex", "contains": "icontains"}
 
 
 def _on_elements(step: Mapping[str, Any]) -> Iterator[PropertyFilter]:
-    """What the elements that were clicked must be."""
+    """Filters for the elements that were clicked."""
     for name in ("selector", "tag_name", "href", "text"):
         if value := _text(step, name):
             way = step.get(f"{name}_matching") if name in ("href", "text") else None

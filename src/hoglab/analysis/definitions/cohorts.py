@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 MAX_DEPTH = 10
-"""How deep cohorts may be made of cohorts."""
+"""Maximum depth of cohorts made of cohorts."""
 
 
 def named_cohorts(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """What a series of points belongs to."""
+    """Key of a series of points."""
 
     experiment_id: int
     metric_uuid: str
@@ -81,7 +81,7 @@ class ExperimentInputs:
 
     @property
     def warnings(self) -> list[WarningEntry]:
-        """What of the experiment has no effect, or not the one that it seems to have."""
+        """Warnings about parts of the experiment that have no effect, or an unexpected one."""
         return warnings_of(self.row, self.flag, self.links)
 
     @property
@@ -103,7 +103,7 @@ class ExperimentInputs:
         return MetricParser(self.actions.get, self.tables.get)
 
     def key(self, metric: Mapping[str, Any]) -> SeriesKey:
-        """Under what the points of a metric are stored now."""
+        """Key under which the points of a metric are stored now."""
         return SeriesKey(self.row.id, metric["uuid"], fingerprint(metric, self.calculation))
 
     def tables_of(self, metric: Mapping[str, Any]) -> tuple[FileTable, ...]:
@@ -112,7 +112,7 @@ class ExperimentInputs:
         return tuple(self.tables[name] for name in names if name in self.tables)
 
     def edited(self, metric: Mapping[str, Any]) -> tuple[object, ...]:
-        """What may be edited beside a metric and changes its numbers.
+        """Objects named by a metric that may be edited apart from it and change its numbers.
 
         The actions and cohorts that it, the exposure criteria and the test accounts name, as they are now. Empty where
         they name none.
@@ -189,7 +189,7 @@ def query_to(span: Span, number: int) -> datetime:
 
 
 def settled_at(question: Question, end_date: datetime) -> datetime:
-    """When no event can change the result of an ended experiment any more, late arrivals apart."""
+    """Time after which no event can change the result of an ended experiment, late arrivals apart."""
     metric = question.metric
     extra = span_us(metric) if isinstance(metric, RetentionMeasure) else 0
     return later(end_date, metric.window_us + extra)
@@ -279,4 +279,4 @@ def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
 
 
 SETTLING = timedelta(hours=1)
-"""How long after the last moment that counts an ended experiment is still computed anew for late events."""
+"""Time after the last moment that counts in which an ended experiment is still computed anew for late events."""

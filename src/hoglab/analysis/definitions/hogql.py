@@ -25,7 +25,7 @@ _ZERO, _ONE, _NULL = (nodes.Constant(0, 0, value) for value in (0, 1, None))
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What becomes of an entity's events: ``math`` over ``expression``, or over the events without one.
+    """Aggregation of an entity's events: ``math`` over ``expression``, or over the events without one.
 
     ``level`` is that of a quantile. With ``skips_null`` events without a value count for nothing, else as 0.
     """

@@ -171,7 +171,7 @@ class MetricParser:
         )
 
     def value(self, node: object, path: str, bounds: Bounds | None = None) -> Value:
-        """What an event, action or table node counts or sums. Raises `DefinitionError`."""
+        """Value that an event, action or table node counts or sums. Raises `DefinitionError`."""
         source = self.source(node, path)
         assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
         name = node.get("math") or Math.TOTAL

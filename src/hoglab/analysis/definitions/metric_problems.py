@@ -48,7 +48,7 @@ _EVERYTHING = MeanMeasure(Value(EventSource(())))
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What definitions of a project name, looked up."""
+    """Objects of a project that its definitions name, looked up."""
 
     project_id: int
     reader: MetricParser
@@ -56,7 +56,7 @@ class Named:
     dialect: Dialect
 
     def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
-        """Why the results of a metric would be refused, and where in it, in one line.
+        """Reason for which the results of a metric would be refused, with the place in it, in one line.
 
         None for what can be computed.
         """
@@ -75,7 +75,7 @@ class Named:
     def exposure_problem(
         self, criteria: Mapping[str, Any], test_account_filters: Sequence[Mapping[str, Any]] = ()
     ) -> str | None:
-        """Why nobody could be counted as exposed by these criteria, in one line; None when they can be computed."""
+        """Reason for which exposures by these criteria would be refused, in one line; None when they are valid."""
         experiment = replace(
             _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
         )
@@ -118,7 +118,7 @@ def exposure_problem(
 def account_filters_problem(
     dialect: Dialect, connection: Connection, project_id: int, filters: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Why nobody could be left out by filters of test accounts, in one line; None when they can be computed."""
+    """Reason for which filters of test accounts would be refused, in one line; None when they can be computed."""
     named = _named_by(dialect, connection, project_id, {"properties": filters})
     return named.exposure_problem({"filterTestAccounts": True}, filters)
 

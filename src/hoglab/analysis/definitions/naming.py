@@ -44,7 +44,7 @@ def name_of(metric: Json, saved_as: str | None = None) -> str:
 
 
 def title(metric: Json) -> str:
-    """What a metric without a name is about."""
+    """Title of a metric without a name."""
     match metric.get("metric_type"):
         case "mean" | "quantile":
             return _node(metric.get("source"))
@@ -58,7 +58,7 @@ def title(metric: Json) -> str:
 
 
 def value_label(metric: Json) -> str:
-    """What the number of a variant is, by the maths of the metric, in two words at most."""
+    """Label of a variant's number, by the maths of the metric, in two words at most."""
     match metric.get("metric_type"):
         case "funnel" | "retention":
             return "rate"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 TIMEOUT_S = 300.0
-"""How long the event store may look for those who did something."""
+"""Time limit of the event store for finding those who did something."""
 
 REQUEST_TIMEOUT_S = 30.0
 """The same while a request waits for the answer."""
@@ -41,7 +41,7 @@ _DAYS = {"day": 1, "week": 7}
 def performers(
     database: Database, store: EventStore, now: Callable[[], datetime] = utc_now
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
-    """What cohorts ask: the persons of a project who performed the event or action of a rule.
+    """Search for the persons of a project who performed the event or action of a cohort's rule.
 
     Raises `CohortError` for rules about things that SQL cannot answer, and what the event store raises.
     """

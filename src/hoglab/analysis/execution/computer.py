@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 MULTIPLE_VARIANT = "$multiple"
 MAX_GROUPS = 200_000
-"""How many groups of a type there may be where a question asks for their properties: all are sent with it."""
+"""Maximum number of groups of a type where a question asks for their properties: all are sent with it."""
 
 Groups = Callable[[int, int, int], Sequence[tuple[str, Mapping[str, Any]]]]
 """The groups of a project and the index of a type, with their properties; of so many at most."""
@@ -99,7 +99,7 @@ class Computer:
 
     @property
     def runner(self) -> StatementRunner:
-        """What runs statements that are about no experiment."""
+        """Runner of statements that are about no experiment."""
         return self._runner
 
     def result(self, question: Question) -> Answer:
@@ -117,7 +117,7 @@ class Computer:
     def entities(
         self, question: Question, limit: int
     ) -> tuple[list[tuple[float, ...]], Callable[[Sequence[float]], SufficientStatistics]]:
-        """What each of at most ``limit`` entities adds to the statistics, and what makes statistics of the sums.
+        """Contributions of at most ``limit`` entities, and the function that makes statistics of their sums.
 
         Quantiles have no such parts: `DefinitionError`.
         """
@@ -145,7 +145,7 @@ class Computer:
 
     @contextmanager
     def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
-        """What gives the `result` of each of these questions, in any order, looking at the events once.
+        """Function that gives the `result` of each of these questions, in any order, by one look at the events.
 
         All are of one experiment and span. Where sharing is not possible each is computed by itself.
         """
@@ -214,7 +214,7 @@ class Computer:
     def _read_state(
         self, how: Callable[[Question, Dialect], Materialization | None], question: Question
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
-        """What is kept for a question, and the rows that answer it; None: look at the events."""
+        """Materialized query of a question, and the rows that answer it; None: look at the events."""
         if self._state is None:
             return None
         try:
@@ -276,7 +276,7 @@ class Computer:
         return {question.exposures.variants[variant]: count for variant, count in rows}
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
-        """What tells tables and their files, as they are now, from what they were; None without any tables."""
+        """Digest of tables and their files as they are now, which changes with them; None without tables."""
         return self._resolver.state_of_tables(tables)
 
     def _compiled(self, question: Question, *, entities: int | None = None) -> Compiled:
@@ -348,7 +348,7 @@ class QuestionResolver:
         return found
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
-        """What tells tables and their files, as they are now, from what they were; None without any tables."""
+        """Digest of tables and their files as they are now, which changes with them; None without tables."""
         if not tables or self.tables is None:
             return None
         states: list[object] = []

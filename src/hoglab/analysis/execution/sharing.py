@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def shared_results(
     runner: StatementRunner, questions: Sequence[Question]
 ) -> Iterator[Callable[[Question], Answer] | None]:
-    """What answers each of these questions, which are about a whole span; None when the tables cannot be made.
+    """Function that answers each of these questions, all about a whole span; None when the tables cannot be made.
 
     Raises as the methods of `StatementRunner`.
     """

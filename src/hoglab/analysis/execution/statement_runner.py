@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from hoglab.storage.table_files import TableDirectory
 
 MAX_CELLS = 500
-"""How many combinations of breakdown values one result may have."""
+"""Maximum number of combinations of breakdown values in one result."""
 
 T = TypeVar("T")
 
 
 class Readable(Protocol):
-    """What computing needs of an event store."""
+    """Event store as far as computing needs it."""
 
     @property
     def dialect(self) -> Dialect:
-        """How its engine wants statements."""
+        """SQL dialect of its engine."""
         ...
 
     def reader(self) -> AbstractContextManager[Reader]:
@@ -56,12 +56,12 @@ class StatementRunner:
     store: Readable
     timeout_s: float
     tables: TableDirectory | None = None
-    """Where the files of tables beside the events are."""
+    """Directory of the files of warehouse tables."""
     events: EventRelation = ALL_EVENTS
 
     @property
     def dialect(self) -> Dialect:
-        """How the engine wants statements."""
+        """SQL dialect of the engine."""
         return self.store.dialect
 
     def over(self, reader: Reader, events: EventRelation) -> StatementRunner:
@@ -69,7 +69,7 @@ class StatementRunner:
         return replace(self, store=_Borrowed(reader, self.dialect), events=events)
 
     def built(self, build: Callable[[Scope], T], question: Question) -> T:
-        """What is built for a question in a scope of its own."""
+        """Result of ``build`` for a question, in a scope of its own."""
         try:
             return build(Scope(question, self.dialect, self.events))
         except FilterError as error:
@@ -111,7 +111,7 @@ class StatementRunner:
 
     @contextmanager
     def _blaming_tables(self, question: Question) -> Iterator[None]:
-        """What goes wrong with a question about tables is said to be about them."""
+        """Translation of errors of a question about tables, which say that they are about them."""
         try:
             yield
         except (QueryError, EventStoreUnavailableError) as error:
@@ -138,7 +138,7 @@ class _Borrowed:
 
 @contextmanager
 def explained_failures(timeout_s: float) -> Iterator[None]:
-    """What the event store raises, as `ComputationError` with a text for a person."""
+    """Translation of the event store's errors into `ComputationError` with a text for a person."""
     try:
         yield
     except QueryTimeoutError as error:

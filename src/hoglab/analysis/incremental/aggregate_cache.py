@@ -48,22 +48,22 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import Reader
 
 MAX_BYTES = 8 * 1024**3
-"""What may be kept altogether; what was not asked for the longest goes first."""
+"""Maximum size of all that is kept; what was not asked for the longest goes first."""
 MIN_EVENTS = 100_000
 """With fewer stored events nothing is kept: they are as quickly read again."""
 CHUNK_EVENTS = 20_000_000
-"""How many new events are put into logs in one transaction; what was done stays when a time limit ends the rest."""
+"""Number of new events put into logs in one transaction; what was done stays when a time limit ends the rest."""
 CHECK_EVERY = 30
 """After so many increments contributions are made anew from the logs and compared (spec experiment-results 11.4)."""
 PATIENCE_S = 10.0
-"""How long one computation waits for another that uses the state."""
+"""Time for which one computation waits for another that uses the state."""
 
 _BYTES = f"SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = '{SCHEMA}'"
 _log = structlog.get_logger(__name__)
 
 
 class Store(Protocol):
-    """What the state needs of an event store: see `hoglab.storage.engines.EventFile`."""
+    """Event store as far as the state needs it: see `hoglab.storage.engines.EventFile`."""
 
     @property
     def has_state(self) -> bool: ...

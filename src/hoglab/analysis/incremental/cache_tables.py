@@ -63,7 +63,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class RefreshWork:
-    """What one answer cost.
+    """Cost of one answer.
 
     Events looked at, entities looked at, of them those that went on from their state, and whether contributions were
     made anew.

@@ -123,7 +123,7 @@ class RelevanceLog:
 
 @dataclass(frozen=True)
 class Materialization:
-    """How a question is answered from what is kept."""
+    """Materialization of a question: the tables that are kept for it, and the statements over them."""
 
     question: Question
     logs: tuple[RelevanceLog, ...]
@@ -153,7 +153,7 @@ class Materialization:
 
     @cached_property
     def aggregation(self) -> IncrementalAggregation | None:
-        """How entities go on from their states; None: they cannot. Their history is in the place of contributions."""
+        """Aggregation by which entities continue from their states; None: they cannot, and contributions are kept."""
         if not can_resume(self.question.metric):
             return None
         return IncrementalAggregation(self.pipeline, self.table, f"{SCHEMA}.at_{self.key}")
@@ -288,7 +288,7 @@ class Materialization:
 
 
 def materialized(question: Question, dialect: Dialect) -> Materialization | None:
-    """How a question with a grid of days is answered from state; None when its events cannot be kept.
+    """Materialization of a question with a grid of days; None when its events cannot be kept.
 
     That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
     (maturity, filters with relative dates), when merges change which events matter (lists of people in filters),
@@ -313,7 +313,7 @@ def materialized(question: Question, dialect: Dialect) -> Materialization | None
 
 
 def materialized_exposures(question: Question, dialect: Dialect) -> Materialization | None:
-    """How new entities by day and variant are counted from state: rows as of `exposures_per_day`.
+    """Materialization of new entities by day and variant: rows as of `exposures_per_day`.
 
     None as of `materialized`.
 
@@ -381,7 +381,7 @@ def _constants(question: Question, sources: Sequence[EventSource], *, counts: bo
 
 
 def key_of(question: Question) -> str:
-    """What a question with a grid of days is known by: the same for the same question at another time."""
+    """Key of a question with a grid of days: the same for the same question at another time."""
     span, days = question.span, question.span.days
     assert days is not None  # noqa: S101 - others are not kept
     at_any_time = Span(span.start, span.start, span.start, replace(days, count=1))

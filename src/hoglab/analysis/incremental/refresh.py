@@ -24,12 +24,12 @@ from hoglab.analysis.query.scope import SqlStatement
 from hoglab.storage.event_store.transactions import transaction
 
 TOLERANCE = 1e-9
-"""How far sums of increments may be from those made anew, in relation to their size."""
+"""Maximum distance of sums of increments from those made anew, in relation to their size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What the catalog says of a table of contributions: how far it goes."""
+    """Extent of a table of contributions, as the catalog has it."""
 
     watermark: int
     span_end: datetime
@@ -38,7 +38,7 @@ class Covered:
 
 
 def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
-    """How far the contributions go; None when there are none."""
+    """Extent of the contributions; None when there are none."""
     found = refresh.run(
         f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
         {"key": view.key},

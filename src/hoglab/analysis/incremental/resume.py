@@ -119,7 +119,7 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What there is beside what is known.
+    """Events and entities that a refresh takes in beside what is known.
 
     Events that came in after the ``watermark``, and ``others``, statements for entities to look at for another reason.
     ``increment`` is the number of the increment that takes them in.
@@ -132,7 +132,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """How many entities go on, of these some after they went ``back``, and how many are computed ``anew``.
+    """Numbers of entities that continue from their states, some after going ``back``, and that are computed ``anew``.
 
     Of those that go back or are computed anew: how many are ``recorded`` in the history, of how many all events matter
     (``ever``), and from when on those of the others.

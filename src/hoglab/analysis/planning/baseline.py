@@ -37,7 +37,7 @@ EVERYBODY = "history"
 """The only variant of a history."""
 DEFAULT_DAYS = 28
 MAX_DAYS = 366
-"""How far back a history may reach."""
+"""Maximum length of a history."""
 RECENT_DAYS = 7
 """The days whose newcomers tell how many come after the history."""
 MAX_RUNNING_DAYS = 3650
@@ -66,7 +66,7 @@ class History:
 
     @property
     def mean(self) -> float | None:
-        """What the metric says of everybody; None for a ratio to nothing."""
+        """Mean of the metric over everybody; None for a ratio to nothing."""
         try:
             return self.statistics.mean
         except RefusalError:
@@ -94,7 +94,7 @@ class History:
         return days if days <= MAX_RUNNING_DAYS else None
 
     def people_after(self, days: int) -> int:
-        """How many people have come after so many days like those of the history."""
+        """Number of people who have come after so many days like those of the history."""
         if days <= len(self.newcomers):
             return sum(self.newcomers[:days])
         return self.people + round((days - len(self.newcomers)) * self._recent_rate)
@@ -146,7 +146,7 @@ def _question(found: ExperimentInputs, query: Mapping[str, Any], now: datetime) 
 
 
 def _met_by(found: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
-    """By which event the experiment meets people: the one asked for, that of its custom exposure, or any."""
+    """Event by which the experiment meets people: the one asked for, that of its custom exposure, or any."""
     exposure = query.get("exposure")
     if exposure is None:
         criteria = found.calculation.exposure_criteria or {}
@@ -157,7 +157,7 @@ def _met_by(found: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
 
 
 def _maturity_us(question: Question) -> int:
-    """How long before the end somebody must have come to count."""
+    """Minimum time between first exposure and the end for a person to count, in microseconds."""
     metric = question.metric
     if not question.matured_only:
         return 0

@@ -50,7 +50,7 @@ def plan_answer(
 
 
 def _shares(found: ExperimentInputs) -> tuple[float, float]:
-    """What part of all people are in the baseline or the smallest other variant, and that one's part of the two."""
+    """Share of all people in the baseline or the smallest other variant, and that variant's share of the two."""
     filters = {} if found.flag is None else found.flag.filters
     rollout = {
         variant["key"]: float(variant.get("rollout_percentage") or 0)
@@ -68,7 +68,7 @@ def _shares(found: ExperimentInputs) -> tuple[float, float]:
 def _needed(
     history: History, config: StatisticsConfig, effect: float, power: float, shares: tuple[float, float]
 ) -> dict[str, Any]:
-    """How many people, and how many days, an effect takes; null where no size is enough, or none is possible."""
+    """Numbers of people and days that an effect takes; null where no size is enough, or none is possible."""
     both, test_share = shares
     people: int | None = None
     try:

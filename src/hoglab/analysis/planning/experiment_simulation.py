@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from hoglab.analysis.execution import Computer
 
 MAX_PEOPLE = 20_000
-"""Of how many people of the history a simulation knows the values, and how large its experiments may be."""
+"""Maximum number of people of the history whose values a simulation reads, and of people in its experiments."""
 MAX_VALUES = 500_000
-"""How many values of events these people may have together, where a quantile is taken of them."""
+"""Maximum number of values of events of these people together, where a quantile is taken of them."""
 MIN_PEOPLE = 100
 DEFAULT_EXPERIMENTS = 1000
 MAX_EXPERIMENTS = 2000
@@ -129,7 +129,7 @@ def _tally_object(name: str, tally: Tally) -> dict[str, Any]:
 
 
 def _growth(metric: Metric, rows: Rows, effect: float) -> Growth:
-    """How an effect changes the rows of people: values grow by a factor, and of conversions there are more."""
+    """Change of the rows of people by an effect: values grow by a factor, and conversions become more."""
     factor = 1 + effect
     match metric:
         case MeanMeasure() if metric.value.threshold is None or metric.value.bounds is not None:

@@ -36,7 +36,7 @@ class SummedPeople:
 
     @property
     def mean(self) -> float:
-        """What the metric says of all of them."""
+        """Mean of the metric over all of them."""
         return self.build(self.rows.sum(axis=0).tolist()).mean
 
     def group(

@@ -22,7 +22,7 @@ class PeopleOfHistory(Protocol):
 
     @property
     def mean(self) -> float:
-        """What the metric says of all of them."""
+        """Mean of the metric over all of them."""
         ...
 
     def group(
@@ -34,7 +34,7 @@ class PeopleOfHistory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is made up: ``people`` in two equal groups, ``experiments`` times, each looked at ``looks`` times."""
+    """Simulated experiments: ``people`` in two equal groups, ``experiments`` times, each looked at ``looks`` times."""
 
     people: int
     experiments: int
@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Tally:
-    """How often one method did what, over all experiments."""
+    """Counts of one method's outcomes over all experiments."""
 
     experiments: int = 0
     false_positives: int = 0

@@ -1,4 +1,4 @@
-"""By which channel a session came: search, social media, an advertisement, nothing at all (``$channel_type``).
+"""Channel by which a session came: search, social media, an advertisement, nothing at all (``$channel_type``).
 
 The rules are PostHog's (https://posthog.com/docs/data/channel-type), which began as those of Google Analytics 4: an
 advertisement is told by its medium or by a click id, and its channel by the first of source, campaign, medium and
@@ -25,7 +25,7 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class _Channel:
-    """What a source or a medium tells. ``worldwide`` names have sites in many countries, ``brands`` at ``.com``."""
+    """Channels of a source or a medium. ``worldwide`` names have sites in many countries, ``brands`` at ``.com``."""
 
     organic: str
     paid: str | None = None

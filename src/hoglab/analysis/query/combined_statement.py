@@ -38,7 +38,7 @@ from hoglab.filters.sql import combined
 from hoglab.storage.event_store.dialects import Dialect
 
 MAX_COMBINED = 10
-"""How many metrics one statement answers. Each of them takes memory for every exposed entity; what several dozens take
+"""Maximum number of metrics in one statement. Each of them takes memory for every exposed entity; what dozens take
 is too far apart for the processor's caches, and costs more than to look at the events again."""
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 DAY_US = 86_400_000_000
 MAX_DAYS = 2000
-"""How many daily points a series may have; of a longer time only the last ones are given."""
+"""Maximum number of daily points of a series; of a longer time only the last ones are given."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -83,7 +83,7 @@ class DayGrid:
 
 
 def zone_offsets(begin: datetime, end: datetime, zone: tzinfo) -> list[OffsetStep]:
-    """How far local time is from UTC between two moments; the first offset holds for everything before."""
+    """Offsets of local time from UTC between two moments; the first offset holds for everything before."""
     steps = [OffsetStep(micros(begin), _offset_us(begin, zone))]
     moment = begin
     while moment < end:

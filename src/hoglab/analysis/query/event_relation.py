@@ -38,7 +38,7 @@ COLUMNS: Final = (
     *(f"group_{index}" for index in range(GROUP_TYPES)),
     *PROMOTED.values(),
 )
-"""What statements may read of an event beside its properties."""
+"""Columns that statements may read of an event beside its properties."""
 
 
 class Form(Enum):
@@ -70,7 +70,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What is read of events, and whether the moment matters at which that is done."""
+    """Columns and properties read of events, and whether the moment of reading matters."""
 
     columns: frozenset[str] = frozenset()
     properties: frozenset[Property] = frozenset()
@@ -140,7 +140,7 @@ class RelationRow:
         self._now = False
 
     def reads(self) -> Reads:
-        """What was read since this was asked before."""
+        """Columns and properties read since the last call."""
         found = Reads(frozenset(self._columns), frozenset(self._properties), self._now)
         self._begin()
         return found

@@ -14,10 +14,10 @@ from hoglab.filters.sql import FALSE, combined
 _BREAKDOWN_COLUMNS = {"event": "properties", "person": "person_properties"}
 
 _SEVERAL = {"element": ": a click has several of them", "cohort": ": a person may belong to several"}
-"""Why one row has no single value of a type of breakdown."""
+"""Reasons for which one row has no single value of a type of breakdown."""
 
 NO_VALUE = "$$_posthog_breakdown_null_$$"
-"""What a breakdown shows for a property that is missing (spec experiment-results 3.9)."""
+"""Value that a breakdown shows for a property that is missing (spec experiment-results 3.9)."""
 
 MULTIPLE = -1
 """The number of ``$multiple``; variants have their place in the list, from 0."""
@@ -163,7 +163,7 @@ def _switch_by_day(scope: Scope) -> bool:
 
 
 def _define_activations(scope: Scope, activation: EventSource) -> None:
-    """Who got as far as the activation event, and when (spec experiment-results 2.4)."""
+    """Define the entities with the activation event, and the first time of it (spec experiment-results 2.4)."""
     span = scope.question.span
     ts = scope.ts()
     scope.define(

@@ -23,14 +23,14 @@ from hoglab.storage.event_store.dialects import Dialect
 MAX_LENGTH = 5_000
 """The longest expression, in characters."""
 MAX_NODES = 200
-"""How many parts one expression may have."""
+"""Maximum number of parts of one expression."""
 MAX_DEPTH = 50
-"""How many levels deep they may be nested; a sum or product of many is one level. What an engine makes of each level
+"""Maximum depth of nested parts; a sum or product of many is one level. What an engine makes of each level
 takes the longer the more there are, and nothing can interrupt that."""
 
 
 class RowScope(Protocol):
-    """What an expression is part of: see `hoglab.analysis.query.scope.Scope`."""
+    """Scope of an expression: see `hoglab.analysis.query.scope.Scope`."""
 
     @property
     def question(self) -> Question: ...
@@ -48,7 +48,7 @@ class RowScope(Protocol):
 
 
 class ExpressionKind(Enum):
-    """What an expression is, before anything is made of it."""
+    """Kind of an expression, before anything is made of it."""
 
     TEXT = auto()
     NUMBER = auto()
@@ -65,7 +65,7 @@ class Sql:
 
 
 Columns = Callable[[Sequence[str | int]], Sql]
-"""What names mean over a row that is no event. Raises `FilterError`."""
+"""Function that gives the meaning of names over a row that is no event. Raises `FilterError`."""
 
 _COLUMNS = {
     **{name: name for name in ("event", "distinct_id", "person_id")},
@@ -87,7 +87,7 @@ _WORDS = {
     "TryCast": "a cast",
     "TypeCast": "a cast",
 }
-"""What parts of the language that have no translation are called."""
+"""Names of the parts of the language that have no translation."""
 _COMPARISONS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _OF_NUMBERS = {"abs": "abs", "floor": "floor", "ceil": "ceil", "ceiling": "ceil"}
 _TO_NUMBER = frozenset(
@@ -199,7 +199,7 @@ class _Translation:
         return found
 
     def _bound(self, body: Callable[..., str], *values: Sql) -> str:
-        """What ``body`` says of values, each of which it may write several times."""
+        """SQL of ``body`` for values, each of which it may write several times."""
         texts = [value.text for value in values]
         if all(value.plain for value in values):
             return body(*texts)

@@ -92,7 +92,7 @@ class BreakdownProperty:
 
 @dataclass(frozen=True, slots=True)
 class Exposures:
-    """Who saw what (spec experiment-results 2.2, 2.3).
+    """Exposures of an experiment (spec experiment-results 2.2, 2.3).
 
     ``variants`` are compared with the text of ``variant_property``; without one everybody is in the first.
     ``flag_key`` demands
@@ -112,7 +112,7 @@ class Exposures:
     """An event that an entity must get to after its flag was shown; it is then the exposure (spec 2.4)."""
     breakdowns: tuple[BreakdownProperty, ...] = ()
     substitute: EventSource | None = None
-    """What counts instead of the source while the project has no event of it at all."""
+    """Source that counts instead while the project has no event of this one at all."""
 
     @property
     def entity_column(self) -> str:
@@ -153,7 +153,7 @@ class Span:
 
 
 class Math(StrEnum):
-    """How the values of an entity's events become one number (spec experiment-results 1.6)."""
+    """Aggregation of the values of an entity's events into one number (spec experiment-results 1.6)."""
 
     TOTAL = "total"
     SUM = "sum"
@@ -193,7 +193,7 @@ class Value:
     expression: Expr | None = None
     """Computed from each event instead of reading one property (``math_hogql``)."""
     level: float = 0.5
-    """Which quantile, from 0 to 1, where the math is one."""
+    """Level of the quantile, from 0 to 1, where the math is one."""
     skips_null: bool = False
     """Rows of which the expression is NULL count for nothing; else they count as 0, like all without a number."""
 
@@ -205,7 +205,7 @@ class MeanMeasure:
     value: Value
     window_us: int = 0
     covariate_us: int = 0
-    """How far before the exposure the CUPED covariate reaches back; 0: none."""
+    """Reach of the CUPED covariate before the exposure, in microseconds; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class RatioMeasure:
 
 
 class FunnelOrder(StrEnum):
-    """How the steps of a funnel may follow each other."""
+    """Order in which the steps of a funnel may follow each other."""
 
     ORDERED = "ordered"
     UNORDERED = "unordered"
@@ -227,7 +227,7 @@ class FunnelOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FunnelMeasure:
-    """How far each exposed entity came; the exposure is step 0 and not among ``steps``.
+    """Funnel that exposed entities pass; the exposure is step 0 and not among ``steps``.
 
     Steps that are rows of tables have the same ``events_join_key``; those that are events are then joined by it too.
     """
@@ -239,7 +239,7 @@ class FunnelMeasure:
 
 
 class RetentionUnit(StrEnum):
-    """In what retention counts: calendar units of the project, or spans of time."""
+    """Unit of retention: a calendar unit of the project, or a span of time."""
 
     SECOND = "second"
     MINUTE = "minute"
@@ -251,7 +251,7 @@ class RetentionUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionMeasure:
-    """Whether entities with a start event came back between ``first`` and ``last`` units later."""
+    """Return of entities with a start event between ``first`` and ``last`` units later."""
 
     start: Source
     completion: Source
@@ -293,7 +293,7 @@ def sources_of(metric: Metric) -> tuple[Source, ...]:
 
 
 def metric_sources(metric: Metric) -> Iterator[EventSource]:
-    """Where the events come from that a metric counts."""
+    """Sources of the events that a metric counts."""
     yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
 
 
@@ -318,13 +318,13 @@ def of_sessions(metric: Metric) -> bool:
 
 
 def tables_of(metric: Metric) -> tuple[TableSource, ...]:
-    """What a metric is computed from that is no event. Such a metric is never computed in steps, nor shared."""
+    """Tables that a metric is computed from. Such a metric is never computed in steps, nor shared."""
     return tuple(source for source in sources_of(metric) if isinstance(source, TableSource))
 
 
 @dataclass(frozen=True, slots=True)
 class CohortMembers:
-    """Who belongs to a cohort: persons by id, or, when ``people`` is None, those whom the filters match."""
+    """Members of a cohort: persons by id, or, when ``people`` is None, those whom the filters match."""
 
     filters: PropertyGroup = NO_FILTERS
     people: tuple[str, ...] | None = None
@@ -333,7 +333,7 @@ class CohortMembers:
 
     @property
     def definition(self) -> object:
-        """What somebody has to change for the cohort to be another one."""
+        """Definition of the cohort, which differs after somebody has edited it."""
         return self.filters if self.people is None else self.version
 
 
@@ -410,13 +410,13 @@ class Question:
 
     @property
     def lookback_us(self) -> int:
-        """How long before the start of the span events may be read."""
+        """Time before the start of the span from which events may be read, in microseconds."""
         metric = self.metric
         return metric.covariate_us if isinstance(metric, MeanMeasure | FunnelMeasure) else 0
 
     @property
     def join_keys(self) -> tuple[JoinKey, ...]:
-        """What rows of tables are joined by, over the first exposure."""
+        """Keys by which rows of tables are joined, over the first exposure."""
         return tuple(dict.fromkeys(table.events_join_key for table in tables_of(self.metric)))
 
 

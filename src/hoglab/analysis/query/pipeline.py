@@ -66,7 +66,7 @@ class Units:
     exposures: Stage
     """``flagged``: who saw which variant, and since when."""
     entry: tuple[Subquery, ...]
-    """When an entity counts: activations, and the days on which it leaves its variant."""
+    """Subqueries of the time from which an entity counts: activations, and the days on which it leaves its variant."""
     covariate: tuple[Subquery, ...]
     """The value of the time before the exposure, where the metric has one."""
     unit: Subquery
@@ -88,16 +88,16 @@ class Pipeline:
     partials: Stage
     """Numbers per entity, and with a grid of days per day, that combine by sum, min or max."""
     days: Days | None
-    """How entities stood on each day of a grid; None for a whole span."""
+    """Values of entities on each day of a grid; None for a whole span."""
     values: Stage | None
     """``valued``: the values of each entity over a whole span; None with days."""
     picked: tuple[Subquery, ...]
-    """What bounds and quantiles make of the values of all entities."""
+    """Values that bounds and quantiles pick from those of all entities."""
     total: Total
 
     @property
     def contributions(self) -> Stage:
-        """What each entity adds, which depends on nothing but its own events."""
+        """Contributions of entities, which depend on nothing but their own events."""
         if self.values is not None:
             return self.values
         assert self.days is not None  # noqa: S101 - it is the one or the other
@@ -116,17 +116,17 @@ class Pipeline:
 
     @property
     def reads_of_exposures(self) -> Reads:
-        """What is read of the events that tell who is exposed."""
+        """Columns and properties read of the events that tell who is exposed."""
         return self.units.exposures.reads | self.reads_of_entry
 
     @property
     def reads_of_entry(self) -> Reads:
-        """What of that is read beside the first stage."""
+        """Columns and properties read of those events beside the first stage."""
         return _reads([*self.units.entry, self.units.unit])
 
     @property
     def reads_of_metric(self) -> Reads:
-        """What is read of the events that the metric counts."""
+        """Columns and properties read of the events that the metric counts."""
         rows = () if self.funnel_rows is None else self.funnel_rows.subqueries
         return _reads([*self.units.covariate, *rows, *self.partials.subqueries])
 
@@ -199,7 +199,7 @@ def value_statement(scope: Scope, people: int, limit: int) -> SqlStatement:
 
 
 def outcome_of(metric: Metric, *, resumable: bool = False) -> Outcome:
-    """What is made of a metric's partials; ``resumable``: see `Scope`."""
+    """Outcome of a metric's partials; ``resumable``: see `Scope`."""
     match metric:
         case MeanMeasure():
             return mean_outcome(metric)

@@ -17,7 +17,7 @@ from hoglab.filters.sql import ComputedField, FilterField
 from hoglab.storage.event_store.dialects import Dialect
 
 SESSION_REACH = timedelta(days=1)
-"""How far before and after the time that is looked at events of the same session are searched; SDKs end a
+"""Time before and after the range in which events of the same session are searched; SDKs end a
 session after a day."""
 BOUNCE_US = 10_000_000
 """A session shorter than this, with one page view and no click, is a bounce."""
@@ -68,7 +68,7 @@ def _fact(name: str, row: RelationRow) -> str:
 
 
 def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
-    """What a filter compares, where a column has the fact; text is what breakdowns show."""
+    """Field that a filter compares, where a column has the fact; its text is shown by breakdowns."""
     if name == "$is_bounce":
         return ComputedField(f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column)
     if name == "$urls":

@@ -44,7 +44,7 @@ MIN_QUESTIONS = 3
 """For fewer questions the table costs more than it saves."""
 
 MAX_TAKEN = 500
-"""How many properties a table of events may have; what reads more is computed from all events."""
+"""Maximum number of properties in a table of events; what reads more is computed from all events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Reading:
         return self.exposures | self.metric
 
     def sources_of(self, wanted: Callable[[Reads], bool]) -> Iterator[EventSource]:
-        """Where the events come from of which is read what is wanted."""
+        """Sources of the events whose reads satisfy a condition."""
         if wanted(self.exposures):
             yield from self.question.exposures.sources
         if wanted(self.metric):
@@ -164,7 +164,7 @@ def _readers(scope: Scope, readings: Sequence[_Reading], wanted: Callable[[Reads
 
 
 def _reach_us(question: Question) -> int:
-    """How long after the end of the span a question may read."""
+    """Time after the end of the span within which a question may read, in microseconds."""
     metric = question.metric
     extra = max(0, span_us(metric)) if isinstance(metric, RetentionMeasure) else 0
     return metric.window_us + extra

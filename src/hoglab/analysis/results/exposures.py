@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 MAX_EXPOSURE_ROWS = 5000
-"""How many (day, variant) pairs an exposure response may have; of more days only the last ones are given."""
+"""Maximum number of (day, variant) pairs in an exposure response; of more days only the last ones are given."""
 
 
 class ExposureCounts:
@@ -102,7 +102,7 @@ class ExposureCounts:
         return answer
 
     def _asked(self, project: Project, query: Mapping[str, Any]) -> _Asked:
-        """What the query says, with the experiment behind it where the query is silent."""
+        """Parameters of the query, from the experiment where the query names none."""
         found: ExperimentInputs | None = None
         if is_id(query.get("experiment_id")):
             found = inputs_asked(self._service.database, project, query)

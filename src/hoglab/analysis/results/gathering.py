@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 BUDGET_S = 15.0
-"""How long a request waits for what has to be computed."""
+"""Time for which a request waits for computations."""
 EXPOSURES, HEALTH = "exposures", "health"
-"""What may be missing beside metrics."""
+"""Names of what may be missing beside metrics."""
 FORMER_ENGINE = "Metrics of kind {kind} are of the former engine: ask for their results with POST …/query/."
 
 
@@ -183,7 +183,7 @@ class _UncountedError(Exception):
 
 
 class _Work:
-    """What is computed for one request: in the background until the budget is used up, or at once without one."""
+    """Computations for one request: in the background until the budget is used up, or at once without one."""
 
     def __init__(self, queries: Queries, project_id: int, budget_s: float | None) -> None:
         self._queries = queries
@@ -240,7 +240,7 @@ def _head(found: ExperimentInputs) -> dict[str, Any]:
 
 
 def statistics_object(found: ExperimentInputs) -> dict[str, Any]:
-    """How the numbers of an experiment are made, on the wire."""
+    """Methods and settings of an experiment's statistics, on the wire."""
     config, variants = found.calculation.statistics, found.calculation.variants
     return {
         "method": str(config.method),

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 GRACE = timedelta(hours=1)
-"""How long after its start an experiment may be without exposures and without events of its metrics."""
+"""Time after its start in which an experiment may be without exposures and without events of its metrics."""
 EDITS_LOOKED_AT = 200
-"""How many changes of the flag, newest first, are searched for some since the start."""
+"""Number of changes of the flag, newest first, that are searched for some since the start."""
 TIMEOUT_S = 10.0
 MAX_EVENT_NAMES = 200
 
@@ -52,7 +52,7 @@ GROUP BY event
 
 
 class Severity(StrEnum):
-    """How bad a finding is: results are wrong or missing; they may be; worth knowing."""
+    """Severity of a finding: results are wrong or missing; they may be; worth knowing."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -81,7 +81,7 @@ class FlagEdit:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known about a launched experiment."""
+    """Facts about a launched experiment."""
 
     plan: ExperimentInputs
     now: datetime
@@ -91,7 +91,7 @@ class Facts:
     multiple_percentage: float | None
     """Share of the exposed that saw several variants, when it may bias the results."""
     seen_events: Collection[str]
-    """Which of the events that metrics name came since the start."""
+    """Events named by metrics that came since the start."""
     edits: Sequence[FlagEdit]
     sharing: Sequence[tuple[int, str]]
     """Id and name of other running experiments on the same flag."""
@@ -102,7 +102,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Uncomputable:
-    """What of an experiment can never be computed as it is, each with its reason."""
+    """Parts of an experiment that can never be computed as they are, each with its reason."""
 
     exposures: str | None
     metrics: Mapping[str, str]

@@ -70,7 +70,7 @@ def judged(
 
 
 def plan_of(found: ExperimentInputs) -> verdicts.Plan:
-    """How long an experiment is to run, as far as that was written down."""
+    """Planned duration of an experiment, as far as it was written down."""
     default = found.project.experiment_defaults.get("default_minimum_detectable_effect")
     return verdicts.Plan.of(found.row.running_time_calculation or {}, default)
 
@@ -83,7 +83,7 @@ def _looks(
     *,
     measures: bool,
 ) -> list[Look]:
-    """How far the experiment was at the end of each day; ``measures``: with the statistics of primary metrics."""
+    """Looks at the experiment at the end of each day; ``measures``: with the statistics of primary metrics."""
     assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
     people = _people(found, exposures)
     measured = _measured(connection, found) if measures else {}
@@ -127,7 +127,7 @@ def _measured(connection: Connection, found: ExperimentInputs) -> dict[date, lis
 def _evidence(
     connection: Connection, found: ExperimentInputs, own: Sequence[ShownMetric], moment: datetime | None
 ) -> list[MetricEvidence]:
-    """What metrics said at a moment, or say now; p-values are corrected together."""
+    """Evidence of metrics at a moment, or now; p-values are corrected together."""
     results: dict[str, Result] = {}
     for shown in own:
         key = found.key(shown.metric)

@@ -20,56 +20,56 @@ class BaselineRowOut(WireModel):
     key: str
     """The variant."""
     number_of_samples: int
-    """How many people (or groups) it is about; of retention those who began, of quantiles over events the events."""
+    """Number of people (or groups); for retention those who began, for quantiles over events the events."""
     sum: float | None
-    """Of their values; of a funnel or retention how many of them converted."""
+    """Sum of the values; for funnels and retention the number of conversions."""
     sum_squares: float | None
-    """Of the squares of their values."""
+    """Sum of the squared values."""
     step_counts: list[int] | None
-    """How many reached each step of a funnel; null for other metrics."""
+    """Number of people who reached each step of a funnel; null for other metrics."""
     denominator_sum: float | None
-    """Of ratios and retention; null for other metrics."""
+    """Sum of the denominators of ratios and retention; null for other metrics."""
     denominator_sum_squares: float | None
-    """Of ratios and retention; null for other metrics."""
+    """Sum of the squared denominators of ratios and retention; null for other metrics."""
     numerator_denominator_sum_product: float | None
-    """Of ratios and retention; null for other metrics."""
+    """Sum of the products of numerator and denominator for ratios and retention; null for other metrics."""
     covariate_sum: float | None
-    """With CUPED: of what people did before; else null."""
+    """Sum of the values before exposure, with CUPED; else null."""
     covariate_sum_squares: float | None
-    """With CUPED, of its squares; else null."""
+    """Sum of the squared values before exposure, with CUPED; else null."""
     covariate_sum_product: float | None
-    """With CUPED, of the products with the values; else null."""
+    """Sum of the products of values before and after exposure, with CUPED; else null."""
     quantile_level: float = 0.5
-    """Of quantile metrics alone: which quantile it is."""
+    """Level of the quantile; for quantile metrics only."""
     quantile: float | None = None
-    """Of quantile metrics alone: the quantile."""
+    """Value of the quantile; for quantile metrics only."""
     quantile_lower: float | None = None
-    """Of quantile metrics alone: the lower bound of its interval."""
+    """Lower bound of its interval; for quantile metrics only."""
     quantile_upper: float | None = None
-    """Of quantile metrics alone: the upper bound of its interval."""
+    """Upper bound of its interval; for quantile metrics only."""
     cluster_factor: float | None = None
-    """Of quantile metrics alone: how much wider the values of one person being alike makes the interval, squared."""
+    """Factor by which similar values of one person widen the interval, squared; for quantile metrics only."""
     validation_failures: list[str]
-    """Why there are no statistics: `not-enough-exposures`, `not-enough-metric-data`, `baseline-mean-is-zero`."""
+    """Reasons for missing statistics: `not-enough-exposures`, `not-enough-metric-data`, `baseline-mean-is-zero`."""
 
 
 class VariantRowOut(BaselineRowOut):
     """A variant compared with the baseline. Statistics that cannot be computed are null."""
 
     method: Literal["bayesian", "frequentist"]
-    """Which of the fields below are there."""
+    """Method of the comparison, which decides the fields below."""
     significant: bool | None
-    """By the method alone, without corrections and whatever the health of the experiment: see the verdict."""
+    """Significance by the method alone, without corrections and regardless of the health: see the verdict."""
     chance_to_win: float | None = None
-    """Bayesian: the probability to be above the baseline, whatever the goal."""
+    """Bayesian: probability of a higher value than the baseline, whatever the goal."""
     credible_interval: Interval | None = None
-    """Bayesian: of the effect."""
+    """Bayesian: credible interval of the effect."""
     p_value: float | None = None
-    """Frequentist: two-sided."""
+    """Frequentist: two-sided p-value."""
     adjusted_p_value: float | None = None
-    """Frequentist, where a correction is asked for: corrected over all primary metrics and variants."""
+    """Frequentist: p-value corrected over all primary metrics and variants, where a correction is set."""
     confidence_interval: Interval | None = None
-    """Frequentist: of the effect, which is in its middle."""
+    """Frequentist: confidence interval of the effect, which is its midpoint."""
 
 
 class BreakdownOut(WireModel):
@@ -95,7 +95,7 @@ class ExperimentResultOut(WireModel):
     variant_results: list[VariantRowOut]
     """The other variants: those with people first, in the order of the flag."""
     breakdown_results: list[BreakdownOut] | None
-    """By the values of breakdowns; null without any."""
+    """Results by the values of breakdowns; null without breakdowns."""
 
 
 class ExposureCurveOut(WireModel):
@@ -106,7 +106,7 @@ class ExposureCurveOut(WireModel):
     days: list[str]
     """The days, in the project's time zone."""
     exposure_counts: list[int]
-    """How many were exposed up to the end of each day."""
+    """Number of exposed people up to the end of each day."""
 
 
 class HeldOutOut(WireModel):
@@ -115,33 +115,33 @@ class HeldOutOut(WireModel):
     id: int
     """The id of the holdout."""
     key: str
-    """What the flag gives them: `holdout-` and the id."""
+    """Value of the flag for them: `holdout-` and the id."""
     total: int
-    """How many there are."""
+    """Number of people."""
     days: list[str]
     """The days, in the project's time zone."""
     exposure_counts: list[int]
-    """How many there were up to the end of each day."""
+    """Number of people up to the end of each day."""
 
 
 class MismatchOut(WireModel):
-    """Whether people arrived in the shares that the flag gives them."""
+    """Test for a sample ratio mismatch: whether people arrived in the shares that the flag gives them."""
 
     expected: dict[str, float]
-    """How many people each variant should have."""
+    """Expected number of people by variant."""
     p_value: float
-    """Of Pearson's test of that; below 0.001 something is wrong."""
+    """P-value of Pearson's chi-squared test; below 0.001 something is wrong."""
 
 
 class BiasOut(WireModel):
-    """Whether leaving out those who saw several variants may bias results."""
+    """Risk that leaving out people who saw several variants biases the results."""
 
     multiple_variant_percentage: float
-    """How many of the exposed they are, in percent."""
+    """Percentage of the exposed who saw several variants."""
 
 
 class DateRangeOut(WireModel):
-    """Of what time it is."""
+    """Time range of the exposures."""
 
     date_from: str | None
     """The start; null for a draft."""
@@ -152,88 +152,88 @@ class DateRangeOut(WireModel):
 
 
 class ExposureResultOut(WireModel):
-    """Who is exposed."""
+    """Numbers of exposed people."""
 
     model_config = ConfigDict(extra="allow")
 
     kind: Literal["ExperimentExposureQuery"]
     """The kind of the query."""
     timeseries: list[ExposureCurveOut]
-    """By variant and day, cumulative."""
+    """Cumulative exposures by variant and day."""
     total_exposures: dict[str, int]
-    """By variant. Who is held out is not among them."""
+    """Number of exposed people by variant, without those held out."""
     holdout: HeldOutOut | None
-    """Who is held out; null without a holdout."""
+    """People held out; null without a holdout."""
     sample_ratio_mismatch: MismatchOut | None
-    """Null below 100 people, and with fewer than two variants that get any."""
+    """Test for a sample ratio mismatch; null below 100 people, and with fewer than two variants that get any."""
     bias_risk: BiasOut | None
-    """Null where there is none."""
+    """Risk of bias; null without one."""
     date_range: DateRangeOut
-    """From when to when it counts."""
+    """Time range of the exposures."""
 
 
 class FindingOut(WireModel):
-    """One thing to look at."""
+    """Finding about an experiment that needs attention."""
 
     code: str
-    """What it is, for programs."""
+    """Code of the finding, for programs."""
     severity: Literal["critical", "warning", "info"]
-    """How bad it is."""
+    """Severity of the finding."""
     message: str
-    """What it is, for people."""
+    """Description of the finding."""
     advice: str
-    """What to do about it."""
+    """Advice on fixing it."""
     details: dict[str, Any]
-    """Numbers behind it."""
+    """Numbers behind the finding."""
 
 
 class ReasonOut(WireModel):
-    """One thing that a verdict rests on."""
+    """Reason for a verdict."""
 
     code: str
-    """What it is, for programs; docs/statistics.md lists them."""
+    """Code of the reason, for programs; docs/statistics.md lists them."""
     text: str
-    """What it is, for people."""
+    """Text of the reason."""
     metric_uuid: str | None
-    """The metric that it is about; null for the whole experiment."""
+    """The metric concerned; null for the whole experiment."""
     variant: str | None
-    """The variant that it is about; null for all of them."""
+    """The variant concerned; null for all of them."""
 
 
 class NextActionOut(WireModel):
-    """What to do."""
+    """Recommended next action."""
 
     code: Action
-    """What it is, for programs."""
+    """Code of the action, for programs."""
     text: str
-    """What it is, for people."""
+    """Text of the action."""
     variant: str | None
     """The variant to ship or keep; null where there is none."""
 
 
 class VerdictNumbersOut(WireModel):
-    """How far the experiment is, and what is still possible. Null: that cannot be said."""
+    """Progress of the experiment, and effects still possible. Null: not known."""
 
     people: int
-    """Exposed in the compared variants."""
+    """Number of people exposed in the compared variants."""
     people_needed: int | None
-    """Planned in all."""
+    """Number of people planned in total."""
     people_remaining: int | None
-    """Still missing."""
+    """Number of people still missing."""
     days: int
-    """Since the start, whole ones."""
+    """Whole days since the start."""
     days_needed: int | None
-    """In all, if as many people come in a day as so far."""
+    """Days needed in total, at the present number of people per day."""
     days_remaining: int | None
-    """Still needed, likewise."""
+    """Days still needed, at the same rate."""
     plan_source: PlanSource
-    """Where the plan is from: written down with the experiment, or made from its own variance."""
+    """Source of the plan: stored with the experiment, or computed from its own variance."""
     largest_difference: float | None
     """The largest effect on a primary metric, up or down, that is still possible; in the unit of the effect."""
 
 
 class VariantDecisionOut(WireModel):
-    """What one metric says of one variant."""
+    """Decision of one metric about one variant."""
 
     variant: str
     """The variant."""
@@ -243,52 +243,52 @@ class VariantDecisionOut(WireModel):
     effect: float | None
     """The estimate that decided; null without statistics."""
     interval: Interval | None
-    """Of the effect."""
+    """Interval of the effect."""
     largest_difference: float | None
     """The largest effect, up or down, that is still possible."""
     problem: str | None
-    """Why there are no statistics; null where there are."""
+    """Reason for missing statistics; null where there are some."""
 
 
 class MetricDecisionOut(WireModel):
-    """What one metric says."""
+    """Decisions of one metric."""
 
     metric_uuid: str
     """The `uuid` of the metric."""
     name: str
-    """What to call it."""
+    """Display name of the metric."""
     is_primary: bool
-    """Whether it decides."""
+    """Whether the metric is primary, and so decides."""
     variants: list[VariantDecisionOut]
-    """By variant, without the baseline."""
+    """Decisions by variant, without the baseline."""
 
 
 class VariantVerdictOut(WireModel):
-    """What all metrics together say of one variant."""
+    """State of one variant by all metrics together."""
 
     variant: str
     """The variant."""
     state: State
-    """What is known of it."""
+    """State of the variant."""
 
 
 class VerdictOut(WireModel):
-    """What is known of an experiment, why, and what to do; docs/statistics.md has the rules."""
+    """Verdict on an experiment: state, reasons and recommended action; docs/statistics.md has the rules."""
 
     state: State
-    """What is known."""
+    """State of the experiment."""
     headline: str
-    """The same in a sentence."""
+    """State in a sentence."""
     next_action: NextActionOut
-    """The next step."""
+    """Recommended next action."""
     reasons: list[ReasonOut]
-    """What it rests on, and what to be careful with."""
+    """Reasons for the verdict, with notes of caution."""
     numbers: VerdictNumbersOut
-    """How far the experiment is."""
+    """Progress of the experiment."""
     variants: list[VariantVerdictOut]
-    """By variant, without the baseline."""
+    """States by variant, without the baseline."""
     metrics: list[MetricDecisionOut]
-    """By metric."""
+    """Decisions by metric."""
     reads_at_any_time: bool
     """Whether one may look often and stop early. Else the method is for a single look at the planned end."""
     as_of: str | None
@@ -299,102 +299,102 @@ class VerdictOut(WireModel):
 
 
 class StatisticsOut(WireModel):
-    """How the numbers are made."""
+    """Methods and settings of the statistics."""
 
     method: Literal["bayesian", "frequentist"]
-    """The method."""
+    """Statistical method."""
     is_sequential: bool
     """Whether p-values and intervals hold at any time."""
     level: float
-    """Of the intervals."""
+    """Level of the intervals."""
     difference_type: Literal["relative", "absolute"]
     """Whether effects are shares of the baseline."""
     correction: Literal["none", "bonferroni", "holm", "benjamini-hochberg"]
-    """Of the p-values of primary metrics."""
+    """Correction of the p-values of primary metrics."""
     cuped: bool
-    """Whether effects are adjusted by what people did before, where that is possible."""
+    """Whether effects are adjusted by values before exposure, where that is possible."""
     baseline: str | None
     """The variant that others are compared with; null without variants."""
 
 
 class MetricOut(WireModel):
-    """One metric with its newest result."""
+    """Metric with its newest result."""
 
     uuid: str | None
-    """Identifies it; null for some of the former engine."""
+    """Id of the metric; null for some of the former engine."""
     name: str
-    """What to call it."""
+    """Display name of the metric."""
     is_primary: bool
-    """Whether it decides."""
+    """Whether the metric is primary, and so decides."""
     saved_metric_id: int | None
-    """The shared metric that it is; null for one of the experiment's own."""
+    """Id of the shared metric; null for one of the experiment's own."""
     metric_type: str | None
     """`mean`, `funnel`, `ratio`, `retention` or `quantile`; null for one of the former engine."""
     goal: Literal["increase", "decrease"]
-    """Which direction is better."""
+    """Desired direction."""
     value_label: str
-    """What the number of a variant is: `rate`, `mean sum`, `p90`."""
+    """Label of a variant's number: `rate`, `mean sum`, `p90`."""
     fingerprint: str | None
-    """Of the metric now, for its daily results."""
+    """Fingerprint of the metric now, for its daily results."""
     status: Literal["completed", "pending", "failed", "unsupported", "not_started"]
     """`pending`: it is being computed, and an older result is shown where there is one. `unsupported`: it is of the
     former engine."""
     computed_at: str | None
-    """When the result was computed."""
+    """Time of the computation."""
     error: str | None
-    """Why there is no result, or only an older one."""
+    """Reason for a missing or outdated result."""
     result: ExperimentResultOut | None
     """The result; null when there is none."""
 
 
 class ResultsHealthOut(WireModel):
-    """What endangers the experiment."""
+    """Health of an experiment."""
 
     status: Literal["healthy", "warning", "critical"]
-    """That of the worst finding."""
+    """Severity of the worst finding."""
     findings: list[FindingOut]
-    """What to look at, the worst first."""
+    """Findings, the worst first."""
 
 
 class ExperimentResultsOut(WireModel):
-    """All that is known of an experiment."""
+    """Results, exposures, health and verdict of an experiment."""
 
     experiment_id: int
     """The id of the experiment."""
     status: Literal["complete", "partial", "not_started"]
     """`partial`: what `pending` names is still being computed; ask again."""
     pending: list[str]
-    """The uuids of metrics, `exposures` and `health`, as far as they are not there yet."""
+    """Uuids of metrics, `exposures` and `health`, as far as they are not computed yet."""
     statistics: StatisticsOut
-    """By which method and settings the numbers are made."""
+    """Methods and settings of the statistics."""
     metrics: list[MetricOut]
-    """The primary ones first."""
+    """Metrics with their results, the primary ones first."""
     exposures: ExposureResultOut | None
-    """Who is exposed; null before the start, and while that is not known."""
+    """Exposures; null before the start, and while they are not known."""
     exposures_error: str | None
-    """Why the exposed could not be counted; null when they could."""
+    """Reason for which exposures could not be counted; null when they could."""
     health: ResultsHealthOut | None
-    """What endangers it; null while that is not known."""
+    """Health of the experiment; null while it is not known."""
     verdict: VerdictOut | None
-    """What to do; null before the start, while anything is pending, and without a metric of the present engine."""
+    """Verdict; null before the start, while anything is pending, and without a metric of the present engine."""
 
 
 class ResultsQuery(WireModel):
-    """How fresh it has to be."""
+    """Freshness of the results."""
 
     refresh: Annotated[bool, Bool()] = False
     """Whether to compute what came since the stored results; without, they may be a minute old."""
 
 
 class ResultSummaryOut(WireModel):
-    """What is known of the first primary metric of an experiment."""
+    """Result of the first primary metric of an experiment."""
 
     experiment_id: int
     """The id of the experiment."""
     statistics: StatisticsOut
-    """By which method and settings the numbers are made."""
+    """Methods and settings of the statistics."""
     people: int | None
-    """How many are exposed, as they were last counted; null while that is not known."""
+    """Number of exposed people at the last count; null while it is not known."""
     metric: MetricOut | None
     """The first primary metric with its newest stored result; null without one."""
     withholds_decisions: bool
@@ -402,7 +402,7 @@ class ResultSummaryOut(WireModel):
 
 
 class SummariesQuery(WireModel):
-    """Of which experiments."""
+    """Selection of experiments."""
 
     ids: Annotated[str, Text()]
-    """Their ids, joined by commas; at most 100. Unknown ones are left out."""
+    """Ids of experiments, joined by commas; at most 100. Unknown ones are left out."""

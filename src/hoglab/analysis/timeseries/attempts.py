@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 FIRST_WAIT = timedelta(minutes=1)
-"""How long a computation waits that did not end for the first time; each further time twice as long."""
+"""Backoff of a computation after the first attempt that did not end; doubles with each further one."""
 MAX_WAIT = timedelta(hours=6)
-"""How long it waits at most."""
+"""Maximum backoff."""
 STOPPED = "The server stopped while it was computed"
-"""Why a computation failed that took the server down, or was at work when something else did."""
+"""Reason for the failure of a computation that took the server down, or was at work when something else did."""
 
 _ROW = metric_attempt.c
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of the newest tries of one computation."""
+    """Outcome of the newest attempts at one computation."""
 
     failures: int
-    """How many of them did not end, the one at work among them."""
+    """Number of attempts that did not end, the one at work among them."""
     retry_at: datetime
     begun_by: str | None
     """The process that is at it; None when nobody is."""
@@ -143,7 +143,7 @@ class Attempts:
 
 
 def wait_after(failures: int) -> timedelta:
-    """How long a computation waits after so many tries that did not end."""
+    """Backoff of a computation after so many attempts that did not end."""
     doublings: int = min(failures - 1, 20)
     return min(MAX_WAIT, FIRST_WAIT * (1 << doublings))
 

@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 FRESH_FOR = timedelta(hours=24)
-"""How long an answer may be fresh at most."""
+"""Maximum time for which an answer is fresh."""
 MAX_KEPT = 500
-"""How many answers are kept; those that were not asked for longest go first."""
+"""Maximum number of answers that are kept; those that were not asked for longest go first."""
 MAX_STATUSES = 1_000
-"""Of how many asynchronous queries the status is kept."""
+"""Maximum number of asynchronous queries whose status is kept."""
 MAX_WAITING = 100
-"""How many asynchronous queries may wait or run; further ones are refused."""
+"""Maximum number of asynchronous queries that wait or run; further ones are refused."""
 WORKERS = 2
-"""How many asynchronous queries run at the same time; each uses all processors."""
+"""Number of asynchronous queries that run at the same time; each uses all processors."""
 FIRST_WAIT = timedelta(seconds=30)
-"""How long a query that ran out of time or memory is refused, with its error; each further time twice as long."""
+"""Time for which a query that ran out of time or memory is refused, with its error; doubles with each further one."""
 MAX_WAIT = timedelta(hours=1)
 """And at most."""
 CANCEL_PATIENCE_S = 2.0
-"""How long somebody who cancels waits for the query to end."""
+"""Time for which a request to cancel waits for the query to end."""
 CANCEL_INTERVAL_S = 0.02
 
 _log = structlog.get_logger(__name__)
 
 
 class RefreshMode(StrEnum):
-    """When a query is computed, and whether its request waits for that."""
+    """Mode of a query: when it is computed, and whether its request waits for that."""
 
     BLOCKING = "blocking"
     FORCE_BLOCKING = "force_blocking"
@@ -75,7 +75,7 @@ class PreparedQuery:
     """Raises `hoglab.http.errors.ApiError`."""
     fresh_for: timedelta = FRESH_FOR
     finish: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    """What is done to an answer whenever it is given."""
+    """Function applied to an answer whenever it is given."""
     keeps: bool = True
     """Whether the answer is worth keeping; work that stores what it finds by itself has none."""
 
@@ -110,7 +110,7 @@ class CachedAnswer:
     answer: dict[str, Any]
     computed_at: datetime
     position: int
-    """How far the event store was."""
+    """Position of the event store."""
     day: date
 
 

@@ -113,7 +113,7 @@ class Recalculations:
     # -- work of the background ------------------------------------------------------------------------
 
     def waiting(self) -> list[tuple[int, Recalculation]]:
-        """What is to be done, with its project, oldest first; a job that a stopped process left behind begins anew."""
+        """Jobs to do, with their projects, oldest first; one that a stopped process left behind begins anew."""
         with self._service.database.read() as connection:
             return store.waiting_recalculations(connection)
 
@@ -157,7 +157,7 @@ class Recalculations:
         return len(results)
 
     def _questions(self, found: ExperimentInputs | None, span: Span | None) -> list[Question]:
-        """What is asked for the metrics that can be read, and need not wait."""
+        """Questions for the metrics that can be read, and need not wait."""
         questions = []
         if found is not None and span is not None:
             for metric in found.metrics:
@@ -211,7 +211,7 @@ def _adjusted(found: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[d
 
 
 def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:
-    """What came of one metric; neither a result nor an error: nothing yet."""
+    """Outcome of one metric; neither a result nor an error: nothing yet."""
     status = COMPLETED if result is not None else PENDING if error is None else FAILED
     return {"metric_uuid": uuid, "status": status, "result": result, "error_message": error}
 

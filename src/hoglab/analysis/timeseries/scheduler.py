@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from hoglab.analysis.timeseries.service import ResultsService
 
 DEFAULT_TIMES = ("02:00:00",)
-"""When the points of every running experiment are computed, in UTC."""
+"""Times at which the points of every running experiment are computed, in UTC."""
 CHECK_INTERVAL_S = 30.0
-"""How often the runner looks for work that nobody told it of."""
+"""Interval at which the runner looks for work that it was not notified of."""
 CATCH_UP_CHECK_S = 0.2
-"""How often it looks whether the events before a recalculation are stored by now."""
+"""Interval at which it looks whether the events before a recalculation are stored."""
 LOOK_AT_ENDED = timedelta(hours=1)
-"""How often the runner looks whether anything came that changes the results of an ended experiment."""
+"""Interval at which the runner looks whether anything came that changes the results of an ended experiment."""
 
 _log = structlog.get_logger(__name__)
 

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 REFRESH_S = 60.0
 """A newest point that is older than this is computed anew when somebody asks for it."""
 REQUEST_BUDGET_S = 20.0
-"""How long a request goes on computing missing days one by one; the background does the rest."""
+"""Time for which a request computes missing days one by one; the background does the rest."""
 CONCURRENT_COMPUTATIONS = 2
-"""How many series are computed at the same time; each statement uses all processors."""
+"""Number of series that are computed at the same time; each statement uses all processors."""
 MAX_EXAMINED = 10_000
-"""Of how many settled series it is remembered up to where nothing changed them."""
+"""Maximum number of settled series for which it is remembered up to where nothing changed them."""
 
 _log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class Series:
     # -- reading ---------------------------------------------------------------------------------------
 
     def last_failure(self, key: SeriesKey) -> Failure | None:
-        """Why the last computation of a series failed; None when it did not."""
+        """Failure of the last computation of a series; None when it did not fail."""
         with self._database.read() as connection:
             newest = store.newest_point(connection, key)
         return None if newest is None else newest.failure
@@ -170,7 +170,7 @@ class Series:
         return same_day and now - newest.tried < self._refresh
 
     def _named_state(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
-        """What tells the tables, actions and cohorts that decide a metric from what they were; None without any."""
+        """Digest of the tables, actions and cohorts that decide a metric, which changes with them; None without any."""
         tables = self._computer.state_of_tables(found.tables_of(metric))
         edited = found.edited(metric)
         return tables if not edited else hashlib.sha256(repr((tables, edited)).encode()).hexdigest()
@@ -324,7 +324,7 @@ class Series:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a computation failed, in one line."""
+    """Reason for which a computation failed, in one line."""
     return str(error) if isinstance(error, ResultsError) else f"Internal error: {type(error).__name__}"
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 QUERY_TIMEOUT_S = 60.0
 """Longest time of one statement."""
 FOLLOWED = timedelta(days=45)
-"""How long after its end the background still looks at an experiment."""
+"""Time after its end for which the background still looks at an experiment."""
 
 _log = structlog.get_logger(__name__)
 
@@ -82,7 +82,7 @@ class ResultsService:
             return people.groups_of_type(connection, project_id, index, limit)
 
     def plan_of(self, project: Project, experiment_id: int) -> ExperimentInputs:
-        """What is to be computed for an experiment. Raises 404."""
+        """Inputs of the computations for an experiment. Raises 404."""
         with self.database.read() as connection:
             return read_inputs(
                 connection, project, self._experiments.visible(connection, project, experiment_id)

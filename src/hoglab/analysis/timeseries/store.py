@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """When a series could not be computed, and why, in one line."""
+    """Failure of a series to be computed: its time, and the reason in one line."""
 
     at: datetime
     reason: str
@@ -39,7 +39,7 @@ class Point:
     result: dict[str, Any] | None
     error_message: str | None
     failed_at: datetime | None
-    """When the newest try to compute it failed, where there is a result of a try before."""
+    """Time when the newest attempt to compute it failed, where there is a result of an earlier one."""
     completed_at: datetime | None
     named_state: str | None
     """Of the tables, actions and cohorts that it was computed with; None where the metric names none."""
@@ -77,13 +77,13 @@ class Newest:
     query_to: datetime
     written: datetime
     failed_at: datetime | None
-    """When the newest try to compute it failed; None when it did not."""
+    """Time when the newest attempt to compute it failed; None when it did not."""
     named_state: str | None
     log_offset: int | None
 
     @property
     def tried(self) -> datetime:
-        """When it was computed, or could not be, for the last time."""
+        """Time when it was computed, or could not be, for the last time."""
         return self.failed_at or self.written
 
 
@@ -350,7 +350,7 @@ def update_job(connection: Connection, job_id: str, now: datetime, **values: Any
 # -- jobs of all metrics ---------------------------------------------------------------------------------
 
 KEPT_RECALCULATIONS = 20
-"""How many jobs of one experiment are kept; the oldest go first."""
+"""Number of jobs of one experiment that are kept; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True)

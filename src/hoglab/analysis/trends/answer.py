@@ -29,7 +29,7 @@ NO_VALUE = "$$_posthog_breakdown_null_$$"
 def trends_answer(
     runner: StatementRunner, project_id: int, asked: TrendsQuery, now: datetime
 ) -> dict[str, Any]:
-    """What a project's trends are. Raises `DefinitionError` and `ComputationError`."""
+    """Trends of a project. Raises `DefinitionError` and `ComputationError`."""
     results = []
     labels, moment_count = asked.labels, asked.count
     for series in asked.series:

@@ -40,7 +40,7 @@ class Interval(StrEnum):
 
 
 class TrendMath(StrEnum):
-    """What is counted: events, or the people who have one."""
+    """Kind of count: events, or the people who have one."""
 
     TOTAL = "total"
     DAU = "dau"
@@ -48,7 +48,7 @@ class TrendMath(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrendSeries:
-    """Which events. ``event``: None for all; ``name``: what answers call the series."""
+    """Series of events. ``event``: None for all; ``name``: what answers call the series."""
 
     event: str | None
     name: str
@@ -78,7 +78,7 @@ class TrendsQuery:
 
     @property
     def step_us(self) -> int:
-        """How long an interval is; a day may be an hour shorter or longer."""
+        """Length of an interval in microseconds; a day may be an hour shorter or longer."""
         return {Interval.MINUTE: MINUTE_US, Interval.HOUR: HOUR_US, Interval.DAY: DAY_US}[self.interval]
 
     @property
@@ -88,14 +88,14 @@ class TrendsQuery:
 
     @property
     def count(self) -> int:
-        """How many points a series has."""
+        """Number of points of a series."""
         if self.interval is Interval.DAY:
             return self.days.count
         return -((self.start - self.end) // timedelta(microseconds=self.step_us))
 
     @property
     def labels(self) -> list[str]:
-        """When each interval begins, in the project's zone."""
+        """Beginning of each interval, in the project's zone."""
         if self.interval is Interval.DAY:
             return [day.isoformat() for day in self.days.days]
         step = timedelta(microseconds=self.step_us)
@@ -214,7 +214,7 @@ def _moment(given: object, name: str, now: datetime, zone: tzinfo) -> datetime:
 
 
 def _begin(moment: datetime, interval: Interval, zone: tzinfo) -> datetime:
-    """When the interval began that a moment lies in."""
+    """Beginning of the interval that a moment lies in."""
     local = moment.astimezone(zone)
     match interval:
         case Interval.DAY:

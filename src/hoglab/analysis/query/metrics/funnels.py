@@ -19,7 +19,7 @@ LAST_ROW = "last_ts"
 
 
 def funnel_outcome(metric: FunnelMeasure, *, resumable: bool) -> Outcome:
-    """How far an entity came, and how many came that far. ``resumable``: with the chains that it may go on from."""
+    """Step that an entity reached, and numbers of entities by step. ``resumable``: with the chains to continue from."""
     count = len(metric.steps)
     chains = _chain_names(metric) if resumable and can_resume_funnel(metric) else ()
     outcome = Outcome(
@@ -40,7 +40,10 @@ def funnel_outcome(metric: FunnelMeasure, *, resumable: bool) -> Outcome:
 
 
 def define_progress(scope: Scope, metric: FunnelMeasure) -> None:
-    """How far each entity came: on each day of a grid, else altogether. ``funnel_row`` must be defined."""
+    """Define the step that each entity reached: on each day of a grid, else altogether.
+
+    ``funnel_row`` must be defined.
+    """
     window_us = metric.window_us or DEFAULT_WINDOW_US
     count = len(metric.steps)
     if metric.order is FunnelOrder.UNORDERED:

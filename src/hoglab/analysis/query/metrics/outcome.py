@@ -1,4 +1,4 @@
-"""From what an entity did to the statistics of its variant: over a whole span, or for the end of each day.
+"""Statistics of a variant from what its entities did: over a whole span, or for the end of each day.
 
 A metric gives a relation of *partials*: numbers per entity (and day) that combine by sum, min or max. The values
 of an entity follow from its combined partials, and the statistics of a variant are sums over its entities.
@@ -38,7 +38,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is made of partials. Expressions are format strings over the names before them.
+    """Values and statistics made of partials. Expressions are format strings over the names before them.
 
     ``values`` of an entity are over partials and columns of ``unit``, ``statistics`` over values.
     ``exact`` statistics are whole numbers. ``squares`` are the statistics that tell how large a contribution is.
@@ -200,7 +200,7 @@ def total_of_days(scope: Scope, outcome: Outcome) -> Total:
 
 
 RUNNING_DAYS = "PARTITION BY entity ORDER BY day"
-"""How windows go over the days of an entity."""
+"""Windows over the days of an entity."""
 
 STANDING = (
     "running.day > unit.enter_day AS counted",

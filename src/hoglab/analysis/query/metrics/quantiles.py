@@ -21,7 +21,7 @@ _SUMS = ("entities", "b", "bb", "s", "ss", "bs")
 
 
 def define_quantile_rows(scope: Scope, metric: QuantileMeasure) -> None:
-    """What entities have values of: each of their events, or all of them together. ``unit`` must be defined."""
+    """Define the rows with values: each event of an entity, or all of them together. ``unit`` must be defined."""
     if scope.days is not None:
         raise ValueError("quantiles of two days do not add up, so days cannot be told in one pass")
     if metric.per_event:

@@ -39,7 +39,7 @@ RETENTION_OUTCOME = Outcome(
 
 
 def define_retention(scope: Scope, metric: RetentionMeasure, *, matured_only: bool) -> None:
-    """Who started and who came back: by day of a grid, else altogether. ``unit`` must be defined.
+    """Define the entities that started and came back: by day of a grid, else altogether. ``unit`` must be defined.
 
     Series: only for ``first_seen`` starts.
     """
@@ -64,7 +64,7 @@ def define_retention(scope: Scope, metric: RetentionMeasure, *, matured_only: bo
 
 
 def span_us(metric: RetentionMeasure) -> int:
-    """How long after its start event an entity may still come back, in microseconds."""
+    """Time after its start event within which an entity may come back, in microseconds."""
     return metric.last * UNIT_US[metric.unit]
 
 

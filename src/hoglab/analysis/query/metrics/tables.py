@@ -37,11 +37,11 @@ class TableRows:
     """The columns that were asked for."""
 
     def key(self) -> str:
-        """What the row is joined by, as text."""
+        """Key that the row is joined by, as text."""
         return self._text(self.source.join_key.expression)
 
     def ts(self) -> str:
-        """When it happened, in microseconds since the epoch."""
+        """Time of the row, in microseconds since the epoch."""
         name = self.source.timestamp
         kind = self._type(name)
         if kind not in _MOMENTS:
@@ -53,7 +53,7 @@ class TableRows:
         return self.scope.filters(source.filters, self._filter_field)
 
     def value(self, value: Value) -> str:
-        """What the row contributes to a value; NULL where it has no number."""
+        """Contribution of the row to a value; NULL where it has no number."""
         expression = value.expression
         match value.math:
             case Math.UNIQUE_SESSION | Math.UNIQUE_GROUP:

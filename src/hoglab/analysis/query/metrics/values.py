@@ -186,7 +186,7 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
 
 
 def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
-    """What makes each partial of a value out of what its rows count as; different ones count as 1."""
+    """Aggregation of each partial of a value over what its rows count as; different ones count as 1."""
     if value.math is Math.QUANTILE:
         return {f"{name}_v": scope.dialect.quantile(x, value.level)}
     combine = {partial.name: partial.combine for partial in _value_partials(value, name)}
@@ -208,7 +208,7 @@ def is_of_different_ones(value: Value) -> bool:
 
 
 def counted(value: Value, x: str) -> str:
-    """What a row counts as: 0 where it has no number, or one out of range; NULL where it counts for nothing."""
+    """Number that a row counts as: 0 where it has none, or one out of range; NULL where it counts for nothing."""
     if not _reads_number(value):
         return x
     other = f"WHEN {x} IS NOT NULL THEN 0" if value.skips_null else "ELSE 0"
@@ -222,7 +222,7 @@ def _reads_number(value: Value) -> bool:
 
 
 def value_of_event(scope: Scope, value: Value) -> str:
-    """What one event contributes; NULL for a property that is missing or no number."""
+    """Contribution of one event; NULL for a property that is missing or no number."""
     match value.math:
         case Math.UNIQUE_SESSION:
             return scope.property_text("$session_id")
