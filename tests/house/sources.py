@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,12 @@ import hoglab
 
 ROOT = Path(hoglab.__file__).parent
 NodeT = TypeVar("NodeT", bound=Hashable)
+
+QUESTION = re.compile(
+    r"((About|At|By|For|From|In|Of|On|To|Under|Until|With) )?(how|what|when|where|which|who|whom|whose|why)\b",
+    re.IGNORECASE,
+)
+"""Beginning of a description that asks for the thing and does not name it."""
 
 
 @cache

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
-from tests.house.sources import ROOT, circles, imports, modules, names_taken, reached_into, taken
+from tests.house.sources import QUESTION, ROOT, circles, imports, modules, names_taken, reached_into, taken
 
 from hoglab.storage.database import tables
 
@@ -208,17 +208,37 @@ def test_modules_that_documents_name_exist(document: str) -> None:
     assert [each for each in named if not any(path.endswith(f"/{each}") for path in paths)] == []
 
 
-ASKING = re.compile(r"(How|What|When|Where|Whether|Which|Who|Whose|Why)\b")
+def test_descriptions_begin_with_the_thing() -> None:
+    """A noun, not a question: editors, lists of modules and the API's documents show this line alone.
+
+    "Whether" is for functions and attributes; a module or a class is neither true nor false.
+    """
+    asking = {
+        f"{name}:{line}": text
+        for name, path in modules().items()
+        for line, text, is_thing in descriptions(path.read_text())
+        if QUESTION.match(text) or (is_thing and text.startswith("Whether "))
+    }
+    assert asking == {}
 
 
-def test_descriptions_of_modules_begin_with_what_is_in_them() -> None:
-    """A noun, not a question: what a list of modules shows is looked through for the thing."""
-    first_lines = {name: first_line(path.read_text()) for name, path in modules().items()}
-    assert {name: line for name, line in first_lines.items() if ASKING.match(line)} == {}
+def descriptions(source: str) -> Iterator[tuple[int, str, bool]]:
+    """Docstrings, and texts about the name above: line, first line, and whether it is of a module or class."""
+    nodes = list(ast.walk(ast.parse(source)))
+    things = [node.body[0] for node in nodes if isinstance(node, ast.Module | ast.ClassDef) and node.body]
+    for node in nodes:
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text.strip().partition("\n")[0], node in things
 
 
-def first_line(source: str) -> str:
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+def test_all_descriptions_are_found() -> None:
+    source = (
+        '''"""How."""\nclass A:\n """Of what."""\n x = 1\n """Why."""\n def f(): "Whether."\n"what" + "x"'''
+    )
+    found = list(descriptions(source))
+    assert found == [(1, "How.", True), (3, "Of what.", True), (5, "Why.", False), (6, "Whether.", False)]
+    assert [bool(QUESTION.match(text)) for _, text, _ in found] == [True, True, True, False]
 
 
 EMPTY_NAMES = {"each", "one", "told"}

@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 from tests.contract.openapi.breaking import breaking_changes
 from tests.contract.openapi.conftest import COMMITTED, METHODS, RELEASED, SDK_TAGS, World
+from tests.house.sources import QUESTION
 
 # What it is for needs a product that this server does not have, so it explains why not.
 NEVER_SUCCEEDS = "/enable_backfills/"
@@ -51,6 +52,22 @@ def test_every_field_is_described(world: World) -> None:
         name for name, each in world.document["components"]["schemas"].items() if not each.get("description")
     ]
     assert missing == []
+
+
+def test_descriptions_begin_with_the_thing(world: World) -> None:
+    """Also those of fields, which the notes of the rooms have: a reference is looked through for nouns."""
+    asking = [text for text in texts(world.document) if QUESTION.match(text)]
+    assert asking == []
+
+
+def texts(part: Any) -> Iterator[str]:
+    """Summaries and descriptions of a part of the document, at any depth."""
+    if isinstance(part, dict):
+        yield from (text for name in ("summary", "description") if isinstance(text := part.get(name), str))
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
+            yield from texts(inner)
 
 
 def test_changes_have_no_defaults(world: World) -> None:
