@@ -41,7 +41,7 @@ _DAYS = {"day": 1, "week": 7}
 def performers(
     database: Database, store: EventStore, now: Callable[[], datetime] = utc_now
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
-    """Search for the persons of a project who performed the event or action of a cohort's rule.
+    """Function that finds the persons of a project who performed the event or action of a rule.
 
     Raises `CohortError` for rules about things that SQL cannot answer, and what the event store raises.
     """

@@ -72,7 +72,7 @@ class Answers:
     def _ring(self, *_: object) -> None:
         """Handler of the timer: sends the answers when the work at hand takes long.
 
-        When nothing is, whoever changes the answers just now looks at the time next.
+        Without any at hand, whoever changes the answers just now looks at the time next.
         """
         if not self._at_work:
             return

@@ -105,10 +105,9 @@ class Janitor:
         return abs(self._ahead() - self._ahead_s) >= CLOCK_JUMP_S
 
     def follow_clock(self) -> bool:
-        """Move the times in the queue when the clock was set; whether it was.
+        """Move the times in the queue if the clock was set; return whether it was.
 
         Waits stay as long as they were meant to be, what was due stays due, and no living worker is taken for dead.
-        Whether it was.
         """
         with self._following:
             ahead_s = self._ahead()
