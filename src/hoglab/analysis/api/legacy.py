@@ -40,7 +40,7 @@ STATS_VERSION = 2
 
 
 def legacy_answer(
-    found: ExperimentInputs, span: Span | None, query: Mapping[str, Any], computer: Computer
+    inputs: ExperimentInputs, span: Span | None, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, Any]:
     """The answer to an ``ExperimentTrendsQuery`` or ``ExperimentFunnelsQuery``.
 
@@ -49,23 +49,23 @@ def legacy_answer(
     if span is None:
         raise _no_results(exposures=False, baseline=None, tests=False)
     if query["kind"] == "ExperimentTrendsQuery":
-        return _trends(found, span, query, computer)
-    return _funnels(found, span, query, computer)
+        return _trends(inputs, span, query, computer)
+    return _funnels(inputs, span, query, computer)
 
 
 def _trends(
-    found: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
+    inputs: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, Any]:
     counting = _object(query, "count_query")
     node = _series(counting, "count_query")[0]
-    asked = _question(found, span, counting, node)
+    asked = _question(inputs, span, counting, node)
     summed = node.get("math") not in (None, "total")
     prop = node.get("math_property") if summed else None
     value = Value(asked.exposures.source, Math.SUM, None if prop is None else str(prop))
     daily = computer.tagged_events(replace(asked, metric=MeanMeasure(value)))
     counts = {key: sum(days) for key, days in daily.items()}
-    exposed = _exposed(found, span, query, computer)
-    baseline = found.calculation.statistics.baseline_key(found.calculation.variants)
+    exposed = _exposed(inputs, span, query, computer)
+    baseline = inputs.calculation.statistics.baseline_key(inputs.calculation.variants)
     variants = [
         TrendsVariant(key, counts[key], exposed.get(key, 0), summed=prop is not None)
         for key in asked.exposures.variants
@@ -101,23 +101,23 @@ def _trends(
 
 
 def _exposed(
-    found: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
+    inputs: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, int]:
     """Exposed users by variant: those of the flag's own event, or what ``exposure_query`` counts."""
     given = query.get("exposure_query")
     if not isinstance(given, Mapping):
-        exposures = found.reader.exposures(found.project.id, found.calculation)
-        exposures = replace(exposures, variants=_variants(found), test_account_filters=NO_FILTERS)
-        return dict(computer.tagged_people(_of(found, span, exposures)))
+        exposures = inputs.reader.exposures(inputs.project.id, inputs.calculation)
+        exposures = replace(exposures, variants=_variants(inputs), test_account_filters=NO_FILTERS)
+        return dict(computer.tagged_people(_of(inputs, span, exposures)))
     node = _series(given, "exposure_query")[0]
-    asked = _question(found, span, given, node)
+    asked = _question(inputs, span, given, node)
     if node.get("math") == "dau":
         return dict(computer.tagged_people(asked))
     return {key: int(sum(days)) for key, days in computer.tagged_events(asked).items()}
 
 
 def _funnels(
-    found: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
+    inputs: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, Any]:
     asking = _object(query, "funnels_query")
     series = _series(asking, "funnels_query")
@@ -131,9 +131,9 @@ def _funnels(
         "conversion_window": settings.get("funnelWindowInterval") or length,
         "conversion_window_unit": settings.get("funnelWindowIntervalUnit") or unit,
     }
-    steps = tuple(found.reader.events(node, f"series[{place}]") for place, node in enumerate(series[1:], 1))
+    steps = tuple(inputs.reader.events(node, f"series[{place}]") for place, node in enumerate(series[1:], 1))
     metric = FunnelMeasure(steps or (EventSource(()),), FunnelOrder(order), window_us(window))
-    asked = replace(_question(found, span, asking, series[0]), metric=metric)
+    asked = replace(_question(inputs, span, asking, series[0]), metric=metric)
     groups = computer.result(replace(asked, span=replace(span, capped=True))).groups
     variants, insight = [], []
     for key in asked.exposures.variants:
@@ -149,7 +149,7 @@ def _funnels(
                 for place, count in enumerate(reached)
             ]
         )
-    baseline = found.calculation.statistics.baseline_key(found.calculation.variants)
+    baseline = inputs.calculation.statistics.baseline_key(inputs.calculation.variants)
     statistics = _judged(variants, baseline, exposures=bool(variants))
     return {
         "kind": "ExperimentFunnelsQuery",
@@ -171,16 +171,16 @@ def _judged(variants: Sequence[LegacyVariant], baseline: str, *, exposures: bool
     if baseline not in by_key or not tests or not exposures:
         raise _no_results(exposures=exposures, baseline=by_key.get(baseline), tests=bool(tests))
     try:
-        found = legacy_result(by_key[baseline], tests)
+        result = legacy_result(by_key[baseline], tests)
     except VariantCountError as error:
         raise ApiError(400, "validation_error", error.code, str(error)) from error
     return {
-        "probability": found.probability,
-        "significant": found.significant,
-        "significance_code": str(found.significance_code),
+        "probability": result.probability,
+        "significant": result.significant,
+        "significance_code": str(result.significance_code),
         "stats_version": STATS_VERSION,
-        "p_value": found.p_value,
-        "credible_intervals": {key: list(interval) for key, interval in found.credible_intervals.items()},
+        "p_value": result.p_value,
+        "credible_intervals": {key: list(interval) for key, interval in result.credible_intervals.items()},
     }
 
 
@@ -194,32 +194,32 @@ def _no_results(*, exposures: bool, baseline: object, tests: bool) -> ApiError:
 
 
 def _question(
-    found: ExperimentInputs, span: Span, query: Mapping[str, Any], node: Mapping[str, Any]
+    inputs: ExperimentInputs, span: Span, query: Mapping[str, Any], node: Mapping[str, Any]
 ) -> Question:
     """Events of a node by the variant in their own property."""
-    calculation = found.calculation
-    defaults = found.reader.exposures(found.project.id, replace(calculation, exposure_criteria=None))
+    calculation = inputs.calculation
+    defaults = inputs.reader.exposures(inputs.project.id, replace(calculation, exposure_criteria=None))
     exposures = replace(
         defaults,
-        source=found.reader.events(node, "series[0]"),
+        source=inputs.reader.events(node, "series[0]"),
         flag_key=None,
         variant_property=f"$feature/{calculation.feature_flag_key}",
-        variants=_variants(found),
+        variants=_variants(inputs),
         test_account_filters=defaults.test_account_filters if query.get("filterTestAccounts") else NO_FILTERS,
         first_seen=True,
     )
-    return _of(found, span, exposures)
+    return _of(inputs, span, exposures)
 
 
-def _of(found: ExperimentInputs, span: Span, exposures: Exposures) -> Question:
+def _of(inputs: ExperimentInputs, span: Span, exposures: Exposures) -> Question:
     nothing = MeanMeasure(Value(EventSource(())))
-    return Question(exposures, span, nothing, zone=found.project.timezone, cohorts=found.cohorts)
+    return Question(exposures, span, nothing, zone=inputs.project.timezone, cohorts=inputs.cohorts)
 
 
-def _variants(found: ExperimentInputs) -> tuple[str, ...]:
+def _variants(inputs: ExperimentInputs) -> tuple[str, ...]:
     """The variants and, where the experiment has one, its holdout, which counted as another one."""
-    holdout = found.row.holdout_id
-    return (*found.calculation.variants, *([] if holdout is None else [f"holdout-{holdout}"]))
+    holdout = inputs.row.holdout_id
+    return (*inputs.calculation.variants, *([] if holdout is None else [f"holdout-{holdout}"]))
 
 
 def _days(span: Span) -> list[str]:

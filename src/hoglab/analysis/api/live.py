@@ -188,80 +188,87 @@ class LiveResults:
 
     def _result(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         given = query.get("metric")
-        found = self._inputs_asked(project, query, *([given] if isinstance(given, Mapping) else []))
-        metric = _metric_asked(found, query)
-        family = found.others_of_family(metric)
+        inputs = self._inputs_asked(project, query, *([given] if isinstance(given, Mapping) else []))
+        metric = _metric_asked(inputs, query)
+        family = inputs.others_of_family(metric)
 
         def compute() -> dict[str, Any]:
-            span = found.span(self._service.now())
+            span = inputs.span(self._service.now())
             if span is None:
-                return _result_of(found, Answer({}), found.reader.metric(metric))
-            return self._computed(project, found, metric, span, family)
+                return _result_of(inputs, Answer({}), inputs.reader.metric(metric))
+            return self._computed(project, inputs, metric, span, family)
 
         def finish(result: dict[str, Any]) -> dict[str, Any]:
-            others = self._service.newest_of_family(found, metric) if family else {}
+            others = self._service.newest_of_family(inputs, metric) if family else {}
             for other in family:
-                kept = self._service.queries.cached(self._prepared_result(project, found, other), fresh=False)
+                kept = self._service.queries.cached(
+                    self._prepared_result(project, inputs, other), fresh=False
+                )
                 if kept is not None:
                     others[other["uuid"]] = kept.answer
-            return found.corrected(metric, result, others)
+            return inputs.corrected(metric, result, others)
 
-        return self._prepared_result(project, found, metric, compute, finish=finish)
+        return self._prepared_result(project, inputs, metric, compute, finish=finish)
 
     def _prepared_result(
         self,
         project: Project,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         metric: Mapping[str, Any],
         compute: Callable[[], dict[str, Any]] = dict,
         **options: Any,
     ) -> PreparedQuery:
         return self._prepare(
             project,
-            ("result", found.identity, self._table_state(found, metric), json.dumps(metric, sort_keys=True)),
+            (
+                "result",
+                inputs.identity,
+                self._table_state(inputs, metric),
+                json.dumps(metric, sort_keys=True),
+            ),
             compute,
-            fresh_for=SILENT_FRESH_FOR if found.row.only_count_matured_users else FRESH_FOR,
+            fresh_for=SILENT_FRESH_FOR if inputs.row.only_count_matured_users else FRESH_FOR,
             **options,
         )
 
-    def _table_state(self, found: ExperimentInputs, metric: object) -> str | None:
+    def _table_state(self, inputs: ExperimentInputs, metric: object) -> str | None:
         """An answer that was computed from other files is no answer."""
-        tables = found.tables_of(metric) if isinstance(metric, Mapping) else ()
+        tables = inputs.tables_of(metric) if isinstance(metric, Mapping) else ()
         return self._service.computer.state_of_tables(tables)
 
     def _computed(
         self,
         project: Project,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         metric: Mapping[str, Any],
         span: Span,
         family: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         """The result of a metric; those of its family that are not kept are computed and kept beside it."""
-        question, queries = found.question(metric, span), self._service.queries
+        question, queries = inputs.question(metric, span), self._service.queries
         missing = []
         for other in family[:MAX_FAMILY]:
-            if queries.cached(self._prepared_result(project, found, other), fresh=True) is None:
+            if queries.cached(self._prepared_result(project, inputs, other), fresh=True) is None:
                 with suppress(DefinitionError):
-                    missing.append((other, found.question(other, span)))
+                    missing.append((other, inputs.question(other, span)))
         deadline = time.monotonic() + FAMILY_BUDGET_S
         with self._service.computer.sharing([question, *(each for _, each in missing)]) as answer:
-            result = _result_of(found, answer(question), question.metric)
+            result = _result_of(inputs, answer(question), question.metric)
             for other, asked in missing:
                 if time.monotonic() >= deadline:
                     break
-                work = partial(lambda asked: _result_of(found, answer(asked), asked.metric), asked)
+                work = partial(lambda asked: _result_of(inputs, answer(asked), asked.metric), asked)
                 with suppress(ApiError):
-                    queries.compute(self._prepared_result(project, found, other, work))
+                    queries.compute(self._prepared_result(project, inputs, other, work))
         return result
 
     def _legacy(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
-        found = self._inputs_asked(project, query, *parts)
+        inputs = self._inputs_asked(project, query, *parts)
         return self._prepare(
             project,
-            ("legacy", found.identity, json.dumps(query, sort_keys=True)),
-            lambda: legacy_answer(found, found.span(self._service.now()), query, self._service.computer),
+            ("legacy", inputs.identity, json.dumps(query, sort_keys=True)),
+            lambda: legacy_answer(inputs, inputs.span(self._service.now()), query, self._service.computer),
         )
 
     def _trends(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
@@ -281,16 +288,16 @@ class LiveResults:
         answer: Callable[[ExperimentInputs, Mapping[str, Any], datetime, Computer], dict[str, Any]],
     ) -> PreparedQuery:
         parts = [part for part in query.values() if isinstance(part, Mapping)]
-        found = self._inputs_asked(project, query, *parts)
+        inputs = self._inputs_asked(project, query, *parts)
         return self._prepare(
             project,
             (
                 "history",
-                found.identity,
-                self._table_state(found, query.get("metric")),
+                inputs.identity,
+                self._table_state(inputs, query.get("metric")),
                 json.dumps(query, sort_keys=True),
             ),
-            lambda: answer(found, query, self._service.now(), self._service.computer),
+            lambda: answer(inputs, query, self._service.now(), self._service.computer),
         )
 
     def _inputs_asked(
@@ -299,7 +306,7 @@ class LiveResults:
         return inputs_asked(self._service.database, project, query, *further)
 
 
-def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:
+def _metric_asked(inputs: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metric of a query: as it is given, that of the experiment with its uuid, or its first primary one.
 
     Raises 400.
@@ -315,7 +322,7 @@ def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[
             f"metric needs a metric_type: there are {listed(METRIC_TYPES)}; or the uuid of a metric of the experiment",
             "metric",
         )
-    own = [each for each in found.shown if is_computed(each.metric)]
+    own = [each for each in inputs.shown if is_computed(each.metric)]
     if uuid is None:
         first = next((each.metric for each in own if each.is_primary), None)
         if first is not None:
@@ -328,8 +335,8 @@ def _metric_asked(found: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[
     raise validation_error(f"The experiment has no metric with uuid {uuid}; it has {names}", "metric_uuid")
 
 
-def _result_of(found: ExperimentInputs, answer: Answer, metric: Metric) -> dict[str, Any]:
-    calculation = found.calculation
+def _result_of(inputs: ExperimentInputs, answer: Answer, metric: Metric) -> dict[str, Any]:
+    calculation = inputs.calculation
     return result_object(answer, list(calculation.variants), calculation.statistics, metric)
 
 

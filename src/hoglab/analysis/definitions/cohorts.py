@@ -35,16 +35,16 @@ def cohorts_of(definitions: Iterable[Any], known: Mapping[int, CohortMembers]) -
 def _with_nested(
     definitions: Iterable[Any], load: Callable[[set[int]], dict[int, CohortMembers]]
 ) -> dict[int, CohortMembers]:
-    found: dict[int, CohortMembers] = {}
+    cohorts: dict[int, CohortMembers] = {}
     wanted = set(_named(list(definitions)))
     for _ in range(MAX_DEPTH):
-        missing = wanted - found.keys()
+        missing = wanted - cohorts.keys()
         if not missing:
             break
         loaded = load(missing)
         if not loaded:
             break
-        found |= loaded
+        cohorts |= loaded
         wanted = {
             identifier
             for each in loaded.values()
@@ -52,20 +52,20 @@ def _with_nested(
             if leaf.is_cohort
             for identifier in cohort_ids(leaf.value)
         }
-    return found
+    return cohorts
 
 
 def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, CohortMembers]:
-    found = {}
+    members = {}
     for cohort_id, definition in cohorts.definitions(connection, project_id).items():
         if cohort_id not in ids:
             continue
         if definition.is_static:
             people = tuple(map(str, cohorts.members(connection, cohort_id)))
-            found[cohort_id] = CohortMembers(people=people, version=definition.version)
+            members[cohort_id] = CohortMembers(people=people, version=definition.version)
         elif (filters := _person_filters(definition.tree)) is not None:
-            found[cohort_id] = CohortMembers(filters)
-    return found
+            members[cohort_id] = CohortMembers(filters)
+    return members
 
 
 def _person_filters(tree: Any) -> PropertyGroup | None:

@@ -305,7 +305,7 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[BreakdownProperty, ...]:
         return ()
     if len(listed) > MAX_BREAKDOWNS:
         raise DefinitionError(f"Maximum of {MAX_BREAKDOWNS} breakdowns are supported for experiment metrics")
-    found = []
+    breakdowns = []
     for breakdown in listed:
         if not isinstance(breakdown, Mapping) or not isinstance(breakdown.get("property"), str | int):
             raise DefinitionError("A breakdown needs a property.")
@@ -314,8 +314,8 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[BreakdownProperty, ...]:
         index = breakdown.get("group_type_index")
         if kind == "group" and not (_is_whole(index) and 0 <= index < GROUP_TYPES):
             raise DefinitionError("A breakdown by a property of groups needs a group_type_index.")
-        found.append(BreakdownProperty(prop, kind, expression, index if kind == "group" else None))
-    return tuple(found)
+        breakdowns.append(BreakdownProperty(prop, kind, expression, index if kind == "group" else None))
+    return tuple(breakdowns)
 
 
 def _with_covariate(metric: Metric, lookback_days: int) -> Metric:

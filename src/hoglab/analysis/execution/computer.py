@@ -133,15 +133,15 @@ class Computer:
         Raises `DefinitionError` for more than ``limit`` values.
         """
         asked = whole(self._resolver.resolved(question))
-        found: dict[str, list[float]] = {}
+        by_entity: dict[str, list[float]] = {}
         rows = self._runner.rows(lambda scope: value_statement(scope, people, limit + 1), asked)
         if len(rows) > limit:
             raise DefinitionError(f"There are more than {limit:,} values: take fewer days of history.")
         for entity, value in rows:
-            values = found.setdefault(entity, [])
+            values = by_entity.setdefault(entity, [])
             if value is not None:
                 values.append(value)
-        return list(found.values())
+        return list(by_entity.values())
 
     @contextmanager
     def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
@@ -325,18 +325,18 @@ class QuestionResolver:
         return found
 
     def _files(self, metric: Metric) -> Mapping[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        paths: dict[str, tuple[str, ...]] = {}
         for table in (source.table for source in tables_of(metric)):
             if self.tables is None:
                 raise DefinitionError("This server has no directory of data warehouse tables.")
             try:
-                found[table.name] = self.tables.files_of(table)
+                paths[table.name] = self.tables.files_of(table)
             except TableFileError as error:
                 raise DefinitionError(f"The data warehouse table {table.name}: {error}") from error
-        return found
+        return paths
 
     def _known_groups(self, question: Question) -> Mapping[int, KnownGroups]:
-        found: dict[int, KnownGroups] = {}
+        known: dict[int, KnownGroups] = {}
         for index, names in question.group_properties.items():
             groups = self.groups(question.exposures.project_id, index, MAX_GROUPS + 1)
             if len(groups) > MAX_GROUPS:
@@ -344,8 +344,8 @@ class QuestionResolver:
                     f"Properties of groups can be used while there are at most {MAX_GROUPS:,} of them."
                 )
             asked = [json.dumps({n: each[n] for n in names if n in each}) for _, each in groups]
-            found[index] = KnownGroups(tuple(key for key, _ in groups), tuple(asked))
-        return found
+            known[index] = KnownGroups(tuple(key for key, _ in groups), tuple(asked))
+        return known
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
         """Digest of tables and their files as they are now, which changes with them; None without tables."""

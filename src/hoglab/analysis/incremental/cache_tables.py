@@ -126,16 +126,16 @@ def _drop(refresh: RefreshRun, tables: tuple[str, ...]) -> None:
 def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chunk: int) -> None:
     """Put every event up to the newest into logs, from the moment ``since`` on."""
     since = naive(since)
-    found = {key: extent for key, *extent in refresh.run(f"SELECT key, watermark, since FROM {SCHEMA}.log")}
+    extents = {key: extent for key, *extent in refresh.run(f"SELECT key, watermark, since FROM {SCHEMA}.log")}
     behind: dict[tuple[int, datetime], list[RelevanceLog]] = {}
     for log in logs:
-        if log.key not in found:
+        if log.key not in extents:
             with transaction(refresh.reader):
                 refresh.run(log.made(), log.parameters)
                 refresh.run(
                     f"INSERT INTO {SCHEMA}.log VALUES ($key, 0, $since)", {"key": log.key, "since": since}
                 )
-        watermark, begin = found.get(log.key, (0, since))
+        watermark, begin = extents.get(log.key, (0, since))
         if since < begin:  # further back than anybody looked before
             extent = "seq <= $watermark AND timestamp >= $since AND timestamp < $begin"
             _add(refresh, [log], extent, watermark, {"watermark": watermark, "since": since, "begin": begin})

@@ -101,10 +101,10 @@ class History:
 
 
 def history_of(
-    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+    inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> History:
     """The history that a query asks for. Raises `DefinitionError` and `ComputationError`."""
-    question = _question(found, query, now)
+    question = _question(inputs, query, now)
     everybody = replace(question, span=replace(question.span, days=_grid(question)), matured_only=False)
     newcomers = computer.exposures(everybody)[EVERYBODY]
     statistics = computer.result(question).groups.get(EVERYBODY)
@@ -117,15 +117,15 @@ def history_of(
     return History(question, statistics, list(dropwhile(lambda count: count == 0, newcomers)))
 
 
-def _question(found: ExperimentInputs, query: Mapping[str, Any], now: datetime) -> Question:
+def _question(inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime) -> Question:
     metric = query.get("metric")
     if not isinstance(metric, Mapping):
         raise DefinitionError("metric is required")
-    calculation = found.calculation
-    own = found.reader.exposures(found.project.id, calculation)
+    calculation = inputs.calculation
+    own = inputs.reader.exposures(inputs.project.id, calculation)
     exposures = Exposures(
-        project_id=found.project.id,
-        source=_met_by(found, query),
+        project_id=inputs.project.id,
+        source=_met_by(inputs, query),
         flag_key=None,
         variant_property=None,
         variants=(EVERYBODY,),
@@ -133,27 +133,27 @@ def _question(found: ExperimentInputs, query: Mapping[str, Any], now: datetime) 
         first_seen=True,
         group_type_index=own.group_type_index,
     )
-    read = found.reader.metric(metric, cuped=calculation.statistics.cuped)
+    read = inputs.reader.metric(metric, cuped=calculation.statistics.cuped)
     return Question(
         exposures=exposures,
         span=Span(now - timedelta(days=_history_days(query)), now, now),
         metric=read,
         # Those who came yesterday have had no week to convert in; an experiment ends when they have.
         matured_only=isinstance(read, RetentionMeasure) or read.window_us > 0,
-        zone=found.project.timezone,
-        cohorts=found.cohorts,
+        zone=inputs.project.timezone,
+        cohorts=inputs.cohorts,
     )
 
 
-def _met_by(found: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
+def _met_by(inputs: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
     """Event by which the experiment meets people: the one asked for, that of its custom exposure, or any."""
     exposure = query.get("exposure")
     if exposure is None:
-        criteria = found.calculation.exposure_criteria or {}
+        criteria = inputs.calculation.exposure_criteria or {}
         config = criteria.get("exposure_config")
-        custom = found.reader.exposures(found.project.id, found.calculation).flag_key is None
+        custom = inputs.reader.exposures(inputs.project.id, inputs.calculation).flag_key is None
         exposure = config if custom else {"kind": "EventsNode", "event": None}
-    return found.reader.events(exposure, "exposure")
+    return inputs.reader.events(exposure, "exposure")
 
 
 def _maturity_us(question: Question) -> int:

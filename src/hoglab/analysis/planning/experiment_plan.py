@@ -31,13 +31,13 @@ PRECISION = 1.001
 
 
 def plan_answer(
-    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+    inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
     """The answer to an ``ExperimentPlanQuery``."""
     effects, power = _effects(query), share(query, "power", DEFAULT_POWER)
-    history = history_of(found, query, now, computer)
-    config = found.calculation.statistics
-    shares = _shares(found)
+    history = history_of(inputs, query, now, computer)
+    config = inputs.calculation.statistics
+    shares = _shares(inputs)
     return {
         "kind": "ExperimentPlanQuery",
         "history": history_object(history, query),
@@ -49,15 +49,15 @@ def plan_answer(
     }
 
 
-def _shares(found: ExperimentInputs) -> tuple[float, float]:
+def _shares(inputs: ExperimentInputs) -> tuple[float, float]:
     """Share of all people in the baseline or the smallest other variant, and that variant's share of the two."""
-    filters = {} if found.flag is None else found.flag.filters
+    filters = {} if inputs.flag is None else inputs.flag.filters
     rollout = {
         variant["key"]: float(variant.get("rollout_percentage") or 0)
         for variant in (filters.get("multivariate") or {}).get("variants") or []
     }
-    compared = found.calculation.variants
-    key = found.calculation.statistics.baseline_key(compared) if compared else ""
+    compared = inputs.calculation.variants
+    key = inputs.calculation.statistics.baseline_key(compared) if compared else ""
     baseline = rollout.get(key, 0.0) if key in compared else 0.0
     smallest = min((rollout.get(other, 0.0) for other in compared if other != key), default=0.0)
     if baseline <= 0 or smallest <= 0:

@@ -46,14 +46,14 @@ MAX_SEED = 2**32
 
 
 def simulation_answer(
-    found: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
+    inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
     """The answer to an ``ExperimentSimulationQuery``."""
     effect = number(query, "effect", DEFAULT_EFFECT)
     experiments = whole_number(query, "experiments", DEFAULT_EXPERIMENTS, 1, MAX_EXPERIMENTS)
     looks = whole_number(query, "looks", DEFAULT_LOOKS, 1, MAX_LOOKS)
     seed = whole_number(query, "seed", DEFAULT_SEED, 0, MAX_SEED)
-    history = history_of(found, query, now, computer)
+    history = history_of(inputs, query, now, computer)
     if not history.mean:
         raise DefinitionError(
             "The metric is zero for everybody in the history, so there is nothing to change."
@@ -66,7 +66,7 @@ def simulation_answer(
     cancellation = current_cancellation() or Cancellation()
     tallies = simulate(
         _people(history.question, computer, effect),
-        _methods(found.calculation.statistics),
+        _methods(inputs.calculation.statistics),
         setting,
         np.random.default_rng(seed),
         is_cancelled=lambda: cancellation.requested,

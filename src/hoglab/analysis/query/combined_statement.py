@@ -88,7 +88,7 @@ def combine_questions(
     scope = Scope(questions[0], dialect, relation)
     define_exposures(scope)
     define_units(scope)
-    made: list[str] = []
+    partials: list[str] = []
     values: list[str] = []
     statistics: list[str] = []
     outcomes: list[Outcome] = []
@@ -97,7 +97,7 @@ def combine_questions(
         prefix = f"q{number}_"
         outcome = _outcome(question)
         beside = scope.beside(question)
-        made += _partials(beside, prefix)
+        partials += _partials(beside, prefix)
         reads |= beside.row.reads()
         evaluated = outcome.evaluated(f"combined.{prefix}{{name}}")
         values += [f"{text} AS {prefix}{name}" for name, text in evaluated.items()]
@@ -109,7 +109,7 @@ def combine_questions(
     some = combined("OR", list(dict.fromkeys(names)))
     scope.define(
         "combined",
-        f"SELECT unit.entity AS entity, {', '.join(made)} "
+        f"SELECT unit.entity AS entity, {', '.join(partials)} "
         f"FROM {scope.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
         f"WHERE {some} AND {scope.ts()} >= unit.t0 GROUP BY unit.entity",
         reads,

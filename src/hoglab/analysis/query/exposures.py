@@ -193,7 +193,7 @@ def exposures_per_day(scope: Scope) -> SqlStatement:
 
 def _carried_values(scope: Scope) -> str:
     """The values of breakdowns and the keys of tables on a row of events, as further items of a list."""
-    found = []
+    items = []
     for name, breakdown in zip(scope.cell, scope.question.exposures.breakdowns, strict=True):
         index, column = breakdown.group_type_index, _BREAKDOWN_COLUMNS.get(breakdown.type)
         if index is not None and index in scope.question.groups:
@@ -213,10 +213,10 @@ def _carried_values(scope: Scope) -> str:
         else:
             reason = _SEVERAL.get(breakdown.type, "")
             raise FilterError(f"breakdowns by {breakdown.type} are not supported{reason}", breakdown.property)
-        found.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
-    for name, key in zip(scope.carried[len(found) :], scope.question.join_keys, strict=True):
-        found.append(f", coalesce({text_of(key.expression, scope, 'events_join_key')}, '') AS {name}")
-    return "".join(found)
+        items.append(f", coalesce({text}, {scope.bind(NO_VALUE)}) AS {name}")
+    for name, key in zip(scope.carried[len(items) :], scope.question.join_keys, strict=True):
+        items.append(f", coalesce({text_of(key.expression, scope, 'events_join_key')}, '') AS {name}")
+    return "".join(items)
 
 
 def _first_carried(scope: Scope) -> str:

@@ -368,18 +368,18 @@ class Question:
 
         They are those that groups have when the question is answered, not those of the time of the events.
         """
-        found: dict[int, set[str]] = {}
+        properties: dict[int, set[str]] = {}
         for leaf in _filters_of(self):
             if leaf.type == "group" and leaf.group_type_index is not None:
-                found.setdefault(leaf.group_type_index, set()).add(leaf.key)
+                properties.setdefault(leaf.group_type_index, set()).add(leaf.key)
         for expression in _expressions_of(self):
             for chain in _chains_of(expression):
                 if (asked := group_property(chain)) is not None:
-                    found.setdefault(asked[0], set()).add(asked[1])
+                    properties.setdefault(asked[0], set()).add(asked[1])
         for breakdown in self.exposures.breakdowns:
             if breakdown.type == "group" and breakdown.group_type_index is not None:
-                found.setdefault(breakdown.group_type_index, set()).add(breakdown.property)
-        return {index: frozenset(names) for index, names in found.items() if 0 <= index < GROUP_TYPES}
+                properties.setdefault(breakdown.group_type_index, set()).add(breakdown.property)
+        return {index: frozenset(names) for index, names in properties.items() if 0 <= index < GROUP_TYPES}
 
     @property
     def shows_person_ids(self) -> bool:

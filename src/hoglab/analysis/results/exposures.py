@@ -40,13 +40,13 @@ class ExposureCounts:
         """An ``ExperimentExposureQuery``. Raises `ApiError`."""
         return self._prepared(self._asked(project, query))
 
-    def of(self, found: ExperimentInputs) -> PreparedQuery:
+    def of(self, inputs: ExperimentInputs) -> PreparedQuery:
         """The exposures of an experiment as it is stored."""
-        return self._prepared(_Asked.of_plan(found))
+        return self._prepared(_Asked.of_plan(inputs))
 
-    def counted(self, found: ExperimentInputs) -> dict[str, Any]:
+    def counted(self, inputs: ExperimentInputs) -> dict[str, Any]:
         """The exposures of an experiment, computed unless a kept answer is fresh. Raises `ApiError`."""
-        asked, queries = self.of(found), self._service.queries
+        asked, queries = self.of(inputs), self._service.queries
         kept = queries.cached(asked, fresh=True) or queries.compute(asked)
         return kept.answer
 
@@ -103,14 +103,14 @@ class ExposureCounts:
 
     def _asked(self, project: Project, query: Mapping[str, Any]) -> _Asked:
         """Parameters of the query, from the experiment where the query names none."""
-        found: ExperimentInputs | None = None
+        inputs: ExperimentInputs | None = None
         if is_id(query.get("experiment_id")):
-            found = inputs_asked(self._service.database, project, query)
+            inputs = inputs_asked(self._service.database, project, query)
         flag = query.get("feature_flag")
         flag = flag if isinstance(flag, Mapping) else {}
         key = flag.get("key")
-        if found is not None and not key:
-            key = found.calculation.feature_flag_key
+        if inputs is not None and not key:
+            key = inputs.calculation.feature_flag_key
         if not isinstance(key, str) or not key:
             raise validation_error("feature_flag key is required")
         given = query.get("exposure_criteria")
@@ -120,13 +120,13 @@ class ExposureCounts:
             dict(given) if isinstance(given, Mapping) and flag_config.variant_keys(dict(given)) else None
         )
         start, end = _moment(query, "start_date"), _moment(query, "end_date")
-        if found is not None:
-            own = _Asked.of_plan(found)
+        if inputs is not None:
+            own = _Asked.of_plan(inputs)
             start = start if "start_date" in query else own.start
             end = end if "end_date" in query else own.end
-            filters = filters if filters is not None or found.flag is None else found.flag.filters
-            criteria = criteria if criteria is not None else found.row.exposure_criteria
-        return _Asked.of(project, key, filters or {}, criteria, start, end, found, _holdout_of(query))
+            filters = filters if filters is not None or inputs.flag is None else inputs.flag.filters
+            criteria = criteria if criteria is not None else inputs.row.exposure_criteria
+        return _Asked.of(project, key, filters or {}, criteria, start, end, inputs, _holdout_of(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +157,13 @@ class _Asked:
         )
 
     @classmethod
-    def of_plan(cls, found: ExperimentInputs) -> _Asked:
+    def of_plan(cls, inputs: ExperimentInputs) -> _Asked:
         """The exposures of an experiment as it is stored."""
-        row, key = found.row, found.calculation.feature_flag_key
-        filters = {} if found.flag is None else found.flag.filters
-        return cls.of(found.project, key, filters, row.exposure_criteria, row.start_date, row.end_date, found)
+        row, key = inputs.row, inputs.calculation.feature_flag_key
+        filters = {} if inputs.flag is None else inputs.flag.filters
+        return cls.of(
+            inputs.project, key, filters, row.exposure_criteria, row.start_date, row.end_date, inputs
+        )
 
     @classmethod
     def of(
@@ -172,15 +174,15 @@ class _Asked:
         criteria: Mapping[str, Any] | None,
         start: datetime | None,
         end: datetime | None,
-        found: ExperimentInputs | None,
+        inputs: ExperimentInputs | None,
         holdout_id: int | None = None,
     ) -> _Asked:
-        row: ExperimentRow | None = None if found is None else found.row
+        row: ExperimentRow | None = None if inputs is None else inputs.row
         excluded = set(row.excluded_variants) if row is not None else set()
         variants = [variant for variant in flag_config.variant_keys(filters) if variant not in excluded]
         base = (
-            found.calculation
-            if found is not None
+            inputs.calculation
+            if inputs is not None
             else Calculation(
                 start_date=start,
                 feature_flag_key=live_key(key),
@@ -206,8 +208,8 @@ class _Asked:
             # What the flag says is what people are shown.
             on_flag = (filters.get("holdout") or {}).get("id")
             holdout_id = on_flag if is_id(on_flag) else None if row is None else row.holdout_id
-        actions = {} if found is None else found.actions
-        cohorts = {} if found is None else found.cohorts
+        actions = {} if inputs is None else inputs.actions
+        cohorts = {} if inputs is None else inputs.cohorts
         return cls(project, calculation, rollout, start, end, actions, cohorts, holdout_id)
 
 

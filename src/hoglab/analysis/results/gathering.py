@@ -54,35 +54,35 @@ class ExperimentResults:
 
     def read(self, project: Project, experiment_id: int, *, refresh: bool = False) -> dict[str, Any]:
         """The results of an experiment; with ``refresh`` those of everything that is stored now. Raises 404."""
-        found = self._service.plan_of(project, experiment_id)
-        if found.span(self._service.now()) is None:
-            return self._not_started(found)
+        inputs = self._service.plan_of(project, experiment_id)
+        if inputs.span(self._service.now()) is None:
+            return self._not_started(inputs)
         work = _Work(self._service.queries, project.id, self._budget_s)
-        asked = self._exposures.of(found)
+        asked = self._exposures.of(inputs)
         if self._service.queries.cached(asked, fresh=True) is None:
             work.begin(EXPOSURES, asked)
-        for metric in found.metrics:
-            if not self._service.series.is_fresh(found, metric, newest=refresh):
-                work.begin(metric["uuid"], self._refreshing(found, metric, force=refresh))
+        for metric in inputs.metrics:
+            if not self._service.series.is_fresh(inputs, metric, newest=refresh):
+                work.begin(metric["uuid"], self._refreshing(inputs, metric, force=refresh))
         pending, errors = work.ended()
         counted = self._service.queries.cached(asked, fresh=False)
         exposures = None if counted is None else counted.answer
-        examined = work.answer(self._examining(found, exposures))
-        return self._answer(found, exposures, (examined or {}).get("findings"), pending, errors)
+        examined = work.answer(self._examining(inputs, exposures))
+        return self._answer(inputs, exposures, (examined or {}).get("findings"), pending, errors)
 
     def _refreshing(
-        self, found: ExperimentInputs, metric: Mapping[str, Any], *, force: bool
+        self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, force: bool
     ) -> PreparedQuery:
         """The work of bringing the points of a metric up to date. The runner stores them, so there is no answer."""
 
         def refresh() -> dict[str, Any]:
-            self._service.series.refresh(found, metric, force=force)
+            self._service.series.refresh(inputs, metric, force=force)
             return {}
 
-        identity = ("points", found.key(metric), force)
-        return PreparedQuery.of(found.project, self._service.now(), identity, refresh, keeps=False)
+        identity = ("points", inputs.key(metric), force)
+        return PreparedQuery.of(inputs.project, self._service.now(), identity, refresh, keeps=False)
 
-    def _examining(self, found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
+    def _examining(self, inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
         """The work of looking for what endangers an experiment.
 
         Its answer has no findings where they cannot be told without exposures.
@@ -95,16 +95,16 @@ class ExperimentResults:
 
         def examine() -> dict[str, Any]:
             try:
-                return {"findings": self._health.findings(found, known)}
+                return {"findings": self._health.findings(inputs, known)}
             except _UncountedError:
                 return {}
 
-        identity = ("health", found.identity, exposures is None)
-        return PreparedQuery.of(found.project, self._service.now(), identity, examine, keeps=False)
+        identity = ("health", inputs.identity, exposures is None)
+        return PreparedQuery.of(inputs.project, self._service.now(), identity, examine, keeps=False)
 
     def _answer(
         self,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         exposures: Mapping[str, Any] | None,
         findings: list[Finding] | None,
         pending: set[str],
@@ -113,15 +113,15 @@ class ExperimentResults:
         if findings is None:
             pending = pending | {HEALTH}
         with self._service.database.read() as connection:
-            metrics = self._metrics(connection, found, pending)
+            metrics = self._metrics(connection, inputs, pending)
             # Of some nothing is stored yet although the work is done: somebody else was at it, or there was no turn.
             pending = pending | {each["uuid"] for each in metrics if each["status"] == "pending"}
             verdict = None
             # What is missing might turn it around.
             if findings is not None and not pending:
-                verdict = judged(connection, found, self._service.now(), exposures, findings)
+                verdict = judged(connection, inputs, self._service.now(), exposures, findings)
         return {
-            **_head(found),
+            **_head(inputs),
             "status": "partial" if pending else "complete",
             "pending": sorted(pending),
             "metrics": metrics,
@@ -132,15 +132,15 @@ class ExperimentResults:
         }
 
     def _metrics(
-        self, connection: Connection, found: ExperimentInputs, pending: set[str]
+        self, connection: Connection, inputs: ExperimentInputs, pending: set[str]
     ) -> list[dict[str, Any]]:
         newest = {
-            metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
+            metric["uuid"]: store.newest_result(connection, inputs.key(metric)) for metric in inputs.metrics
         }
         results = {uuid: point.result for uuid, point in newest.items() if point is not None and point.result}
-        shown = {uuid: without_step_sessions(each) for uuid, each in corrected(found, results).items()}
+        shown = {uuid: without_step_sessions(each) for uuid, each in corrected(inputs, results).items()}
         entries = []
-        for shown_metric in found.shown:
+        for shown_metric in inputs.shown:
             entry = metric_object(shown_metric)
             if not is_computed(shown_metric.metric):
                 entry |= {
@@ -148,7 +148,7 @@ class ExperimentResults:
                     "error": FORMER_ENGINE.format(kind=shown_metric.metric.get("kind")),
                 }
             else:
-                uuid, key = shown_metric.metric["uuid"], found.key(shown_metric.metric)
+                uuid, key = shown_metric.metric["uuid"], inputs.key(shown_metric.metric)
                 point, last = newest[uuid], store.newest_point(connection, key)
                 failure = None if last is None else last.failure
                 status = "completed" if point is not None else "failed" if failure is not None else "pending"
@@ -164,13 +164,13 @@ class ExperimentResults:
             entries.append(entry)
         return entries
 
-    def _not_started(self, found: ExperimentInputs) -> dict[str, Any]:
-        findings = self._health.findings(found, dict)
+    def _not_started(self, inputs: ExperimentInputs) -> dict[str, Any]:
+        findings = self._health.findings(inputs, dict)
         return {
-            **_head(found),
+            **_head(inputs),
             "status": "not_started",
             "pending": [],
-            "metrics": [metric_object(each) | {"status": "not_started"} for each in found.shown],
+            "metrics": [metric_object(each) | {"status": "not_started"} for each in inputs.shown],
             "exposures": None,
             "exposures_error": None,
             "health": _health_object(findings),
@@ -235,13 +235,13 @@ def _detail(error: WireError) -> str:
     return str((error.body or {}).get("detail"))
 
 
-def _head(found: ExperimentInputs) -> dict[str, Any]:
-    return {"experiment_id": found.row.id, "statistics": statistics_object(found)}
+def _head(inputs: ExperimentInputs) -> dict[str, Any]:
+    return {"experiment_id": inputs.row.id, "statistics": statistics_object(inputs)}
 
 
-def statistics_object(found: ExperimentInputs) -> dict[str, Any]:
+def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
     """Methods and settings of an experiment's statistics, on the wire."""
-    config, variants = found.calculation.statistics, found.calculation.variants
+    config, variants = inputs.calculation.statistics, inputs.calculation.variants
     return {
         "method": str(config.method),
         "is_sequential": config.is_sequential,

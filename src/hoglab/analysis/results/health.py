@@ -111,7 +111,7 @@ class Uncomputable:
 
 def diagnose(facts: Facts) -> list[Finding]:
     """Everything worth saying about a launched experiment, worst first."""
-    found = [
+    findings = [
         *_about_flag(facts),
         *_about_exposures(facts),
         *_about_metrics(facts),
@@ -119,7 +119,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *_about_failures(facts),
     ]
     order = list(Severity)
-    return sorted(found, key=lambda finding: order.index(finding.severity))
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def _about_flag(facts: Facts) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _about_definitions(found: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
+def _about_definitions(inputs: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
     if unreadable.exposures is not None:
         yield Finding(
             "exposures_not_computable",
@@ -275,7 +275,7 @@ def _about_definitions(found: ExperimentInputs, unreadable: Uncomputable) -> Ite
             "Correct the exposure criteria, or the project's filters of test accounts.",
             {"reason": unreadable.exposures},
         )
-    for metric in found.metrics:
+    for metric in inputs.metrics:
         reason = unreadable.metrics.get(metric["uuid"])
         if reason is not None:
             yield Finding(
@@ -285,7 +285,7 @@ def _about_definitions(found: ExperimentInputs, unreadable: Uncomputable) -> Ite
                 "Correct the metric, or what it names; it is then computed from the start of the experiment on.",
                 {"metric_uuid": metric["uuid"], "reason": reason},
             )
-    for warning in found.warnings:
+    for warning in inputs.warnings:
         yield Finding(
             warning["code"],
             Severity.WARNING,
@@ -337,11 +337,11 @@ def _reaches_anybody(filters: Mapping[str, Any]) -> bool:
     return any(group.get("rollout_percentage") is None or group["rollout_percentage"] > 0 for group in groups)
 
 
-def _exposure_event(found: ExperimentInputs) -> str:
-    config = (found.row.exposure_criteria or {}).get("exposure_config") or {}
+def _exposure_event(inputs: ExperimentInputs) -> str:
+    config = (inputs.row.exposure_criteria or {}).get("exposure_config") or {}
     name = config.get("event") or config.get("name")
     return (
-        f"“{name}”" if name else f"“$feature_flag_called” of the flag “{found.calculation.feature_flag_key}”"
+        f"“{name}”" if name else f"“$feature_flag_called” of the flag “{inputs.calculation.feature_flag_key}”"
     )
 
 
@@ -367,35 +367,35 @@ class ExperimentHealth:
 
     def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
         """The answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
-        found = self._service.plan_of(project, experiment_id)
+        inputs = self._service.plan_of(project, experiment_id)
         now = self._service.now()
         try:
-            findings = self.findings(found, lambda: self._exposures.counted(found))
+            findings = self.findings(inputs, lambda: self._exposures.counted(inputs))
         except ComputationError as error:
             raise wire_error(error) from error
         return {
-            "experiment_id": found.row.id,
+            "experiment_id": inputs.row.id,
             "status": status_of(findings),
             "checked_at": format_moment(now),
             "findings": [asdict(finding) for finding in findings],
         }
 
-    def findings(self, found: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
+    def findings(self, inputs: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
         """Everything worth saying about an experiment, worst first.
 
         ``exposures`` are asked for where they can be counted; what that raises is raised. Raises `ComputationError`
         when the events cannot be looked at.
         """
-        now, start = self._service.now(), found.row.start_date
-        unreadable = _unreadable(found, self._events.dialect)
+        now, start = self._service.now(), inputs.row.start_date
+        unreadable = _unreadable(inputs, self._events.dialect)
         if start is None or start > now:
-            return [*_about_definitions(found, unreadable), _NOT_STARTED]
+            return [*_about_definitions(inputs, unreadable), _NOT_STARTED]
         counted = _NONE_COUNTED if unreadable.exposures is not None else exposures()
-        return diagnose(self._facts(found, start, now, unreadable, counted))
+        return diagnose(self._facts(inputs, start, now, unreadable, counted))
 
     def _facts(
         self,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         start: datetime,
         now: datetime,
         unreadable: Uncomputable,
@@ -403,7 +403,7 @@ class ExperimentHealth:
     ) -> Facts:
         mismatch = exposures["sample_ratio_mismatch"]
         bias = exposures["bias_risk"]
-        row = found.row
+        row = inputs.row
         with self._service.database.read() as connection:
             entries, _ = activity.entries(
                 connection,
@@ -415,42 +415,42 @@ class ExperimentHealth:
             )
             others = experiments_store.of_flags(connection, row.project_id, [row.feature_flag_id])
         return Facts(
-            plan=found,
+            plan=inputs,
             now=now,
             exposures=exposures["total_exposures"],
             mismatch_p_value=None if mismatch is None else mismatch["p_value"],
             multiple_percentage=None if bias is None else bias["multiple_variant_percentage"],
-            seen_events=self._seen(found, start),
+            seen_events=self._seen(inputs, start),
             edits=[edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None],
             sharing=[(other.id, other.name) for other in others if other.is_running and other.id != row.id],
             unreadable=unreadable,
-            failures=self._failures(found),
+            failures=self._failures(inputs),
         )
 
-    def _failures(self, found: ExperimentInputs) -> dict[str, tuple[Failure, bool]]:
+    def _failures(self, inputs: ExperimentInputs) -> dict[str, tuple[Failure, bool]]:
         failed = {}
-        for metric in found.metrics:
-            key = found.key(metric)
+        for metric in inputs.metrics:
+            key = inputs.key(metric)
             failure = self._service.series.last_failure(key)
             if failure is not None:
                 failed[metric["uuid"]] = failure, self._service.series.has_result(key)
         return failed
 
-    def _seen(self, found: ExperimentInputs, since: datetime) -> set[str]:
-        names = sorted({name for metric in found.metrics for name in metrics.event_names(metric)})
+    def _seen(self, inputs: ExperimentInputs, since: datetime) -> set[str]:
+        names = sorted({name for metric in inputs.metrics for name in metrics.event_names(metric)})
         if not names:
             return set()
-        values = {"project": found.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
+        values = {"project": inputs.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
         with explained_failures(TIMEOUT_S), self._events.reader() as reader:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 
-def _unreadable(found: ExperimentInputs, dialect: Dialect) -> Uncomputable:
-    named = Named(found.project.id, found.reader, found.cohorts, dialect)
-    problems = {metric["uuid"]: named.metric_problem(metric) for metric in found.metrics}
+def _unreadable(inputs: ExperimentInputs, dialect: Dialect) -> Uncomputable:
+    named = Named(inputs.project.id, inputs.reader, inputs.cohorts, dialect)
+    problems = {metric["uuid"]: named.metric_problem(metric) for metric in inputs.metrics}
     return Uncomputable(
         exposures=named.exposure_problem(
-            found.row.exposure_criteria or {}, found.calculation.test_account_filters
+            inputs.row.exposure_criteria or {}, inputs.calculation.test_account_filters
         ),
         metrics={uuid: reason for uuid, reason in problems.items() if reason is not None},
     )

@@ -37,26 +37,26 @@ Result = Mapping[str, Any]
 
 def judged(
     connection: Connection,
-    found: ExperimentInputs,
+    inputs: ExperimentInputs,
     now: datetime,
     exposures: Mapping[str, Any] | None,
     findings: Sequence[Finding],
 ) -> Verdict | None:
     """The verdict by the stored results; None before the start and without a metric of the present engine."""
-    span = found.span(now)
-    own = [each for each in found.shown if is_computed(each.metric)]
-    if span is None or span.days is None or (found.shown and not own):
+    span = inputs.span(now)
+    own = [each for each in inputs.shown if is_computed(each.metric)]
+    if span is None or span.days is None or (inputs.shown and not own):
         return None
-    config = found.calculation.statistics
-    plan = plan_of(found)
-    is_over = found.row.end_date is not None and found.row.end_date <= now
-    looks = _looks(connection, found, span, exposures, measures=not plan.is_written)
+    config = inputs.calculation.statistics
+    plan = plan_of(inputs)
+    is_over = inputs.row.end_date is not None and inputs.row.end_date <= now
+    looks = _looks(connection, inputs, span, exposures, measures=not plan.is_written)
     number, progress = standing(plan, config, looks, last_is_over=is_over)
     last = span.days.count - 1
     case = Case(
         config=config,
-        baseline=config.baseline_key(found.calculation.variants) if found.calculation.variants else "",
-        metrics=_evidence(connection, found, own, query_to(span, number) if number < last else None),
+        baseline=config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else "",
+        metrics=_evidence(connection, inputs, own, query_to(span, number) if number < last else None),
         progress=progress,
         critical=[
             Concern(finding.code, finding.message, finding.advice, finding.details.get("metric_uuid"))
@@ -69,15 +69,15 @@ def judged(
     return verdicts.verdict(case)
 
 
-def plan_of(found: ExperimentInputs) -> verdicts.Plan:
+def plan_of(inputs: ExperimentInputs) -> verdicts.Plan:
     """Planned duration of an experiment, as far as it was written down."""
-    default = found.project.experiment_defaults.get("default_minimum_detectable_effect")
-    return verdicts.Plan.of(found.row.running_time_calculation or {}, default)
+    default = inputs.project.experiment_defaults.get("default_minimum_detectable_effect")
+    return verdicts.Plan.of(inputs.row.running_time_calculation or {}, default)
 
 
 def _looks(
     connection: Connection,
-    found: ExperimentInputs,
+    inputs: ExperimentInputs,
     span: Span,
     exposures: Mapping[str, Any] | None,
     *,
@@ -85,8 +85,8 @@ def _looks(
 ) -> list[Look]:
     """Looks at the experiment at the end of each day; ``measures``: with the statistics of primary metrics."""
     assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
-    people = _people(found, exposures)
-    measured = _measured(connection, found) if measures else {}
+    people = _people(inputs, exposures)
+    measured = _measured(connection, inputs) if measures else {}
     return [
         Look(
             people.get(day.isoformat(), 0),
@@ -97,24 +97,24 @@ def _looks(
     ]
 
 
-def _people(found: ExperimentInputs, exposures: Mapping[str, Any] | None) -> dict[str, int]:
+def _people(inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> dict[str, int]:
     """Exposed in the compared variants up to each day."""
     counted: dict[str, int] = {}
     for series in (exposures or {}).get("timeseries", ()):
-        if series["variant"] in found.calculation.variants:
+        if series["variant"] in inputs.calculation.variants:
             for day, count in zip(series["days"], series["exposure_counts"], strict=True):
                 counted[day] = counted.get(day, 0) + count
     return counted
 
 
-def _measured(connection: Connection, found: ExperimentInputs) -> dict[date, list[Measured]]:
+def _measured(connection: Connection, inputs: ExperimentInputs) -> dict[date, list[Measured]]:
     """The statistics of primary metrics by day."""
-    zone = zone_of(found.project.timezone)
+    zone = zone_of(inputs.project.timezone)
     by_day: dict[date, list[Measured]] = {}
-    for metric in found.metrics:
-        if metric["uuid"] not in found.primary:
+    for metric in inputs.metrics:
+        if metric["uuid"] not in inputs.primary:
             continue
-        for point in store.points(connection, found.key(metric)):
+        for point in store.points(connection, inputs.key(metric)):
             if point.status == COMPLETED and point.result is not None:
                 rows = (point.result["baseline"], *point.result["variant_results"])
                 groups = tuple(statistics_of(row, metric["metric_type"]) for row in rows)
@@ -125,12 +125,12 @@ def _measured(connection: Connection, found: ExperimentInputs) -> dict[date, lis
 
 
 def _evidence(
-    connection: Connection, found: ExperimentInputs, own: Sequence[ShownMetric], moment: datetime | None
+    connection: Connection, inputs: ExperimentInputs, own: Sequence[ShownMetric], moment: datetime | None
 ) -> list[MetricEvidence]:
     """Evidence of metrics at a moment, or now; p-values are corrected together."""
     results: dict[str, Result] = {}
     for shown in own:
-        key = found.key(shown.metric)
+        key = inputs.key(shown.metric)
         point = (
             store.newest_result(connection, key)
             if moment is None
@@ -138,13 +138,13 @@ def _evidence(
         )
         if point is not None and point.result is not None:
             results[shown.metric["uuid"]] = point.result
-    results = corrected(found, results)
+    results = corrected(inputs, results)
     return [
         MetricEvidence(
             uuid=each.metric["uuid"],
             name=each.name,
             is_primary=each.is_primary,
-            variants=_variants(found, results.get(each.metric["uuid"])),
+            variants=_variants(inputs, results.get(each.metric["uuid"])),
             wants_decrease=_wants_decrease(each.metric),
             is_share=each.metric["metric_type"] in _OF_SHARES,
         )
@@ -152,18 +152,18 @@ def _evidence(
     ]
 
 
-def corrected(found: ExperimentInputs, results: Mapping[str, Result]) -> dict[str, Result]:
+def corrected(inputs: ExperimentInputs, results: Mapping[str, Result]) -> dict[str, Result]:
     """Results of one moment, by the uuids of their metrics, with the p-values of the primary ones corrected."""
-    outside = frozenset(results) - found.primary
-    return dict(adjusted(results, found.calculation.statistics.correction, outside=outside))
+    outside = frozenset(results) - inputs.primary
+    return dict(adjusted(results, inputs.calculation.statistics.correction, outside=outside))
 
 
-def _variants(found: ExperimentInputs, result: Result | None) -> list[Evidence]:
-    config = found.calculation.statistics
+def _variants(inputs: ExperimentInputs, result: Result | None) -> list[Evidence]:
+    config = inputs.calculation.statistics
     if result is None:
-        baseline = config.baseline_key(found.calculation.variants) if found.calculation.variants else ""
+        baseline = config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else ""
         return [
-            Evidence(key, problem="not computed") for key in found.calculation.variants if key != baseline
+            Evidence(key, problem="not computed") for key in inputs.calculation.variants if key != baseline
         ]
     failures = result["baseline"]["validation_failures"]
     return [evidence_of(row, config, failures) for row in result["variant_results"]]
@@ -173,9 +173,9 @@ def _wants_decrease(metric: Mapping[str, Any]) -> bool:
     return metric.get("goal") == "decrease"
 
 
-def verdict_object(found: Verdict) -> dict[str, Any]:
+def verdict_object(verdict: Verdict) -> dict[str, Any]:
     """A verdict as it goes on the wire."""
-    shown = asdict(found)
+    shown = asdict(verdict)
     return {
         "state": shown["state"],
         "headline": shown["headline"],
@@ -185,6 +185,6 @@ def verdict_object(found: Verdict) -> dict[str, Any]:
         "variants": list(shown["variants"]),
         "metrics": [{**metric, "variants": list(metric["variants"])} for metric in shown["metrics"]],
         "reads_at_any_time": shown["reads_at_any_time"],
-        "as_of": None if found.as_of is None else found.as_of.isoformat(),
+        "as_of": None if verdict.as_of is None else verdict.as_of.isoformat(),
         "withholds_decisions": shown["withholds"],
     }

@@ -43,37 +43,37 @@ class ResultSummaries:
             plans = [
                 read_inputs(connection, project, row) for row in rows if row is not None and not row.deleted
             ]
-            metrics = [_metric(connection, found) for found in plans]
-        return [self._summary(found, metric) for found, metric in zip(plans, metrics, strict=True)]
+            metrics = [_metric(connection, inputs) for inputs in plans]
+        return [self._summary(inputs, metric) for inputs, metric in zip(plans, metrics, strict=True)]
 
-    def _summary(self, found: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
+    def _summary(self, inputs: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
         kept = None
-        if found.span(self._service.now()) is not None:
-            kept = self._service.queries.cached(self._exposures.of(found), fresh=False)
+        if inputs.span(self._service.now()) is not None:
+            kept = self._service.queries.cached(self._exposures.of(inputs), fresh=False)
         exposures = {} if kept is None else kept.answer
         totals: dict[str, int] = exposures.get("total_exposures") or {}
         mismatch = exposures.get("sample_ratio_mismatch")
         p_value = (
-            _p_value(found, metric) if kept is None else None if mismatch is None else mismatch["p_value"]
+            _p_value(inputs, metric) if kept is None else None if mismatch is None else mismatch["p_value"]
         )
         return {
-            "experiment_id": found.row.id,
-            "statistics": statistics_object(found),
+            "experiment_id": inputs.row.id,
+            "statistics": statistics_object(inputs),
             "people": sum(totals.values()) if kept is not None else _people(metric),
             "metric": metric,
             "withholds_decisions": p_value is not None and p_value < SRM_ALARM_P_VALUE,
         }
 
 
-def _metric(connection: Connection, found: ExperimentInputs) -> dict[str, Any] | None:
+def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] | None:
     """The first primary metric with its newest stored result; None where there is no such metric."""
-    first = next((each for each in found.shown if each.is_primary and is_computed(each.metric)), None)
+    first = next((each for each in inputs.shown if each.is_primary and is_computed(each.metric)), None)
     if first is None:
         return None
-    key = found.key(first.metric)
+    key = inputs.key(first.metric)
     point = store.newest_result(connection, key)
     entry = metric_object(first) | {"fingerprint": key.fingerprint}
-    if found.row.start_date is None:
+    if inputs.row.start_date is None:
         return entry | {"status": "not_started"}
     if point is None or not point.result:
         return entry
@@ -84,16 +84,16 @@ def _metric(connection: Connection, found: ExperimentInputs) -> dict[str, Any] |
     }
 
 
-def _p_value(found: ExperimentInputs, metric: dict[str, Any] | None) -> float | None:
+def _p_value(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> float | None:
     """Of the test of the groups' sizes, from the people of a result; 0 where those are not all who are exposed."""
     result = None if metric is None else metric["result"]
-    if metric is None or result is None or found.flag is None:
+    if metric is None or result is None or inputs.flag is None:
         return None
     if metric["metric_type"] not in COUNT_EVERYBODY:
         return 0.0
     rows = (result["baseline"], *result["variant_results"])
-    shares = {each["key"]: float(each["rollout_percentage"]) for each in variants_of(found.flag.filters)}
-    excluded = found.row.excluded_variants
+    shares = {each["key"]: float(each["rollout_percentage"]) for each in variants_of(inputs.flag.filters)}
+    excluded = inputs.row.excluded_variants
     mismatch = sample_ratio_mismatch({row["key"]: row["number_of_samples"] for row in rows}, shares, excluded)
     return None if mismatch is None else mismatch.p_value
 

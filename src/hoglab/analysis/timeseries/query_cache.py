@@ -202,16 +202,16 @@ class Queries:
                 raise
             wait = self._note_failure(query.key, 0 if failed is None else failed.times, str(error.__cause__))
             raise _did_not_end(str(error.__cause__), wait) from error
-        found = CachedAnswer(query.key, answer, now, position, query.day)
+        cached = CachedAnswer(query.key, answer, now, position, query.day)
         with self._lock:
             self._failed.pop(query.key, None)
             if not query.keeps:
-                return found
-            self._kept[query.key] = found
+                return cached
+            self._kept[query.key] = cached
             self._kept.move_to_end(query.key)
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return cached
 
     def _note_failure(self, key: str, times: int, text: str) -> timedelta:
         """Note that a query did not end, after so many times; how long it waits."""

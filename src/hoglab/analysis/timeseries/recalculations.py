@@ -48,15 +48,15 @@ class Recalculations:
 
     def request(self, project: Project, experiment_id: int, trigger: str) -> tuple[dict[str, Any], bool]:
         """Ask for a job; it, and whether it is a new one. Raises 400, 404."""
-        found = self._service.plan_of(project, experiment_id)
-        if found.row.is_draft:
+        inputs = self._service.plan_of(project, experiment_id)
+        if inputs.row.is_draft:
             raise validation_error(NOT_STARTED)
         with self._service.database.write() as tx:
             active = store.active_recalculation(tx.connection, experiment_id)
             if active is not None:
                 return _job_object(active, is_existing=True), False
             made = store.insert_recalculation(
-                tx.connection, experiment_id, trigger, len(found.metrics), self._service.now()
+                tx.connection, experiment_id, trigger, len(inputs.metrics), self._service.now()
             )
             tx.changed("experiments", project.id)
         return _job_object(made), True
@@ -73,18 +73,19 @@ class Recalculations:
 
     def latest(self, project: Project, experiment_id: int) -> dict[str, Any]:
         """The last completed job, else what the daily points have. Raises 404."""
-        found = self._service.plan_of(project, experiment_id)
+        inputs = self._service.plan_of(project, experiment_id)
         with self._service.database.read() as connection:
             jobs = store.recalculations(connection, experiment_id, [COMPLETED])
         if jobs:
             return _with_results(jobs[0])
-        return self._of_points(found)
+        return self._of_points(inputs)
 
-    def _of_points(self, found: ExperimentInputs) -> dict[str, Any]:
+    def _of_points(self, inputs: ExperimentInputs) -> dict[str, Any]:
         """The newest daily points, in the form of a completed job."""
         with self._service.database.read() as connection:
             points = {
-                metric["uuid"]: store.newest_result(connection, found.key(metric)) for metric in found.metrics
+                metric["uuid"]: store.newest_result(connection, inputs.key(metric))
+                for metric in inputs.metrics
             }
         known = [point for point in points.values() if point is not None]
         if not known:
@@ -93,11 +94,11 @@ class Recalculations:
             _outcome(uuid, result=point.result) if point is not None else _outcome(uuid)
             for uuid, point in points.items()
         ]
-        results = _adjusted(found, results)
+        results = _adjusted(inputs, results)
         last = max(known, key=lambda point: point.query_to)
         job = Recalculation(
             id="",
-            experiment_id=found.row.id,
+            experiment_id=inputs.row.id,
             status=COMPLETED,
             trigger="",
             total_metrics=len(points),
@@ -123,10 +124,10 @@ class Recalculations:
         A job during which the server stopped otherwise has failed, and so has one that cannot be begun.
         """
         now = self._service.now()
-        found = self._service.plan_of_running(job.experiment_id)
+        inputs = self._service.plan_of_running(job.experiment_id)
         results: list[dict[str, Any]] = []
-        metrics = () if found is None else found.metrics
-        span = None if found is None else found.span(now)
+        metrics = () if inputs is None else inputs.metrics
+        span = None if inputs is None else inputs.span(now)
         self._note(
             job,
             status=IN_PROGRESS,
@@ -138,58 +139,58 @@ class Recalculations:
         attempts, key = self._service.series.attempts, SeriesKey(job.experiment_id, "", job.id)
         try:
             attempts.begin(key)
-            with self._service.computer.sharing(self._questions(found, span)) as result:
+            with self._service.computer.sharing(self._questions(inputs, span)) as result:
                 for metric in metrics:
-                    if stopping() or found is None:
+                    if stopping() or inputs is None:
                         return len(results)
-                    results.append(self._computed(found, metric, now, result))
+                    results.append(self._computed(inputs, metric, now, result))
                     self._note(job, results=results)
         except Exception as error:
             _tell(error, experiment_id=job.experiment_id)
             results += [_outcome(each["uuid"], error=reason_of(error)) for each in metrics[len(results) :]]
-        if found is not None:
-            self._note(job, results=_adjusted(found, results))
-        failed = found is None or (bool(results) and all(each["status"] == FAILED for each in results))
+        if inputs is not None:
+            self._note(job, results=_adjusted(inputs, results))
+        failed = inputs is None or (bool(results) and all(each["status"] == FAILED for each in results))
         with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             status, ended = FAILED if failed else COMPLETED, self._service.now()
             store.update_recalculation(tx.connection, job.id, status=status, completed_at=ended)
             attempts.over(tx.connection, key)
         return len(results)
 
-    def _questions(self, found: ExperimentInputs | None, span: Span | None) -> list[Question]:
+    def _questions(self, inputs: ExperimentInputs | None, span: Span | None) -> list[Question]:
         """Questions for the metrics that can be read, and need not wait."""
         questions = []
-        if found is not None and span is not None:
-            for metric in found.metrics:
-                if self._service.series.attempts.waits(found.key(metric)):
+        if inputs is not None and span is not None:
+            for metric in inputs.metrics:
+                if self._service.series.attempts.waits(inputs.key(metric)):
                     continue
                 with suppress(DefinitionError):
-                    questions.append(found.question(metric, span))
+                    questions.append(inputs.question(metric, span))
         return questions
 
     def _computed(
         self,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         metric: Mapping[str, Any],
         now: datetime,
         result: Callable[[Question], Answer],
     ) -> dict[str, Any]:
-        variants, config = list(found.calculation.variants), found.calculation.statistics
-        uuid, key, series = metric["uuid"], found.key(metric), self._service.series
+        variants, config = list(inputs.calculation.variants), inputs.calculation.statistics
+        uuid, key, series = metric["uuid"], inputs.key(metric), self._service.series
         if series.attempts.waits(key):
             failure = series.last_failure(key)
             return _outcome(uuid, error=DID_NOT_END if failure is None else failure.reason)
         try:
-            span = found.span(now)
+            span = inputs.span(now)
             if span is None:
-                read = found.reader.metric(metric)
+                read = inputs.reader.metric(metric)
                 return _outcome(uuid, result=result_object(Answer({}), variants, config, read))
             with series.attempts.trying(key):
-                question = found.question(metric, span)
+                question = inputs.question(metric, span)
                 answer = result(question)
                 return _outcome(uuid, result=result_object(answer, variants, config, question.metric))
         except Exception as error:
-            _tell(error, experiment_id=found.row.id, metric_uuid=uuid)
+            _tell(error, experiment_id=inputs.row.id, metric_uuid=uuid)
             return _outcome(uuid, error=reason_of(error))
 
     def _note(self, job: Recalculation, **values: Any) -> None:
@@ -202,11 +203,11 @@ def _tell(error: Exception, **about: Any) -> None:
     tell("recalculation_failed", reason=reason_of(error), **about)
 
 
-def _adjusted(found: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _adjusted(inputs: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The outcomes with p-values corrected over the primary metrics."""
     results = {each["metric_uuid"]: each["result"] for each in outcomes if each["result"] is not None}
-    correction = found.calculation.statistics.correction
-    corrected = adjusted(results, correction, outside=frozenset(results) - found.primary)
+    correction = inputs.calculation.statistics.correction
+    corrected = adjusted(results, correction, outside=frozenset(results) - inputs.primary)
     return [{**each, "result": corrected.get(each["metric_uuid"])} for each in outcomes]
 
 

@@ -87,13 +87,13 @@ class ResultsRunner(BackgroundService):
             if self.is_stopping:
                 return computed
             computed += self._recalculations.run(recalculation, lambda: self.is_stopping)
-        for found, metric in self._due():
+        for inputs, metric in self._due():
             if self.is_stopping:
                 break
             try:
-                self._service.series.refresh(found, metric, force=True)
+                self._service.series.refresh(inputs, metric, force=True)
             except Exception:  # others are computed all the same
-                _log.exception("results_refresh_failed", experiment_id=found.row.id)
+                _log.exception("results_refresh_failed", experiment_id=inputs.row.id)
             computed += 1
         return computed
 
@@ -103,13 +103,13 @@ class ResultsRunner(BackgroundService):
         Those that did not end wait; those that did not because the server stopped are tried when they waited.
         """
         now, series = self._service.now(), self._service.series
-        for found in self._service.plans():
-            span = found.span(now)
+        for inputs in self._service.plans():
+            span = inputs.span(now)
             if span is None:
                 continue
-            scheduled = last_scheduled(found.project.experiment_defaults, now)
-            for metric in found.metrics:
-                key = found.key(metric)
+            scheduled = last_scheduled(inputs.project.experiment_defaults, now)
+            for metric in inputs.metrics:
+                key = inputs.key(metric)
                 attempt = series.attempts.of(key)
                 if attempt is not None and series.attempts.waits(key):
                     continue
@@ -118,10 +118,10 @@ class ResultsRunner(BackgroundService):
                     newest = store.newest(connection, key, exclusive(span.end))
                 is_done = newest is not None and (
                     newest.tried >= scheduled
-                    or series.is_settled(found, metric, newest, looked=LOOK_AT_ENDED)
+                    or series.is_settled(inputs, metric, newest, looked=LOOK_AT_ENDED)
                 )
                 if stopped or not is_done:
-                    yield found, metric
+                    yield inputs, metric
 
 
 def last_scheduled(defaults: Any, now: datetime) -> datetime:

@@ -96,7 +96,7 @@ class Series:
 
     def is_settled(
         self,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         metric: Mapping[str, Any],
         newest: Newest,
         *,
@@ -108,20 +108,20 @@ class Series:
         changes it: history may be sent, and persons may be merged, long afterwards. ``looked``: whoever looked for
         such changes that long ago, or later, need not again.
         """
-        now, end_date, span = self._now(), found.row.end_date, found.span(self._now())
+        now, end_date, span = self._now(), inputs.row.end_date, inputs.span(self._now())
         if end_date is None or now < end_date or span is None or newest.query_to < exclusive(span.end):
             return False
-        if newest.named_state != self._named_state(found, metric):
+        if newest.named_state != self._named_state(inputs, metric):
             return False
         try:
-            question = found.question(metric, span)
+            question = inputs.question(metric, span)
             settled = settled_at(question, end_date)
             if newest.failed_at is not None or newest.log_offset is None:
                 return False
             if newest.written < settled + SETTLING:
                 return False
             looked = self._refresh if looked is None else looked
-            return not self._has_changed(found.key(metric), question, newest.log_offset, settled, looked)
+            return not self._has_changed(inputs.key(metric), question, newest.log_offset, settled, looked)
         except DefinitionError:
             return newest.tried >= end_date + SETTLING
         except ComputationError:
@@ -145,9 +145,9 @@ class Series:
         self._examined[key] = _Examined(since, offset, now)
         return False
 
-    def _is_fresh(self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+    def _is_fresh(self, inputs: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         now = self._now()
-        span = found.span(now)
+        span = inputs.span(now)
         if span is None or span.days is None:
             return True
         attempt = self.attempts.of(key)
@@ -160,75 +160,75 @@ class Series:
             newest = store.newest(connection, key, last)
         if newest is None:
             return False
-        if self.is_settled(found, metric, newest):
+        if self.is_settled(inputs, metric, newest):
             return True
         if newest.failed_at is not None and now - newest.failed_at < self._refresh:
             return True  # a result that could not be brought up to date is not tried again at once
-        if newest.named_state != self._named_state(found, metric):
+        if newest.named_state != self._named_state(inputs, metric):
             return False
         same_day = _day(newest.query_to, span) == _day(last, span)
         return same_day and now - newest.tried < self._refresh
 
-    def _named_state(self, found: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
+    def _named_state(self, inputs: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
         """Digest of the tables, actions and cohorts that decide a metric, which changes with them; None without any."""
-        tables = self._computer.state_of_tables(found.tables_of(metric))
-        edited = found.edited(metric)
+        tables = self._computer.state_of_tables(inputs.tables_of(metric))
+        edited = inputs.edited(metric)
         return tables if not edited else hashlib.sha256(repr((tables, edited)).encode()).hexdigest()
 
     # -- computing -------------------------------------------------------------------------------------
 
-    def is_fresh(self, found: ExperimentInputs, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
+    def is_fresh(self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
         """Whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
-        key = found.key(metric)
-        if not self._is_fresh(found, metric, key):
+        key = inputs.key(metric)
+        if not self._is_fresh(inputs, metric, key):
             return False
         if not newest or self.attempts.waits(key):  # one that did not end is not tried again at once
             return True
         with self._database.read() as connection:
             point = store.newest_result(connection, key)
-        silent = found.row.only_count_matured_users and found.row.end_date is None
+        silent = inputs.row.only_count_matured_users and inputs.row.end_date is None
         return point is not None and point.log_offset == self._position() and not silent
 
-    def refresh(self, found: ExperimentInputs, metric: Mapping[str, Any], *, force: bool = False) -> None:
+    def refresh(self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, force: bool = False) -> None:
         """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""
-        key = found.key(metric)
-        if not force and self._is_fresh(found, metric, key):
+        key = inputs.key(metric)
+        if not force and self._is_fresh(inputs, metric, key):
             return
 
         def work() -> None:
-            if force or not self._is_fresh(found, metric, key):
-                self._compute(found, metric, key, budget_s=None if force else REQUEST_BUDGET_S)
+            if force or not self._is_fresh(inputs, metric, key):
+                self._compute(inputs, metric, key, budget_s=None if force else REQUEST_BUDGET_S)
 
         if not self._flights.run(key, work, wait_s=self._wait_s):
             _log.info("results_refresh_skipped", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid)
 
-    def recompute(self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
+    def recompute(self, inputs: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         """Compute the points of a metric, which need not be the experiment's, under ``key``.
 
         False when that many others are at it that there was no turn.
         """
         return self._flights.run(
-            key, lambda: self._compute(found, metric, key, budget_s=None), wait_s=self._wait_s
+            key, lambda: self._compute(inputs, metric, key, budget_s=None), wait_s=self._wait_s
         )
 
     def _compute(
-        self, found: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
+        self, inputs: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
     ) -> None:
         """Compute and store points. A failure is stored with the last day, beside a result of that day.
 
         With a budget days that need a statement each are computed newest first until it is used up.
         """
-        span = found.span(self._now())
+        span = inputs.span(self._now())
         if span is None or span.days is None:
             return
-        zone = zone_of(found.project.timezone)
+        zone = zone_of(inputs.project.timezone)
         try:
             self.attempts.begin(key)
-            question = found.question(metric, span)
+            question = inputs.question(metric, span)
             # Both are taken before anything is read: what changes meanwhile is looked at again.
             offset = self._position()
-            state = self._named_state(found, metric)
-            points = self._points(found, question, key, state, offset, budget_s)
+            state = self._named_state(inputs, metric)
+            points = self._points(inputs, question, key, state, offset, budget_s)
         except Exception as error:
             reason = reason_of(error)
             tell = _log.warning if isinstance(error, ResultsError) else _log.exception
@@ -250,7 +250,7 @@ class Series:
 
     def _points(
         self,
-        found: ExperimentInputs,
+        inputs: ExperimentInputs,
         question: Question,
         key: SeriesKey,
         named_state: str | None,
@@ -271,7 +271,7 @@ class Series:
             if deadline is not None and time.monotonic() >= deadline:
                 break
             groups.update(self._computer.points(question, [number]))
-        variants, config = list(found.calculation.variants), found.calculation.statistics
+        variants, config = list(inputs.calculation.variants), inputs.calculation.statistics
         results = {
             number: result_object(answer, variants, config, question.metric)
             for number, answer in groups.items()

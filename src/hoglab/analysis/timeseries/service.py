@@ -113,21 +113,21 @@ class ResultsService:
             row = self._experiments.visible(connection, project, experiment_id)
             if row.start_date is None:
                 raise validation_error("Experiment has not been started yet")
-            found = read_inputs(connection, project, row)
+            inputs = read_inputs(connection, project, row)
         key = SeriesKey(row.id, metric_uuid, fingerprint)
-        own = found.metric_of(key)
+        own = inputs.metric_of(key)
         also: tuple[str, ...] = ()
         if own is not None:
             metric, present = own
-            self.series.refresh(found, metric)
+            self.series.refresh(inputs, metric)
             also = () if key.fingerprint == present.fingerprint else (present.fingerprint,)
-            also = (*also, found.former_fingerprint(metric))
+            also = (*also, inputs.former_fingerprint(metric))
         with self.database.read() as connection:
             points = store.points(connection, key, also=also)
             job = store.active_job(connection, row.id, fingerprint)
         answer = _timeseries_object(project, row, key, points, job, self.now())
         if own is not None:
-            answer["timeseries"] = self._corrected(found, own[0], answer["timeseries"])
+            answer["timeseries"] = self._corrected(inputs, own[0], answer["timeseries"])
         answer["timeseries"] = {
             day: None if result is None else without_step_sessions(result)
             for day, result in answer["timeseries"].items()
@@ -135,40 +135,43 @@ class ResultsService:
         return answer
 
     def _corrected(
-        self, found: ExperimentInputs, metric: Mapping[str, Any], results: Mapping[str, dict[str, Any] | None]
+        self,
+        inputs: ExperimentInputs,
+        metric: Mapping[str, Any],
+        results: Mapping[str, dict[str, Any] | None],
     ) -> dict[str, dict[str, Any] | None]:
         """The results of days with p-values corrected over the primary metrics' results of the same days."""
-        correction = found.calculation.statistics.correction
+        correction = inputs.calculation.statistics.correction
         if correction is Correction.NONE:
             return dict(results)
-        family = self._family(found, metric)
+        family = self._family(inputs, metric)
         corrected: dict[str, dict[str, Any] | None] = {}
         for day, result in results.items():
             if result is None:
                 corrected[day] = None
                 continue
             same_day = {uuid: days[day] for uuid, days in family.items() if day in days}
-            corrected[day] = found.corrected(metric, result, same_day)
+            corrected[day] = inputs.corrected(metric, result, same_day)
         return corrected
 
     def newest_of_family(
-        self, found: ExperimentInputs, metric: Mapping[str, Any]
+        self, inputs: ExperimentInputs, metric: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
         """The newest stored results of the other primary metrics, where the metric is a primary one."""
-        return {uuid: days[max(days)] for uuid, days in self._family(found, metric).items() if days}
+        return {uuid: days[max(days)] for uuid, days in self._family(inputs, metric).items() if days}
 
     def _family(
-        self, found: ExperimentInputs, metric: Mapping[str, Any]
+        self, inputs: ExperimentInputs, metric: Mapping[str, Any]
     ) -> dict[str, dict[str, dict[str, Any]]]:
         """The stored results of the other primary metrics: by uuid and day."""
-        if metric.get("uuid") not in found.primary:
+        if metric.get("uuid") not in inputs.primary:
             return {}
-        zone = zone_of(found.project.timezone)
+        zone = zone_of(inputs.project.timezone)
         family = {}
         with self.database.read() as connection:
-            for other in found.metrics:
-                if other["uuid"] in found.primary and other["uuid"] != metric.get("uuid"):
-                    points = store.points(connection, found.key(other))
+            for other in inputs.metrics:
+                if other["uuid"] in inputs.primary and other["uuid"] != metric.get("uuid"):
+                    points = store.points(connection, inputs.key(other))
                     family[other["uuid"]] = {
                         point.day(zone).isoformat(): point.result
                         for point in points
@@ -224,11 +227,11 @@ class ResultsService:
     def _run_job(self, job: Job) -> str | None:
         if job.metric_uuid is None:
             return "The metric has no uuid."
-        found = self.plan_of_running(job.experiment_id, further=(job.metric,))
-        if found is None:
+        inputs = self.plan_of_running(job.experiment_id, further=(job.metric,))
+        if inputs is None:
             return "The experiment does not run any more."
         key = SeriesKey(job.experiment_id, job.metric_uuid, job.fingerprint)
-        if not self.series.recompute(found, job.metric, key):
+        if not self.series.recompute(inputs, job.metric, key):
             return "Too many computations at the same time."
         failure = self.series.last_failure(key)
         return None if failure is None else failure.reason
