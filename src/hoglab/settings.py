@@ -101,7 +101,7 @@ class Settings(BaseSettings):
         "info", description="Least level logged.", examples=["info"]
     )
     log_format: Literal["console", "json"] = Field(
-        "console", description="How log lines look.", examples=["json"]
+        "console", description="Format of log lines.", examples=["json"]
     )
     access_log: bool = Field(True, description="Log one line for each API request.", examples=["false"])
     ui: bool = Field(True, description="Serve the web UI below /ui/.", examples=["false"])
@@ -120,15 +120,15 @@ class Settings(BaseSettings):
 
     role: RoleName = Field(
         "all",
-        description="What this process does: `all`; or one of several on one PostgreSQL database: `core` (one), `edge` "
+        description="Role of this process: `all`; or one of several on one PostgreSQL database: `core` (one), `edge` "
         "and `deliver` (any number).",
         examples=["edge"],
     )
     server_wait_s: float = Field(
         10.0,
         ge=0,
-        description="How long a server with events waits at its start for another one on the same PostgreSQL database "
-        "to end.",
+        description="Time that a server with events waits at its start for another one on the same PostgreSQL "
+        "database to end.",
         examples=["10"],
     )
 
@@ -152,12 +152,12 @@ class Settings(BaseSettings):
         2 * MIB,
         ge=1024,
         le=64 * MIB,
-        description="What is read of the answer to a request, decompressed.",
+        description="Maximum size that is read of the answer to a request, decompressed.",
         examples=["2097152"],
     )
     delivery_retries: str = Field(
         "24h",
-        description="For how long hog functions repeat a request that may succeed later (1m to 7d), with waits that "
+        description="Time for which hog functions repeat a request that may succeed later (1m to 7d), with waits that "
         "double up to half an hour; posthog: three attempts within five seconds.",
     )
     smtp_url: SecretStr | None = Field(
@@ -191,7 +191,7 @@ class Settings(BaseSettings):
         90,
         ge=1,
         le=3650,
-        description="How long the logs and metrics of hog functions are kept.",
+        description="Number of days for which the logs and metrics of hog functions are kept.",
         examples=["90"],
     )
     function_processes: int = Field(
@@ -231,8 +231,8 @@ class Settings(BaseSettings):
     metrics_token: SecretStr | None = Field(
         None,
         min_length=16,
-        description="What readers of /metrics send as `Authorization: Bearer`; without it, only this machine may read "
-        "them, and not through a proxy.",
+        description="Token that readers of /metrics send as `Authorization: Bearer`; without it, only this machine may "
+        "read them, and not through a proxy.",
         examples=["0123456789abcdef"],
     )
 
@@ -265,7 +265,7 @@ class Settings(BaseSettings):
         None,
         ge=1,
         le=36_500,
-        description="How many days events are kept, at most (a project may keep them for fewer); default: for ever.",
+        description="Maximum number of days for which events are kept (a project may set fewer); default: for ever.",
     )
     min_free_disk_bytes: int = Field(
         200 * MIB,
@@ -290,7 +290,7 @@ class Settings(BaseSettings):
     results_state_max_bytes: int = Field(
         8192 * MIB,
         ge=0,
-        description="What results may keep of events in results-state.duckdb, so that only new ones cost; 0: nothing.",
+        description="Maximum size of results-state.duckdb, which keeps of events what results need; 0: none.",
         examples=["8589934592"],
     )
 

@@ -38,14 +38,14 @@ class StepIn(WireModel):
         description="Property filters that the event must match.",
         examples=[[{"key": "plan", "type": "event", "value": "pro"}]],
     )
-    url: Part | None = Field(None, description="What `$current_url` must be like.")
-    url_matching: Matching | None = Field(None, description="How to compare `url`; default `contains`.")
+    url: Part | None = Field(None, description="Pattern that `$current_url` must match.")
+    url_matching: Matching | None = Field(None, description="Comparison of `url`; default `contains`.")
     selector: Part | None = Field(None, description="CSS selector of the element, for `$autocapture`.")
     tag_name: Part | None = None
     text: Part | None = Field(None, description="Text of the element, for `$autocapture`.")
-    text_matching: Matching | None = Field(None, description="How to compare `text`; default `exact`.")
+    text_matching: Matching | None = Field(None, description="Comparison of `text`; default `exact`.")
     href: Part | None = Field(None, description="Link of the element, for `$autocapture`.")
-    href_matching: Matching | None = Field(None, description="How to compare `href`; default `exact`.")
+    href_matching: Matching | None = Field(None, description="Comparison of `href`; default `exact`.")
 
 
 class ActionPatch(WireModel):

@@ -81,10 +81,14 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="DIR|FILE.tar", help="What `hoglab backup` wrote.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="DIR|FILE.tar", help="Backup that `hoglab backup` wrote.")
+    ],
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="NAME", help="Which backup (default: the newest).", show_default=False),
+        typer.Option(
+            "--at", metavar="NAME", help="Name of the backup (default: the newest).", show_default=False
+        ),
     ] = None,
     deliver: Annotated[
         bool,

@@ -12,7 +12,7 @@ from hoglab.cli.errors import OperatorError
 
 
 def demo(
-    users: Annotated[int, typer.Option("--users", min=100, help="How many users to simulate.")] = 20_000,
+    users: Annotated[int, typer.Option("--users", min=100, help="Number of users to simulate.")] = 20_000,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of the demo's server.")] = 8000,
     data: Annotated[
         Path | None,

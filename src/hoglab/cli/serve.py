@@ -76,7 +76,7 @@ def serve(
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="What this process does: all (default), or on a PostgreSQL database core, edge or deliver.",
+            help="Role of this process: all (default), or on a PostgreSQL database core, edge or deliver.",
             show_default=False,
         ),
     ] = None,

@@ -68,7 +68,8 @@ def import_events(
         typer.Option("--rejects", metavar="FILE", help="Write refused rows here.", show_default=False),
     ] = None,
     journal: Annotated[
-        Path, typer.Option("--journal", metavar="FILE", help="Where to note how far each file came.")
+        Path,
+        typer.Option("--journal", metavar="FILE", help="File in which the progress of each file is noted."),
     ] = Path("hoglab-import.jsonl"),
 ) -> None:
     """Send events of files to a running server, as history: nothing runs on them.

@@ -16,7 +16,7 @@ keys_app = typer.Typer(help="Personal API keys.", no_args_is_help=True)
 
 @keys_app.command()
 def create(
-    label: Annotated[str, typer.Option("--label", help="What the key is for.")],
+    label: Annotated[str, typer.Option("--label", help="Label that says what the key is for.")],
     scopes: Annotated[
         str,
         typer.Option("--scopes", help='Comma-separated, "experiment:read,hog_function:write"; "*" for all.'),

@@ -17,7 +17,9 @@ sessions_app = typer.Typer(help="Sessions of browsers.", no_args_is_help=True)
 def login(
     user: Annotated[
         str | None,
-        typer.Option("--user", metavar="EMAIL", help="Who logs in (default: the owner).", show_default=False),
+        typer.Option(
+            "--user", metavar="EMAIL", help="User who logs in (default: the owner).", show_default=False
+        ),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser here.")] = False,
     data: DataOption = None,

@@ -108,12 +108,12 @@ MetricOption = Annotated[
         "--metric", help="Name or uuid of one metric (default: the primary ones).", show_default=False
     ),
 ]
-DaysOption = Annotated[int, typer.Option("--days", min=1, help="How many days of history to look at.")]
+DaysOption = Annotated[int, typer.Option("--days", min=1, help="Days of history to look at.")]
 EventOption = Annotated[
     str | None,
     typer.Option(
         "--event",
-        help="By which event the experiment will meet people (default: that of its custom exposure, or any).",
+        help="Event by which the experiment will meet people (default: that of its custom exposure, or any).",
         show_default=False,
     ),
 ]
@@ -154,7 +154,9 @@ def simulate(
     experiment_id: IdArgument,
     metric: MetricOption = None,
     effect: Annotated[float, typer.Option("--effect", help="The effect to find, in percent.")] = 10,
-    experiments: Annotated[int, typer.Option("--experiments", min=1, help="How many to make up.")] = 1000,
+    experiments: Annotated[
+        int, typer.Option("--experiments", min=1, help="Number of experiments to simulate.")
+    ] = 1000,
     looks: Annotated[int, typer.Option("--looks", min=1, help="Number of looks at each experiment.")] = 10,
     people: Annotated[
         int | None,

@@ -113,7 +113,7 @@ def logs(
     search: Annotated[
         str | None, typer.Option("--search", help="Only lines with this text.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many lines at most, before following.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of lines before following.")] = 50,
     host: HostOption = None,
     key: KeyOption = None,
     project: ProjectOption = 1,
@@ -249,7 +249,7 @@ def replay(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", help="How many runs at most, the oldest first.", show_default=False),
+        typer.Option("--limit", help="Maximum number of runs, the oldest first.", show_default=False),
     ] = None,
     dry_run: DryRunOption = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,

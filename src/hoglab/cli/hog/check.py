@@ -36,7 +36,7 @@ def check(
     files: FilesArgument,
     kind: Annotated[
         TextKind,
-        typer.Option("--kind", help="What the files hold, which decides what they may call."),
+        typer.Option("--kind", help="Kind of the files, which decides what they may call."),
     ] = TextKind.PROGRAM,
     globals_file: GlobalsOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings make the status 1, too.")] = False,

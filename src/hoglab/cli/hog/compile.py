@@ -24,7 +24,7 @@ class Target(StrEnum):
 
 def compile_to(
     file: FileArgument,
-    to: Annotated[Target, typer.Option("--to", help="What to print.")] = Target.BYTECODE,
+    to: Annotated[Target, typer.Option("--to", help="Target of the compilation.")] = Target.BYTECODE,
 ) -> None:
     """Compile a program and print the result alone.
 
