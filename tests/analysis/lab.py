@@ -38,6 +38,7 @@ from hoglab.http.app import HttpSettings, build_app
 from hoglab.people.cohorts import CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database
+from hoglab.storage.job_leases import JobLeases
 from hoglab.storage.table_files import TableDirectory
 from hoglab.warehouse.routes import warehouse_router
 from hoglab.warehouse.service import WarehouseService
@@ -63,18 +64,31 @@ class Lab:
     """A server with one project; ``now`` can be moved. ``keeps``: results keep what they made of events, from the
     first event on."""
 
-    def __init__(self, path: Path, *, refresh_s: float = 60, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        refresh_s: float = 60,
+        keeps: bool = False,
+        address: str | Path | None = None,
+        beside: Lab | None = None,
+    ) -> None:
+        """``address``: of the database, if it is not in the folder. ``beside``: another server on the same."""
         self.now = NOW
-        self.database = Database.open(path / "hoglab.db")
+        self.database = Database.open(address or path / "hoglab.db")
         self.accounts = AccountService(self.database)
         bootstrap(self.database, self.accounts, api_key=KEY, project_token="phc_testtokentesttoken")
         self.tables = TableDirectory(path / "tables")
-        self.events = EmbeddedEventStore(
-            path / "events.duckdb",
-            memory="512MB",
-            threads=2,
-            tables=self.tables,
-            state_path=path / "state.duckdb" if keeps else None,
+        self.events = (
+            EmbeddedEventStore(
+                path / "events.duckdb",
+                memory="512MB",
+                threads=2,
+                tables=self.tables,
+                state_path=path / "state.duckdb" if keeps else None,
+            )
+            if beside is None
+            else beside.events
         )
         cohorts = CohortService(self.database)
         experiments = ExperimentService(
@@ -85,6 +99,9 @@ class Lab:
             exposure_problem=partial(exposure_problem, self.events.dialect),
             now=lambda: self.now,
         )
+        jobs = JobLeases(self.database)
+        if beside is None:
+            jobs.take_over()
         self.service = ResultsService(
             self.database,
             self.events,
@@ -94,6 +111,7 @@ class Lab:
             query_timeout_s=30,
             tables=self.tables,
             state=AggregateCache(self.events, timeout_s=30, limits=CacheLimits(min_events=0)),
+            jobs=jobs,
             now=lambda: self.now,
         )
         self.runner = ResultsRunner(self.service)
@@ -120,6 +138,7 @@ class Lab:
             HttpSettings(access_log=False),
             now=lambda: self.now,
         )
+        self._is_beside = beside is not None
         self._loop = asyncio.Runner()
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(self._app, raise_app_exceptions=False),
@@ -185,7 +204,8 @@ class Lab:
         self._loop.run(self._client.aclose())
         self._loop.close()
         self._app.close()
-        self.events.close()
+        if not self._is_beside:
+            self.events.close()
         self.database.dispose()
 
 

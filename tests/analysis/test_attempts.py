@@ -199,8 +199,9 @@ def test_a_server_that_ends_in_order_blames_nobody(tmp_path: Path) -> None:
     experiment = running(lab, REVENUE)
     metric = experiment["metrics"][0]
     key = SeriesKey(experiment["id"], metric["uuid"], metric["fingerprint"])
-    lab.service.series.attempts.begin(key)
-    lab.runner.stop(1)
+    with lab.service.series.attempts.claimed(key):
+        lab.runner.stop(1)
+        lab.service.jobs.stop(1)
     lab.close()
     lab = Lab(tmp_path)
     assert lab.runner.run_once() == 1

@@ -14,6 +14,7 @@ from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 from tests.embedded import EmbeddedEventStore, EmbeddedReader
 
 from hoglab.analysis.timeseries import query_cache as queries
+from hoglab.analysis.timeseries import query_status
 from hoglab.storage.event_store import QueryCancelledError, QueryTimeoutError
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
@@ -233,7 +234,7 @@ def test_kept_answers_and_statuses_are_bounded(
     lab: Lab, query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "MAX_KEPT", 1)
-    monkeypatch.setattr(queries, "MAX_STATUSES", 1)
+    monkeypatch.setattr(query_status, "MAX_STATUSES", 1)
     first = ask(lab, query, status=202, refresh="async")["query_status"]["id"]
     ended(lab, first)
     other = {**query, "metric": {**REVENUE, "threshold": 1}}

@@ -50,6 +50,7 @@ from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines
 from hoglab.storage.event_store.upkeep import Chore, Upkeep
 from hoglab.storage.identity import Witness
+from hoglab.storage.job_leases import JobLeases
 from hoglab.transfer.running import ExportService
 
 if TYPE_CHECKING:
@@ -140,6 +141,9 @@ class Services(SharedServices):
                 limits=StateLimits(bytes=settings.results_state_max_bytes),
             )
         )
+        # Nobody else is at the jobs of this database: no other server is at work on it, or in its directory.
+        jobs = JobLeases(database)
+        jobs.take_over()
         self.results = results = ResultsService(
             database,
             store,
@@ -149,6 +153,7 @@ class Services(SharedServices):
             refresh_s=settings.results_refresh_s,
             tables=engines.tables,
             state=kept_results,
+            jobs=jobs,
         )
         self.function_service = FunctionService(
             database, secrets, delivery.states, check_tests=TestCases(delivery)
@@ -169,7 +174,7 @@ class Services(SharedServices):
         )
         self.backfills = backfills = Backfills(delivery, store, catch_up=catch_up)
         self.calculator = calculator = CohortCalculator(
-            database, behaviour=performers(database, store), catch_up=catch_up
+            database, behaviour=performers(database, store), catch_up=catch_up, jobs=jobs
         )
         # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
         self.background: list[Service] = [
@@ -182,6 +187,7 @@ class Services(SharedServices):
             *delivery.watches(),
             *(() if self.geoip is None else (GeoIpByDefault(database, secrets),)),
             Recompiler(database, secrets),
+            jobs,
             calculator,
             delivery,
             delivery.internal_events(database),
@@ -192,7 +198,16 @@ class Services(SharedServices):
             ExportService(store, directory.socket_path, catch_up=catch_up),
             Upkeep(
                 engines.event_file,
-                chores=_chores(settings, engines, accounts, sessions, erasing, kept_results),
+                chores=[
+                    *_chores(settings, engines, accounts, sessions, erasing, kept_results),
+                    *(
+                        Chore(name, TIDY_EVERY_S, forget, (DatabaseError,))
+                        for name, forget in (
+                            ("jobs", jobs.forget_old),
+                            ("queries", results.queries.forget_old),
+                        )
+                    ),
+                ],
             ),
         ]
 

@@ -27,7 +27,13 @@ from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query import Answer
 from hoglab.analysis.query.model import Metric, Span
 from hoglab.analysis.results import ExposureCounts
-from hoglab.analysis.timeseries.query_cache import FRESH_FOR, CachedAnswer, PreparedQuery, RefreshMode, Status
+from hoglab.analysis.timeseries.query_cache import (
+    CANCELLED,
+    FRESH_FOR,
+    CachedAnswer,
+    PreparedQuery,
+    RefreshMode,
+)
 from hoglab.analysis.trends import read_trends, trends_answer
 from hoglab.experiments import store as experiments_store
 from hoglab.http.errors import ApiError, not_found, validation_error
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.api.schemas import QueryBody
     from hoglab.analysis.execution import Computer
     from hoglab.analysis.timeseries import ResultsService
+    from hoglab.analysis.timeseries.query_status import QueryStatus
     from hoglab.http.identity import Project
 
 SILENT_FRESH_FOR = timedelta(minutes=1)
@@ -76,7 +83,7 @@ class LiveResults:
         ):
             made = queries.blocking(query, project.id, body.client_query_id)
             return self._shown(project, query, made, is_cached=False), True
-        status = queries.submit(query, project.id, body.client_query_id)
+        status = queries.ask(query, project.id, body.query, body.client_query_id)
         shown = self._shown(
             project, query, None if refresh is RefreshMode.FORCE_ASYNC else stale, is_cached=True
         )
@@ -94,7 +101,7 @@ class LiveResults:
 
     def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
         """An asynchronous query and the HTTP status that says how far it is. Raises 404."""
-        found = self._service.queries.status(project.id, query_id)
+        found = self._service.queries.status(project.id, query_id, partial(self._prepared, project))
         if found is None:
             raise not_found(f"Query {query_id} not found for project {project.id}")
         code = 202 if not found.complete else 400 if found.error is not None or found.cancelled else 200
@@ -128,13 +135,8 @@ class LiveResults:
             "timezone": project.timezone,
         }
 
-    def _status_object(self, status: Status) -> dict[str, Any]:
+    def _status_object(self, status: QueryStatus) -> dict[str, Any]:
         failed = status.cancelled or status.error is not None
-        message = None
-        if status.cancelled:
-            message = "Query was cancelled"
-        elif status.error is not None:
-            message = str((status.error.body or {}).get("detail"))
         ended = status.ended_at
         return {
             "id": status.id,
@@ -142,8 +144,8 @@ class LiveResults:
             "query_async": True,
             "complete": status.complete,
             "error": failed,
-            "error_message": message,
-            "results": None if status.kept is None else status.kept.answer,
+            "error_message": CANCELLED if status.cancelled else status.error,
+            "results": status.results,
             "start_time": format_offset(status.started_at),
             "pickup_time": None,
             "end_time": None if ended is None else format_offset(ended),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.results.health import ExperimentHealth, Finding
     from hoglab.analysis.timeseries import ResultsService
-    from hoglab.analysis.timeseries.query_cache import Status
+    from hoglab.analysis.timeseries.query_cache import Computation
     from hoglab.http.identity import Project
 
 BUDGET_S = 15.0
@@ -57,7 +57,7 @@ class ExperimentResults:
         inputs = self._service.plan_of(project, experiment_id)
         if inputs.span(self._service.now()) is None:
             return self._not_started(inputs)
-        work = _Work(self._service.queries, project.id, self._budget_s)
+        work = _Work(self._service.queries, self._budget_s)
         asked = self._exposures.of(inputs)
         if self._service.queries.cached(asked, fresh=True) is None:
             work.begin(EXPOSURES, asked)
@@ -185,11 +185,10 @@ class _UncountedError(Exception):
 class _Work:
     """Computations for one request: in the background until the budget is used up, or at once without one."""
 
-    def __init__(self, queries: Queries, project_id: int, budget_s: float | None) -> None:
+    def __init__(self, queries: Queries, budget_s: float | None) -> None:
         self._queries = queries
-        self._project_id = project_id
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
-        self._begun: dict[str, Status | None] = {}
+        self._begun: dict[str, Computation | None] = {}
         self._errors: dict[str, str] = {}
 
     def begin(self, name: str, work: PreparedQuery) -> None:
@@ -197,7 +196,7 @@ class _Work:
             self._noting(name, lambda: self._queries.compute(work))
             return
         self._begun[name] = None
-        self._noting(name, lambda: self._begun.update({name: self._queries.submit(work, self._project_id)}))
+        self._noting(name, lambda: self._begun.update({name: self._queries.submit(work)}))
 
     def ended(self) -> tuple[set[str], dict[str, str]]:
         """Waits; the names of what is not done, and the reasons of what failed."""
@@ -218,7 +217,7 @@ class _Work:
         try:
             if self._deadline is None:
                 return self._queries.compute(work).answer
-            status = self._queries.submit(work, self._project_id)
+            status = self._queries.submit(work)
         except WireError:
             return None
         status.ended.wait(max(self._deadline - time.monotonic(), 0))

@@ -1,6 +1,6 @@
 """Daily points of metrics: computed, stored, scheduled, and answers that are cached."""
 
-from hoglab.analysis.timeseries import query_cache, store
+from hoglab.analysis.timeseries import query_cache, query_status, store
 from hoglab.analysis.timeseries.recalculations import Recalculations
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
@@ -10,5 +10,6 @@ __all__ = [
     "ResultsRunner",
     "ResultsService",
     "query_cache",
+    "query_status",
     "store",
 ]

@@ -2,7 +2,10 @@
 
 A kept answer stands for its question: the definition, the settings and the time asked about. It is fresh while the
 event store holds nothing newer, for `FRESH_FOR` at most and within one day of the project, because days are counted
-(spec experiment-results 0, 11.7). Everything is in memory: a restart forgets it.
+(spec experiment-results 0, 11.7). Answers are kept in memory: a restart forgets them.
+
+What is asked for later is in the database, with its answer (`query_status`). Computing it is a job: whoever is asked
+how far it is, and finds that nobody is at it, goes on with it.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -25,17 +29,22 @@ import structlog
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError, DefinitionError, DidNotEndError, wire_error
 from hoglab.analysis.query.days import day_of, zone_of
+from hoglab.analysis.timeseries import query_status
+from hoglab.analysis.timeseries.query_status import QueryStatus
 from hoglab.http.errors import ApiError, WireError, validation_error
+from hoglab.http.responses import encode_json
+from hoglab.storage.database import DatabaseError, Rebuildable
+from hoglab.storage.job_leases import JobLostError
 
 if TYPE_CHECKING:
     from hoglab.http.identity import Project
+    from hoglab.storage.database import Database
+    from hoglab.storage.job_leases import JobLease, JobLeases
 
 FRESH_FOR = timedelta(hours=24)
 """Maximum time for which an answer is fresh."""
 MAX_KEPT = 500
 """Maximum number of answers that are kept; those that were not asked for longest go first."""
-MAX_STATUSES = 1_000
-"""Maximum number of asynchronous queries whose status is kept."""
 MAX_WAITING = 100
 """Maximum number of asynchronous queries that wait or run; further ones are refused."""
 WORKERS = 2
@@ -47,6 +56,10 @@ MAX_WAIT = timedelta(hours=1)
 CANCEL_PATIENCE_S = 2.0
 """Time for which a request to cancel waits for the query to end."""
 CANCEL_INTERVAL_S = 0.02
+MAX_TRIES = 2
+"""Maximum number of tries of a query; each was the end of the process that was at it."""
+STOPPED = "The server stopped while it was computed; ask again"
+CANCELLED = "Query was cancelled"
 
 _log = structlog.get_logger(__name__)
 
@@ -115,23 +128,32 @@ class CachedAnswer:
 
 
 @dataclass(slots=True)
-class Status:
-    """An asynchronous query as its owner sees it."""
+class Computation:
+    """A query that this process computes, as those see it who wait for it here."""
 
-    project_id: int
-    key: str
-    started_at: datetime
-    id: str = field(default_factory=lambda: str(uuid4()))
     kept: CachedAnswer | None = None
     error: WireError | None = None
-    cancelled: bool = False
-    ended_at: datetime | None = None
     cancellation: Cancellation = field(default_factory=Cancellation)
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def complete(self) -> bool:
-        return self.ended_at is not None
+    def was_cancelled(self) -> bool:
+        """Whether somebody cancelled it before it had an answer."""
+        return self.cancellation.requested and self.kept is None
+
+    def run(self, compute: Callable[[], CachedAnswer]) -> None:
+        """Compute it, unless it was cancelled before. What goes wrong is noted."""
+        try:
+            if not self.cancellation.requested:
+                with cancellable(self.cancellation):
+                    self.kept = compute()
+        except WireError as refused:
+            self.error = refused
+        except Exception as unexpected:
+            _log.exception("query_failed")
+            self.error = ApiError(
+                500, "server_error", "error", f"Internal error: {type(unexpected).__name__}"
+            )
 
     def cancel(self, patience_s: float) -> None:
         """Ask it to end until it does, for a while.
@@ -159,16 +181,25 @@ def _did_not_end(text: str, wait: timedelta) -> ApiError:
 
 
 class Queries:
-    """Keeps answers and statuses, runs what is asynchronous. Thread-safe."""
+    """Keeps answers, runs what is asynchronous. Thread-safe."""
 
-    def __init__(self, *, now: Callable[[], datetime], position: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        jobs: JobLeases,
+        *,
+        now: Callable[[], datetime],
+        position: Callable[[], int],
+    ) -> None:
         """``position`` tells how far the event store is."""
+        self._database = database
+        self._jobs = jobs
         self._now = now
         self._position = position
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, CachedAnswer] = OrderedDict()
         self._failed: OrderedDict[str, _Failed] = OrderedDict()
-        self._statuses: OrderedDict[str, Status] = OrderedDict()
+        self._running: dict[Hashable, Computation] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
 
@@ -223,102 +254,190 @@ class Queries:
                 self._failed.popitem(last=False)
         return wait
 
-    def blocking(self, query: PreparedQuery, project_id: int, query_id: str | None) -> CachedAnswer:
-        """Compute now; under ``query_id`` it can be cancelled meanwhile. Raises `ApiError`."""
-        status = Status(project_id, query.key, self._now())
-        if query_id is not None:
-            with self._lock:
-                status.id = query_id
-                known = self._statuses.setdefault(query_id, status) is not status
-                self._forget_old()
-            if known:
-                return self.compute(query)
-        try:
-            with cancellable(status.cancellation):
-                status.kept = self.compute(query)
-        except WireError as error:
-            status.error = error
-            raise
-        finally:
-            with self._lock:
-                status.cancelled = status.cancellation.requested and status.kept is None
-                status.ended_at = self._now()
-            status.ended.set()
-        return status.kept
+    # -- in the background, for who waits here -----------------------------------------------------------
 
-    # -- asynchronous ----------------------------------------------------------------------------------
-
-    def submit(self, query: PreparedQuery, project_id: int, query_id: str | None = None) -> Status:
+    def submit(self, query: PreparedQuery) -> Computation:
         """Compute in the background. A query that is being computed already is joined. Raises `ApiError` 429."""
+        return self._begin(query.key, lambda computation: computation.run(lambda: self.compute(query)))
+
+    def _begin(self, name: Hashable, run: Callable[[Computation], object]) -> Computation:
         with self._lock:
-            active = [each for each in self._statuses.values() if not each.complete]
-            for running in active:
-                if running.key == query.key and running.project_id == project_id:
-                    return running
-            if self._closed or len(active) >= MAX_WAITING:
-                raise ApiError(
-                    429,
-                    "throttled_error",
-                    "query_limit",
-                    "Too many queries are waiting",
-                    headers={"Retry-After": "30"},
-                )
-            status = Status(project_id, query.key, self._now())
-            if query_id is not None and query_id not in self._statuses:
-                status.id = query_id
-            self._statuses[status.id] = status
-            self._forget_old()
+            known = self._running.get(name)
+            if known is not None:
+                return known
+            if self._closed or len(self._running) >= MAX_WAITING:
+                raise _too_many()
+            computation = self._running[name] = Computation()
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="query")
-            self._pool.submit(self._run, query, status)
+
+            def work() -> None:
+                try:
+                    run(computation)
+                except Exception:
+                    _log.exception("query_failed")
+                finally:
+                    self._end(name, computation)
+
+            self._pool.submit(work)
+        return computation
+
+    def _end(self, name: Hashable, computation: Computation) -> None:
+        with self._lock:
+            del self._running[name]
+        computation.ended.set()
+
+    # -- with a status, which other processes see --------------------------------------------------------
+
+    def blocking(self, query: PreparedQuery, project_id: int, query_id: str | None) -> CachedAnswer:
+        """Compute now; under ``query_id`` it can be cancelled meanwhile. Raises `ApiError`."""
+        if query_id is None:
+            return self.compute(query)
+        status = QueryStatus(project_id, query_id, query.key, None, self._now())
+        computation = Computation()
+        with self._jobs.claimed(status.job, on_lost=computation.cancellation.request) as lease:
+            if lease is None or not self._announced(status):
+                return self.compute(query)  # another one has that id
+            with self._lock:
+                self._running[status.job] = computation
+            try:
+                computation.run(lambda: self.compute(query))
+            finally:
+                self._end(status.job, computation)
+            self._store(status, lease, computation)
+        if computation.kept is None:
+            raise computation.error or validation_error(CANCELLED)
+        return computation.kept
+
+    def _announced(self, status: QueryStatus) -> bool:
+        with self._database.write(rebuildable=Rebuildable.QUERY_STATUS) as tx:
+            known = query_status.read(tx.connection, status.project_id, status.id)
+            if known is None:
+                query_status.insert(tx.connection, status)
+        return known is None
+
+    def ask(
+        self, query: PreparedQuery, project_id: int, asked: Mapping[str, Any], query_id: str | None = None
+    ) -> QueryStatus:
+        """Compute later what was ``asked``, as it was sent. What is being computed is joined. Raises `ApiError` 429."""
+        if self._closed:
+            raise _too_many()
+        with self._database.write(rebuildable=Rebuildable.QUERY_STATUS) as tx:
+            status = query_status.waiting(tx.connection, project_id, query.key)
+            if status is None:
+                if query_status.count_waiting(tx.connection) >= MAX_WAITING:
+                    raise _too_many()
+                if query_id is None or query_status.read(tx.connection, project_id, query_id) is not None:
+                    query_id = str(uuid4())
+                status = QueryStatus(project_id, query_id, query.key, dict(asked), self._now())
+                query_status.insert(tx.connection, status)
+        if not self._is_at_work(status):
+            self._go_on(status, lambda: query)
         return status
 
-    def _forget_old(self) -> None:
-        for identifier in [each.id for each in self._statuses.values() if each.complete]:
-            if len(self._statuses) <= MAX_STATUSES:
+    def status(
+        self, project_id: int, query_id: str, prepare: Callable[[Mapping[str, Any]], PreparedQuery]
+    ) -> QueryStatus | None:
+        """Status of a query of the project; None for an unknown one.
+
+        When nobody is at it any more it is begun anew here, from what ``prepare`` makes of it.
+        """
+        found = self._read(project_id, query_id)
+        if found is None or found.complete or self._is_at_work(found):
+            return found
+        found = self._read(project_id, query_id)  # it may just have ended
+        if found is None or found.complete:
+            return found
+        asked = found.query
+        if asked is None:  # the request that waited for it went with its process
+            return replace(found, ended_at=self._now(), error=STOPPED)
+        self._go_on(found, lambda: prepare(asked))
+        return found
+
+    def _read(self, project_id: int, query_id: str) -> QueryStatus | None:
+        with self._database.read(settled=False) as connection:
+            return query_status.read(connection, project_id, query_id)
+
+    def _is_at_work(self, status: QueryStatus) -> bool:
+        tries = self._jobs.of(status.job)
+        return tries is not None and tries.is_at_work
+
+    def _go_on(self, status: QueryStatus, prepare: Callable[[], PreparedQuery]) -> None:
+        """Compute a query here; with too many it waits for the next one who asks how far it is."""
+        with suppress(ApiError):
+            self._begin(status.job, lambda computation: self._carry_out(status, prepare, computation))
+
+    def _carry_out(
+        self, status: QueryStatus, prepare: Callable[[], PreparedQuery], computation: Computation
+    ) -> None:
+        with self._jobs.claimed(status.job, on_lost=computation.cancellation.request) as lease:
+            if lease is None:
                 return
-            del self._statuses[identifier]
+            present = self._read(status.project_id, status.id)
+            if present is None or present.complete:
+                return
+            if lease.was_left and lease.tries > MAX_TRIES:
+                computation.error = ApiError(500, "server_error", "error", STOPPED)
+            else:
+                computation.run(lambda: self.compute(prepare()))
+            if self._closed and computation.was_cancelled:
+                return  # nobody but the end of the server wanted that: another process computes it
+            self._store(status, lease, computation)
 
-    def _run(self, query: PreparedQuery, status: Status) -> None:
-        kept: CachedAnswer | None = None
-        error: WireError | None = None
+    def _store(self, status: QueryStatus, lease: JobLease, computation: Computation) -> None:
+        """Store what came of a query, unless it was taken away; what cannot be stored is computed again."""
+        kept, error = computation.kept, computation.error
         try:
-            if not status.cancellation.requested:
-                with cancellable(status.cancellation):
-                    kept = self.compute(query)
-        except WireError as refused:
-            error = refused
-        except Exception as unexpected:
-            _log.exception("query_failed", query_id=status.id)
-            error = ApiError(500, "server_error", "error", f"Internal error: {type(unexpected).__name__}")
-        with self._lock:
-            status.cancelled = status.cancellation.requested and kept is None
-            status.kept, status.error = kept, None if status.cancelled else error
-            status.ended_at = self._now()
-        status.ended.set()
-
-    def status(self, project_id: int, query_id: str) -> Status | None:
-        """A snapshot of an asynchronous query of the project; None for an unknown one."""
-        with self._lock:
-            found = self._statuses.get(query_id)
-            return replace(found) if found is not None and found.project_id == project_id else None
+            with self._jobs.writing(lease, rebuildable=Rebuildable.QUERY_STATUS) as tx:
+                query_status.end(
+                    tx.connection,
+                    status,
+                    self._now(),
+                    answer=None if kept is None else encode_json(kept.answer).decode(),
+                    error=None if error is None else str((error.body or {}).get("detail")),
+                    cancelled=computation.was_cancelled,
+                )
+                self._jobs.end(tx, lease)
+        except (JobLostError, DatabaseError) as reason:
+            _log.warning("query_not_stored", query_id=status.id, reason=str(reason))
 
     def cancel(self, project_id: int, query_id: str) -> bool:
-        """Ask a query to end; whether there is one."""
-        with self._lock:
-            found = self._statuses.get(query_id)
-        if found is None or found.project_id != project_id:
+        """Ask a query to end; whether there is one. It is over at once; who computes it, elsewhere, notices soon."""
+        found = self._read(project_id, query_id)
+        if found is None:
             return False
-        found.cancel(CANCEL_PATIENCE_S)
+        if not found.complete:
+            with self._database.write(rebuildable=Rebuildable.QUERY_STATUS) as tx:
+                if query_status.end(tx.connection, found, self._now(), cancelled=True):
+                    self._jobs.cancel(tx, found.job)
+        with self._lock:
+            here = self._running.get(found.job)
+        if here is not None:
+            here.cancel(CANCEL_PATIENCE_S)
         return True
 
+    def forget_old(self) -> None:
+        """Forget what was asked long ago."""
+        with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
+            query_status.forget_old(tx.connection, self._now())
+
     def close(self) -> None:
-        """Cancel everything and wait for it for a while."""
+        """Cancel what runs here, and wait for it for a while. What has a status is left for the next process."""
         with self._lock:
             self._closed = True
-            pool, running = self._pool, [each for each in self._statuses.values() if not each.complete]
+            pool, running = self._pool, list(self._running.values())
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
         deadline = time.monotonic() + CANCEL_PATIENCE_S
-        for status in running:  # those that had not begun never end
-            status.cancel(min(CANCEL_PATIENCE_S / WORKERS, deadline - time.monotonic()))
+        for computation in running:  # those that had not begun never end
+            computation.cancel(min(CANCEL_PATIENCE_S / WORKERS, deadline - time.monotonic()))
+
+
+def _too_many() -> ApiError:
+    return ApiError(
+        429,
+        "throttled_error",
+        "query_limit",
+        "Too many queries are waiting",
+        headers={"Retry-After": "30"},
+    )

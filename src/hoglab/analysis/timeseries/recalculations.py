@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.definitions import ExperimentInputs, SeriesKey
+from hoglab.analysis.definitions import ExperimentInputs
 from hoglab.analysis.errors import DefinitionError, ResultsError
 from hoglab.analysis.presentation import adjusted, result_object
 from hoglab.analysis.query import Answer
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.attempts import check_tries
 from hoglab.analysis.timeseries.series import reason_of
 from hoglab.analysis.timeseries.store import COMPLETED, FAILED, IN_PROGRESS, PENDING, Recalculation
 from hoglab.http.errors import BareError, validation_error
 from hoglab.storage.database import Rebuildable
+from hoglab.storage.job_leases import JobLostError, JobName
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from hoglab.analysis.query.model import Question, Span
     from hoglab.analysis.timeseries.service import ResultsService
     from hoglab.http.identity import Project
+    from hoglab.storage.job_leases import JobLease
 
 NOT_STARTED = "Experiment has not been started yet"
 NOT_FOUND = "Recalculation not found"
 NONE_COMPLETED = "No completed recalculation found"
+MAX_TRIES = 2
+"""Maximum number of tries of a job; each was the end of the process that was at it."""
 DID_NOT_END = "It did not end when it was tried last, and is not tried again yet"
 
 _log = structlog.get_logger(__name__)
@@ -119,42 +124,59 @@ class Recalculations:
             return store.waiting_recalculations(connection)
 
     def run(self, job: Recalculation, stopping: Callable[[], bool]) -> int:
-        """Do a job; how many metrics were computed. When ``stopping`` it is left for the next start.
+        """Do a job, unless somebody else is at it; how many metrics were computed. When ``stopping`` it is left.
 
-        A job during which the server stopped otherwise has failed, and so has one that cannot be begun.
+        One that a process which ended was at is begun anew, once; the metric that it was at has failed.
         """
+        with self._service.jobs.claimed(JobName("recalculation", job.id)) as lease:
+            if lease is None:
+                return 0
+            try:
+                return self._run(job, lease, stopping)
+            except JobLostError as error:
+                _log.warning("recalculation_not_stored", reason=str(error))
+                return 0
+
+    def _run(self, job: Recalculation, lease: JobLease, stopping: Callable[[], bool]) -> int:
         now = self._service.now()
         inputs = self._service.plan_of_running(job.experiment_id)
         results: list[dict[str, Any]] = []
         metrics = () if inputs is None else inputs.metrics
         span = None if inputs is None else inputs.span(now)
-        self._note(
+        is_begun = self._note(
             job,
+            lease,
             status=IN_PROGRESS,
             started_at=now,
             query_to=now if span is None else exclusive(span.end),
             total_metrics=len(metrics),
             results=results,
         )
-        attempts, key = self._service.series.attempts, SeriesKey(job.experiment_id, "", job.id)
+        if not is_begun:  # another process has just done it
+            return 0
         try:
-            attempts.begin(key)
+            check_tries(lease, MAX_TRIES)
             with self._service.computer.sharing(self._questions(inputs, span)) as result:
                 for metric in metrics:
                     if stopping() or inputs is None:
                         return len(results)
                     results.append(self._computed(inputs, metric, now, result))
-                    self._note(job, results=results)
+                    self._note(job, lease, results=results)
+        except JobLostError:
+            raise
         except Exception as error:
             _tell(error, experiment_id=job.experiment_id)
             results += [_outcome(each["uuid"], error=reason_of(error)) for each in metrics[len(results) :]]
-        if inputs is not None:
-            self._note(job, results=_adjusted(inputs, results))
         failed = inputs is None or (bool(results) and all(each["status"] == FAILED for each in results))
-        with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
-            status, ended = FAILED if failed else COMPLETED, self._service.now()
-            store.update_recalculation(tx.connection, job.id, status=status, completed_at=ended)
-            attempts.over(tx.connection, key)
+        with self._service.jobs.writing(lease, rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+            store.update_recalculation(
+                tx.connection,
+                job.id,
+                results=results if inputs is None else _adjusted(inputs, results),
+                status=FAILED if failed else COMPLETED,
+                completed_at=self._service.now(),
+            )
+            self._service.jobs.end(tx, lease)
         return len(results)
 
     def _questions(self, inputs: ExperimentInputs | None, span: Span | None) -> list[Question]:
@@ -162,7 +184,8 @@ class Recalculations:
         questions = []
         if inputs is not None and span is not None:
             for metric in inputs.metrics:
-                if self._service.series.attempts.waits(inputs.key(metric)):
+                tries = self._service.series.attempts.of(inputs.key(metric))
+                if tries is not None and (tries.was_left or self._service.series.attempts.has_to_wait(tries)):
                     continue
                 with suppress(DefinitionError):
                     questions.append(inputs.question(metric, span))
@@ -193,9 +216,10 @@ class Recalculations:
             _tell(error, experiment_id=inputs.row.id, metric_uuid=uuid)
             return _outcome(uuid, error=reason_of(error))
 
-    def _note(self, job: Recalculation, **values: Any) -> None:
-        with self._service.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
-            store.update_recalculation(tx.connection, job.id, **values)
+    def _note(self, job: Recalculation, lease: JobLease, **values: Any) -> bool:
+        """Note how far a job is; whether it is not over."""
+        with self._service.jobs.writing(lease, rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+            return store.update_recalculation(tx.connection, job.id, **values)
 
 
 def _tell(error: Exception, **about: Any) -> None:

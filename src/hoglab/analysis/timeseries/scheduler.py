@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ import structlog
 
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.timeseries import store
+from hoglab.analysis.timeseries.attempts import was_stopped
 from hoglab.analysis.timeseries.recalculations import Recalculations
-from hoglab.background import STOP_TIMEOUT_S, BackgroundService
+from hoglab.background import BackgroundService
 from hoglab.storage.catching_up import Awaiting, CatchUp
 
 if TYPE_CHECKING:
@@ -63,11 +65,6 @@ class ResultsRunner(BackgroundService):
         if self._unsubscribe is not None:
             self._unsubscribe()
 
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End after the statement at hand."""
-        super().stop(timeout_s)
-        self._service.series.attempts.close()
-
     def round(self) -> float:
         self.run_once()
         return CATCH_UP_CHECK_S if self._awaiting else self._interval_s
@@ -80,8 +77,7 @@ class ResultsRunner(BackgroundService):
         for job in jobs:
             if self.is_stopping:
                 return computed
-            self._service.run_job(job)
-            computed += 1
+            computed += self._service.run_job(job)
         waiting = {(project_id, job.id): job for project_id, job in self._recalculations.waiting()}
         for recalculation in map(waiting.__getitem__, self._awaiting.ready(list(waiting))):
             if self.is_stopping:
@@ -91,37 +87,39 @@ class ResultsRunner(BackgroundService):
             if self.is_stopping:
                 break
             try:
-                self._service.series.refresh(inputs, metric, force=True)
+                self._service.series.refresh(inputs, metric, due=partial(self._is_due, inputs, metric))
             except Exception:  # others are computed all the same
                 _log.exception("results_refresh_failed", experiment_id=inputs.row.id)
             computed += 1
         return computed
 
     def _due(self) -> Iterator[tuple[ExperimentInputs, dict[str, Any]]]:
-        """Metrics whose newest point is older than the last scheduled time, or that have none.
+        """Metrics whose newest point is older than the last scheduled time, or that have none."""
+        for inputs in self._service.plans():
+            for metric in inputs.metrics:
+                if self._is_due(inputs, metric):
+                    yield inputs, metric
+
+    def _is_due(self, inputs: ExperimentInputs, metric: dict[str, Any]) -> bool:
+        """Whether the points of a metric are to be computed now.
 
         Those that did not end wait; those that did not because the server stopped are tried when they waited.
         """
         now, series = self._service.now(), self._service.series
-        for inputs in self._service.plans():
-            span = inputs.span(now)
-            if span is None:
-                continue
-            scheduled = last_scheduled(inputs.project.experiment_defaults, now)
-            for metric in inputs.metrics:
-                key = inputs.key(metric)
-                attempt = series.attempts.of(key)
-                if attempt is not None and series.attempts.waits(key):
-                    continue
-                stopped = attempt is not None and (attempt.stopped or series.attempts.was_left(attempt))
-                with self._service.database.read() as connection:
-                    newest = store.newest(connection, key, exclusive(span.end))
-                is_done = newest is not None and (
-                    newest.tried >= scheduled
-                    or series.is_settled(inputs, metric, newest, looked=LOOK_AT_ENDED)
-                )
-                if stopped or not is_done:
-                    yield inputs, metric
+        span, key = inputs.span(now), inputs.key(metric)
+        if span is None:
+            return False
+        tries = series.attempts.of(key)
+        if series.attempts.has_to_wait(tries):
+            return False
+        if was_stopped(tries):
+            return True
+        with self._service.database.read() as connection:
+            newest = store.newest(connection, key, exclusive(span.end))
+        return newest is None or not (
+            newest.tried >= last_scheduled(inputs.project.experiment_defaults, now)
+            or series.is_settled(inputs, metric, newest, looked=LOOK_AT_ENDED)
+        )
 
 
 def last_scheduled(defaults: Any, now: datetime) -> datetime:

@@ -19,10 +19,10 @@ from hoglab.analysis.query import all_days_at_once
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.query.scope import exclusive
 from hoglab.analysis.timeseries import store
-from hoglab.analysis.timeseries.attempts import Attempts
+from hoglab.analysis.timeseries.attempts import Attempts, check_tries
 from hoglab.analysis.timeseries.single_flight import SingleFlight
 from hoglab.analysis.timeseries.store import COMPLETED, NewPoint
-from hoglab.storage.database import Rebuildable
+from hoglab.storage.job_leases import JobLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.query.model import Question, Span
     from hoglab.analysis.timeseries.store import Failure, Newest, Point
     from hoglab.storage.database import Database
+    from hoglab.storage.job_leases import JobLease, JobLeases
 
 REFRESH_S = 60.0
 """A newest point that is older than this is computed anew when somebody asks for it."""
@@ -61,6 +62,7 @@ class Series:
         self,
         database: Database,
         computer: Computer,
+        jobs: JobLeases,
         *,
         position: Callable[[], int],
         refresh_s: float,
@@ -77,7 +79,7 @@ class Series:
         self._refresh = timedelta(seconds=refresh_s)
         self._wait_s = wait_s
         self._now = now
-        self.attempts = Attempts(database, now)
+        self.attempts = Attempts(jobs, now)
         self._flights = SingleFlight(CONCURRENT_COMPUTATIONS)
         self._examined: dict[SeriesKey, _Examined] = {}
 
@@ -150,10 +152,10 @@ class Series:
         span = inputs.span(now)
         if span is None or span.days is None:
             return True
-        attempt = self.attempts.of(key)
-        if attempt is not None and self.attempts.was_left(attempt):
+        tries = self.attempts.of(key)
+        if tries is not None and tries.was_left:
             return False  # that it failed is to be stored
-        if attempt is not None and self.attempts.waits(key):
+        if self.attempts.has_to_wait(tries):
             return True
         last = query_to(span, span.days.count - 1)
         with self._database.read() as connection:
@@ -189,15 +191,28 @@ class Series:
         silent = inputs.row.only_count_matured_users and inputs.row.end_date is None
         return point is not None and point.log_offset == self._position() and not silent
 
-    def refresh(self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, force: bool = False) -> None:
-        """Bring the points of one metric up to date, unless they are fresh or somebody else is at it."""
+    def refresh(
+        self,
+        inputs: ExperimentInputs,
+        metric: Mapping[str, Any],
+        *,
+        force: bool = False,
+        due: Callable[[], bool] | None = None,
+    ) -> None:
+        """Bring the points of one metric up to date, unless they are fresh or somebody else is at it.
+
+        With ``due``, which said so before, they are if it still does, and nobody who is at it is waited for.
+        """
         key = inputs.key(metric)
-        if not force and self._is_fresh(inputs, metric, key):
+        stale = due or (lambda: force or not self._is_fresh(inputs, metric, key))
+        if due is None and not stale():
             return
+        whole = force or due is not None
 
         def work() -> None:
-            if force or not self._is_fresh(inputs, metric, key):
-                self._compute(inputs, metric, key, budget_s=None if force else REQUEST_BUDGET_S)
+            with self.attempts.claimed(key, wait_s=0 if due else self._wait_s) as lease:
+                if lease is not None and (lease.was_left or stale()):
+                    self._compute(inputs, metric, key, lease, budget_s=None if whole else REQUEST_BUDGET_S)
 
         if not self._flights.run(key, work, wait_s=self._wait_s):
             _log.info("results_refresh_skipped", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid)
@@ -205,14 +220,27 @@ class Series:
     def recompute(self, inputs: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         """Compute the points of a metric, which need not be the experiment's, under ``key``.
 
-        False when that many others are at it that there was no turn.
+        False when that many others are at them that there was no turn.
         """
-        return self._flights.run(
-            key, lambda: self._compute(inputs, metric, key, budget_s=None), wait_s=self._wait_s
-        )
+        computed = False
+
+        def work() -> None:
+            nonlocal computed
+            with self.attempts.claimed(key, wait_s=self._wait_s) as lease:
+                if lease is not None:
+                    self._compute(inputs, metric, key, lease, budget_s=None)
+                    computed = True
+
+        return self._flights.run(key, work, wait_s=self._wait_s) and computed
 
     def _compute(
-        self, inputs: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey, *, budget_s: float | None
+        self,
+        inputs: ExperimentInputs,
+        metric: Mapping[str, Any],
+        key: SeriesKey,
+        lease: JobLease,
+        *,
+        budget_s: float | None,
     ) -> None:
         """Compute and store points. A failure is stored with the last day, beside a result of that day.
 
@@ -222,31 +250,34 @@ class Series:
         if span is None or span.days is None:
             return
         zone = zone_of(inputs.project.timezone)
+        points: list[NewPoint] = []
+        failure: Exception | None = None
         try:
-            self.attempts.begin(key)
+            check_tries(lease)
             question = inputs.question(metric, span)
             # Both are taken before anything is read: what changes meanwhile is looked at again.
             offset = self._position()
             state = self._named_state(inputs, metric)
             points = self._points(inputs, question, key, state, offset, budget_s)
         except Exception as error:
-            reason = reason_of(error)
+            failure = error
             tell = _log.warning if isinstance(error, ResultsError) else _log.exception
             tell(
-                "results_failed", experiment_id=key.experiment_id, metric_uuid=key.metric_uuid, reason=reason
+                "results_failed",
+                experiment_id=key.experiment_id,
+                metric_uuid=key.metric_uuid,
+                reason=reason_of(error),
             )
-            last = query_to(span, span.days.count - 1)
-            with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
-                store.put_failure(tx.connection, key, span.start, last, reason, zone, self._now())
-                self.attempts.over(tx.connection, key, error)
-            return
-        except BaseException:  # somebody ends the program
-            with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
-                self.attempts.over(tx.connection, key)
-            raise
-        with self._database.write(rebuildable=Rebuildable.RESULTS) as tx:
-            store.put_points(tx.connection, key, span.start, points, zone, self._now())
-            self.attempts.over(tx.connection, key)
+        try:
+            with self.attempts.writing(lease) as tx:
+                if failure is None:
+                    store.put_points(tx.connection, key, span.start, points, zone, self._now())
+                else:
+                    last, reason = query_to(span, span.days.count - 1), reason_of(failure)
+                    store.put_failure(tx.connection, key, span.start, last, reason, zone, self._now())
+                self.attempts.over(tx, lease, failure)
+        except JobLostError as error:
+            _log.warning("results_not_stored", reason=str(error))
 
     def _points(
         self,

@@ -22,6 +22,7 @@ from hoglab.http.fields.dates import format_offset, utc_now
 from hoglab.people import reading as people
 from hoglab.statistics import Correction
 from hoglab.storage.database import Rebuildable
+from hoglab.storage.job_leases import JobLeases, JobLostError, JobName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,17 +57,21 @@ class ResultsService:
         refresh_s: float = REFRESH_S,
         tables: TableDirectory | None = None,
         state: AggregateCache | None = None,
+        jobs: JobLeases | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        """``jobs``: those of this process, which somebody renews; else nothing that it does may take long."""
         self.database = database
+        self.jobs = jobs or JobLeases(database)
         self.computer = Computer(
             event_store, timeout_s=query_timeout_s, tables=tables, groups=self._groups_of_type, state=state
         )
         self.now = now
-        self.queries = Queries(now=now, position=event_store.position)
+        self.queries = Queries(database, self.jobs, now=now, position=event_store.position)
         self.series = Series(
             database,
             self.computer,
+            self.jobs,
             position=event_store.position,
             refresh_s=refresh_s,
             wait_s=query_timeout_s,
@@ -205,24 +210,27 @@ class ResultsService:
             tx.changed("experiments", project.id)
         return _job_object(job), True
 
-    def run_job(self, job: Job) -> None:
-        """Compute the series that a job asks for."""
-        with self.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
-            store.update_job(tx.connection, job.id, self.now(), status=store.IN_PROGRESS)
-        try:
-            error = self._run_job(job)
-        except Exception as unexpected:
-            _log.exception("recalculation_failed", job_id=job.id)
-            error = f"Internal error: {type(unexpected).__name__}"
-        with self.database.write(rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
-            store.update_job(
-                tx.connection,
-                job.id,
-                self.now(),
-                status=store.COMPLETED if error is None else store.FAILED,
-                error_message=error,
-                last_successful_date=None if error is not None else self.now().date().isoformat(),
-            )
+    def run_job(self, job: Job) -> bool:
+        """Compute the series that a job asks for; whether it was for this process to do."""
+        with self.jobs.claimed(JobName("series recalculation", job.id)) as lease:
+            if lease is None:
+                return False
+            try:
+                with self.jobs.writing(lease, rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+                    if not store.begin_job(tx.connection, job.id, self.now()):
+                        return False  # another process has just done it
+                try:
+                    error = self._run_job(job)
+                except Exception as unexpected:
+                    _log.exception("recalculation_failed", job_id=job.id)
+                    error = f"Internal error: {type(unexpected).__name__}"
+                with self.jobs.writing(lease, rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
+                    store.end_job(tx.connection, job.id, self.now(), error)
+                    self.jobs.end(tx, lease)
+            except JobLostError as lost:
+                _log.warning("recalculation_not_stored", reason=str(lost))
+                return False
+        return True
 
     def _run_job(self, job: Job) -> str | None:
         if job.metric_uuid is None:

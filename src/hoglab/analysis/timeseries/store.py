@@ -340,11 +340,22 @@ def insert_job(
     return job
 
 
-def update_job(connection: Connection, job_id: str, now: datetime, **values: Any) -> None:
+def begin_job(connection: Connection, job_id: str, now: datetime) -> bool:
+    """Say that a job is at work; whether it is not over."""
     row = metric_recalculation.c
-    connection.execute(
-        sa.update(metric_recalculation).where(row.id == job_id).values(updated_at=now, **values)
+    beginning = sa.update(metric_recalculation).where(row.id == job_id, row.status.in_(_ACTIVE))
+    return bool(connection.execute(beginning.values(updated_at=now, status=IN_PROGRESS)).rowcount)
+
+
+def end_job(connection: Connection, job_id: str, now: datetime, error: str | None) -> None:
+    """Say that a job is over."""
+    values = (
+        {"status": COMPLETED, "last_successful_date": now.date().isoformat()}
+        if error is None
+        else {"status": FAILED}
     )
+    ending = sa.update(metric_recalculation).where(metric_recalculation.c.id == job_id)
+    connection.execute(ending.values(updated_at=now, error_message=error, **values))
 
 
 # -- jobs of all metrics ---------------------------------------------------------------------------------
@@ -416,9 +427,11 @@ def insert_recalculation(
     return made
 
 
-def update_recalculation(connection: Connection, recalculation_id: str, **values: Any) -> None:
-    table = experiment_recalculation
-    connection.execute(sa.update(table).where(table.c.id == recalculation_id).values(values))
+def update_recalculation(connection: Connection, recalculation_id: str, **values: Any) -> bool:
+    """Change a job that is not over; whether there is one."""
+    row = experiment_recalculation.c
+    changing = sa.update(experiment_recalculation).where(row.id == recalculation_id, row.status.in_(_ACTIVE))
+    return bool(connection.execute(changing.values(values)).rowcount)
 
 
 # -- experiments -----------------------------------------------------------------------------------------

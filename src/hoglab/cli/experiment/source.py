@@ -208,11 +208,14 @@ class _Local:
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
+        from hoglab.storage.job_leases import JobLeases
         from hoglab.storage.table_files import TableDirectory
 
         self._database = database
         self._accounts = accounts
         self._project = project
+        jobs = JobLeases(database)
+        jobs.take_over()
         self._results = ResultsService(
             database,
             events,
@@ -225,6 +228,7 @@ class _Local:
                 timeout_s=settings.query_timeout_s,
                 limits=CacheLimits(bytes=settings.results_state_max_bytes),
             ),
+            jobs=jobs,
         )
         exposures = ExposureCounts(self._results)
         self._live = LiveResults(self._results, exposures)

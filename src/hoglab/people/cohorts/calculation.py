@@ -1,6 +1,7 @@
 """Finding the members of dynamic cohorts in the background.
 
-What is to be done is in the database (``is_calculating``), so a restart goes on where the last process ended.
+What is to be done is in the database (``is_calculating``), so a restart goes on where the last process ended; who does
+it has the cohort's job meanwhile.
 Persons are read piece by piece outside of any transaction; the new membership then replaces the old one in a
 single transaction, so that nobody ever sees half of one.
 """
@@ -29,11 +30,13 @@ from hoglab.people.cohorts.definition import read_trees, references
 from hoglab.people.cohorts.matching import CohortError, RowIds, Sources, membership_test
 from hoglab.storage.catching_up import Awaiting, CatchUp
 from hoglab.storage.database import Rebuildable
+from hoglab.storage.job_leases import JobLeases, JobLostError, JobName
 
 if TYPE_CHECKING:
     from hoglab.http.identity import Project
     from hoglab.people.cohorts.store import CohortRow
     from hoglab.storage.database import Database, Transaction
+    from hoglab.storage.job_leases import JobLease
 
 REFRESH_AFTER = timedelta(hours=1)
 """Members of dynamic cohorts are found anew when the last time is longer ago than this: persons change."""
@@ -48,6 +51,14 @@ RETRY_FIRST_S, RETRY_LONGEST_S = 60.0, 3_600.0
 """Backoff of a cohort that could not be calculated, first and longest; doubles with each failure."""
 
 MAX_ERROR_LENGTH = 1_000
+
+JOB = "cohort"
+"""The kind of job that a calculation is."""
+
+MAX_TRIES = 3
+"""Maximum number of tries in a row that take their process down; then a calculation has failed, and waits."""
+
+STOPPED = "The server stopped while it was calculated."
 
 Behaviour = Callable[["Project", PropertyFilter], Iterable[UUID]]
 """The persons of a project who did what a behavioural rule says. May raise any exception."""
@@ -77,14 +88,16 @@ class CohortCalculator(BackgroundService):
         *,
         behaviour: Behaviour | None = None,
         catch_up: CatchUp | None = None,
+        jobs: JobLeases | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        """``jobs``: those of this process, which somebody renews; else no calculation may take long."""
         super().__init__()
         self._database = database
+        self._jobs = jobs or JobLeases(database)
         self._behaviour = behaviour
         self._awaiting: Awaiting[tuple[int, int, int]] = Awaiting(catch_up, itemgetter(0))
         self._now = now
-        self._retry_at: dict[int, float] = {}
         self._progress: CalculationProgress | None = None
         self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self.wake())
 
@@ -104,13 +117,11 @@ class CohortCalculator(BackgroundService):
         return CATCH_UP_CHECK_S if self._awaiting else REFRESH_CHECK_S
 
     def _refresh(self) -> None:
-        before = self._now() - REFRESH_AFTER
+        now = self._now()
+        waiting = self._jobs.waiting(JOB, now)
         with self._database.read() as connection:
-            old = [
-                cohort_id
-                for cohort_id in store.outdated_cohorts(connection, before)
-                if self._retry_at.get(cohort_id, 0.0) <= time.monotonic()
-            ]
+            outdated = store.outdated_cohorts(connection, now - REFRESH_AFTER)
+        old = [cohort_id for cohort_id in outdated if str(cohort_id) not in waiting]
         if old:
             with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
                 store.request_calculation(tx.connection, old)
@@ -118,40 +129,60 @@ class CohortCalculator(BackgroundService):
     def run(self) -> int:
         """Calculate every cohort that is waiting, also those that wait because of others; how many.
 
-        One that was asked for after events that are not stored yet goes on waiting.
+        One that was asked for after events that are not stored yet goes on waiting, and so does one that another
+        process is at.
         """
         done = 0
+        elsewhere: set[int] = set()
         while not self.is_stopping:
             with self._database.read() as connection:
-                waiting = store.waiting_cohorts(connection)
+                waiting = [each for each in store.waiting_cohorts(connection) if each[1] not in elsewhere]
             ready = self._awaiting.ready(waiting)
             if not ready:
                 break
             project_id, cohort_id, _ = ready[0]
-            self.calculate(project_id, cohort_id)
-            done += 1
+            if self.calculate(project_id, cohort_id):
+                done += 1
+            else:
+                elsewhere.add(cohort_id)
         return done
 
-    def calculate(self, project_id: int, cohort_id: int) -> None:
-        """Find the members of a dynamic cohort. What goes wrong is noted on the cohort, for its owner."""
-        with self._database.read() as connection:
-            row = store.cohort_by_id(connection, project_id, cohort_id)
-        if row is None or row.deleted or row.is_static:
+    def calculate(self, project_id: int, cohort_id: int) -> bool:
+        """Find the members of a dynamic cohort, unless another process is at it; whether none was.
+
+        What goes wrong is noted on the cohort, for its owner.
+        """
+        with self._jobs.claimed(JobName(JOB, str(cohort_id))) as lease:
+            if lease is None:
+                return False
+            with self._database.read() as connection:
+                row = store.cohort_by_id(connection, project_id, cohort_id)
+            if row is not None and not row.deleted and not row.is_static:
+                try:
+                    self._calculate(row, lease)
+                except JobLostError as error:
+                    _log.warning("cohort_not_stored", reason=str(error))
+                    return False
+        return True
+
+    def _calculate(self, row: CohortRow, lease: JobLease) -> None:
+        started, cohort_id = time.monotonic(), row.id
+        if lease.was_left and lease.tries > MAX_TRIES:
+            self._fail(row, lease, CohortError(STOPPED))
             return
-        started = time.monotonic()
         try:
             members = self._find(row)
         except Exception as error:
-            self._fail(row, error)
+            self._fail(row, lease, error)
             return
         finally:
             self._progress = None
         if members is None:
             return
-        self._retry_at.pop(cohort_id, None)
-        with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
+        with self._jobs.writing(lease, rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
             changed = store.replace_members(tx.connection, cohort_id, members)
             self._finish(tx, row, changed=changed)
+            self._jobs.end(tx, lease)
         _log.info(
             "cohort_calculated",
             cohort_id=cohort_id,
@@ -225,14 +256,14 @@ class CohortCalculator(BackgroundService):
             recalculate_dependents(tx, row.project_id, [row.id])
         tx.changed("cohorts", row.project_id)
 
-    def _fail(self, row: CohortRow, error: Exception) -> None:
+    def _fail(self, row: CohortRow, lease: JobLease, error: Exception) -> None:
         known = isinstance(error, CohortError)
         _log.warning("cohort_not_calculated", cohort_id=row.id, error=str(error), exc_info=not known)
         failures = row.errors_calculating + 1
         wait_s = min(RETRY_FIRST_S * 2 ** min(failures - 1, 20), RETRY_LONGEST_S)
-        self._retry_at[row.id] = time.monotonic() + wait_s
         message = str(error) if known else "The cohort could not be calculated; it will be tried again."
-        with self._database.write(rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
+        with self._jobs.writing(lease, rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
+            self._jobs.fail(tx, lease, message[:MAX_ERROR_LENGTH], self._now() + timedelta(seconds=wait_s))
             store.update_cohort(
                 tx.connection,
                 row.id,

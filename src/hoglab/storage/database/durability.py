@@ -34,6 +34,8 @@ class Rebuildable(enum.Enum):
     COHORT_CALCULATION = "members of dynamic cohorts: whatever was being calculated is calculated again"
     RESULTS = "computed results: whatever is missing is computed again from events"
     RECALCULATION_STATUS = "how far a requested computation has come: it begins again"
+    JOB_LEASES = "which process is at work on what: after a power cut none is"
+    QUERY_STATUS = "queries that are answered later, and their answers: whoever asks after them asks again"
     BACKFILL_PROGRESS = (
         "how far a backfill has come: it goes on from before, and what is queued is not queued twice"
     )

@@ -86,3 +86,23 @@ def _by_function(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> 
     """Calls the function that `postgres.person_search` makes: an index of it is found by the call."""
     column, name = (compiler.process(each, **keywords) for each in element.clauses)
     return f"json_text({column}, {name})"
+
+
+def now_micros() -> ColumnElement[int]:
+    """The time in microseconds since the Unix epoch by the clock of the database, which all who use it share."""
+    return _NowMicros()
+
+
+class _NowMicros(FunctionElement[int]):
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(_NowMicros)
+def _of_machine(_element: _NowMicros, _compiler: SQLCompiler, **_keywords: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+
+
+@compiles(_NowMicros, "postgresql")
+def _of_server(_element: _NowMicros, _compiler: SQLCompiler, **_keywords: Any) -> str:
+    return "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"

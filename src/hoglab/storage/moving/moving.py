@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LEFT_OUT: set[Table] = {
     tables.installation,  # says itself how far the move is
     tables.queue_worker,  # processes that ended
+    tables.job,  # what they were at
+    tables.query_status,  # answers of a moment
     tables.event_log_head,  # only where several processes append; made of the log's last number
 }
 _MOVE = tables.installation.c.move

@@ -19,7 +19,6 @@ from hoglab.storage.database.tables.experiments import (
     experiment_holdout,
     experiment_recalculation,
     experiment_saved_metric,
-    metric_attempt,
     metric_recalculation,
     metric_result,
     saved_metric,
@@ -33,6 +32,7 @@ from hoglab.storage.database.tables.ingestion import (
     quarantined_record,
 )
 from hoglab.storage.database.tables.installation import installation, queue_installation
+from hoglab.storage.database.tables.jobs import job, query_status
 from hoglab.storage.database.tables.people import (
     cohort,
     cohort_person,
@@ -94,12 +94,12 @@ __all__ = [
     "internal_event",
     "invocation",
     "invocation_result",
+    "job",
     "log_entry",
     "login_link",
     "masking_counter",
     "membership",
     "metadata",
-    "metric_attempt",
     "metric_recalculation",
     "metric_result",
     "organization",
@@ -110,6 +110,7 @@ __all__ = [
     "personal_api_key",
     "project",
     "quarantined_record",
+    "query_status",
     "queue_installation",
     "queue_metadata",
     "queue_worker",

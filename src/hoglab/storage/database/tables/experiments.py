@@ -131,20 +131,6 @@ metric_result = Table(
     sqlite_autoincrement=True,
 )
 
-# A computation of a series that is at work, or that did not end. Without a metric: of a job of all metrics, whose id
-# is the fingerprint.
-metric_attempt = Table(
-    "metric_attempt",
-    metadata,
-    Column("experiment_id", Integer, ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True),
-    Column("metric_uuid", String(64), primary_key=True),
-    Column("fingerprint", String(64), primary_key=True),
-    Column("failures", Integer, nullable=False),
-    Column("retry_at", UtcTime, nullable=False),
-    Column("begun_by", String(36)),  # the process that is at it
-    Column("stopped", Boolean, nullable=False),  # whether the server stopped during the newest try
-)
-
 # Spec experiment-results 7.3: a job that computes a metric's whole series anew.
 metric_recalculation = Table(
     "metric_recalculation",

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from hoglab.fairness.token_bucket import TokenBucket
 from hoglab.storage.database import Rebuildable
 from hoglab.storage.database.tables import destination_outage, function_pace
+from hoglab.storage.database.types import now_micros
 from hoglab.storage.database.upsert import upsert
 from hoglab.storage.invocations.limits import Granted
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 OUTAGE_TOLD_FOR_S = 5.0
 """Time for which an outage that a process reported counts when it is not reported again."""
-
-_NOW_US = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * 1_000_000, sa.BigInteger)
 
 
 class SharedPaces:
@@ -34,7 +33,7 @@ class SharedPaces:
         """Take up to ``wanted`` whole tokens of a bucket that holds ``size`` at most and one at first."""
         row = function_pace.c
         with self._database.write(rebuildable=Rebuildable.FUNCTION_HEALTH) as tx:
-            now = tx.execute(sa.select(_NOW_US)).scalar_one() / 1e6
+            now = tx.execute(sa.select(now_micros())).scalar_one() / 1e6
             wanted_row = sa.select(row.tokens, row.filled_at).where(row.function_id == function_id)
             known: tuple[float, int] = tuple(tx.execute(wanted_row).one_or_none() or (1.0, round(now * 1e6)))
             bucket = TokenBucket(known[0], known[1] / 1e6, per_s, size).filled(now)
@@ -69,7 +68,7 @@ class SharedOutages:
             return
         row = destination_outage.c
         with self._database.write(rebuildable=Rebuildable.FUNCTION_HEALTH) as tx:
-            now = tx.execute(sa.select(_NOW_US)).scalar_one()
+            now = tx.execute(sa.select(now_micros())).scalar_one()
             old = sa.or_(row.process == self._process, row.seen_at < now - 2e6 * OUTAGE_TOLD_FOR_S)
             tx.execute(sa.delete(destination_outage).where(old))
             if function_ids:
@@ -82,6 +81,6 @@ class SharedOutages:
     def told(self) -> frozenset[str]:
         """Those of all processes."""
         row = destination_outage.c
-        recent = row.seen_at > _NOW_US - int(OUTAGE_TOLD_FOR_S * 1e6)
+        recent = row.seen_at > now_micros() - int(OUTAGE_TOLD_FOR_S * 1e6)
         with self._database.read(settled=False) as connection:
             return frozenset(connection.scalars(sa.select(row.function_id).where(recent).distinct()))

@@ -1,0 +1,102 @@
+"""Queries that are answered later: rows that every process sees, so that any can be asked how far they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from hoglab.storage.database.tables import query_status
+from hoglab.storage.job_leases import JobName
+
+MAX_STATUSES = 1_000
+"""Maximum number of queries whose status is kept; those that were asked first go first."""
+KEPT_FOR = timedelta(hours=1)
+"""Time for which the status of a query is kept, from when it was asked."""
+
+_row = query_status.c
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """A query, how far it is, and what came of it."""
+
+    project_id: int
+    id: str
+    key: str
+    """Equal for queries that ask the same."""
+    query: dict[str, Any] | None
+    """As it was sent; None when a request waits for it and computes it."""
+    started_at: datetime
+    ended_at: datetime | None = None
+    answer: str | None = None
+    """JSON."""
+    error: str | None = None
+    cancelled: bool = False
+
+    @property
+    def complete(self) -> bool:
+        return self.ended_at is not None
+
+    @property
+    def results(self) -> dict[str, Any] | None:
+        """The answer."""
+        found: dict[str, Any] | None = None if self.answer is None else orjson.loads(self.answer)
+        return found
+
+    @property
+    def job(self) -> JobName:
+        """The job of computing it."""
+        return JobName("query", f"{self.project_id}/{self.id}")
+
+
+_STATUS = sa.select(*(_row[field.name] for field in fields(QueryStatus)))
+_IS_WAITING = sa.and_(_row.ended_at.is_(None), _row.query.is_not(None))
+
+
+def read(connection: Connection, project_id: int, query_id: str) -> QueryStatus | None:
+    """A query of a project."""
+    found = connection.execute(_STATUS.where(*_is(project_id, query_id))).one_or_none()
+    return None if found is None else QueryStatus(*found)
+
+
+def waiting(connection: Connection, project_id: int, key: str) -> QueryStatus | None:
+    """A query that asks the same and has not ended, of those that no request waits for."""
+    same = _STATUS.where(_row.project_id == project_id, _row.key == key, _IS_WAITING)
+    found = connection.execute(same.limit(1)).one_or_none()
+    return None if found is None else QueryStatus(*found)
+
+
+def count_waiting(connection: Connection) -> int:
+    """Number of queries of all projects that have not ended, of those that no request waits for."""
+    return connection.scalar(sa.select(sa.func.count()).select_from(query_status).where(_IS_WAITING)) or 0
+
+
+def insert(connection: Connection, status: QueryStatus) -> None:
+    """Note a query that is new; the oldest of those that have ended go, where there are too many."""
+    ended = sa.select(_row.project_id, _row.id).where(_row.ended_at.is_not(None))
+    for project_id, query_id in connection.execute(
+        ended.order_by(_row.started_at.desc()).offset(MAX_STATUSES - 1)
+    ).all():
+        connection.execute(sa.delete(query_status).where(*_is(project_id, query_id)))
+    values = {field.name: getattr(status, field.name) for field in fields(QueryStatus)}
+    connection.execute(sa.insert(query_status).values(values))
+
+
+def end(connection: Connection, status: QueryStatus, now: datetime, **outcome: Any) -> bool:
+    """Note what came of a query that has not ended; whether it had not."""
+    ending = sa.update(query_status).where(*_is(status.project_id, status.id), _row.ended_at.is_(None))
+    return bool(connection.execute(ending.values(ended_at=now, **outcome)).rowcount)
+
+
+def forget_old(connection: Connection, now: datetime) -> None:
+    """Forget what was asked longer than `KEPT_FOR` ago."""
+    connection.execute(sa.delete(query_status).where(_row.started_at < now - KEPT_FOR))
+
+
+def _is(project_id: int, query_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return _row.project_id == project_id, _row.id == query_id
