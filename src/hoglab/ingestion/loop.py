@@ -3,7 +3,8 @@
 One thread. It takes a batch of records, lets transformations change their events, resolves persons, stores,
 dispatches, and then moves its position in the log. Whatever happens between two of these steps, the batch is
 processed again from the log and comes out the same: persons are idempotent, the store knows the log offset of
-what it holds, and so does the dispatcher. A second thread decodes the next batch meanwhile, which has no effect
+what it holds, and so does the dispatcher. (Events whose batch is processed again have their persons' properties as they
+are by then, after the whole batch.) A second thread decodes the next batch meanwhile, which has no effect
 that could be lost.
 
 What fails is either the server's own fault (a damaged file, an engine away, no memory, a full disk), then the loop
