@@ -396,6 +396,23 @@ class TestTurns:
         told = {row.invocation_id: (row.status, row.version) for row in engine.rows(tables.invocation_result)}
         assert told == {fresh.id: ("succeeded", 11), "another": ("succeeded", 12)}
 
+    def test_whoever_lost_a_run_on_many_events_does_not_tell_how_they_fared(
+        self, queue: Queue, engine: Engine
+    ) -> None:
+        queue.enqueue(InvocationBatch([invocation()]))
+        [slow] = queue.claim()
+        queue.release_all()
+        [fresh] = queue.claim()
+        done = [
+            InvocationResult(name, 1, "f1", "succeeded", attempts=1, version=11, parent_run_id=fresh.id)
+            for name in ("first", "second")
+        ]
+        late = [replace(each, status="failed", version=12) for each in done]
+        assert queue.finish([outcome(fresh)], results=done) == {fresh.id}
+        assert queue.finish([outcome(slow, "failed")], results=late) == frozenset()
+        told = {row.invocation_id: (row.status, row.version) for row in engine.rows(tables.invocation_result)}
+        assert told == {"first": ("succeeded", 11), "second": ("succeeded", 11)}
+
     def test_traces_are_written_even_when_the_lock_was_lost(self, queue: Queue, engine: Engine) -> None:
         lost = InvocationOutcome("unknown", "token", "completed")
         assert queue.finish([lost], logs=[line("said")]) == frozenset()

@@ -68,10 +68,13 @@ def still_mine(
 ) -> Sequence[InvocationResult]:
     """The results that whoever gave outcomes may tell, of which those of the ids ``applied`` counted.
 
-    Who was paused may not put an old result in the place of that of the process that took the run over.
+    Who was paused may not put an old result in the place of that of the process that took the run over; nor those of
+    the events that a run is about, whose results name it as their parent.
     """
     lost = {each.id for each in outcomes if each.id not in applied}
-    return [each for each in results if each.invocation_id not in lost] if lost else results
+    if not lost:
+        return results
+    return [each for each in results if lost.isdisjoint((each.invocation_id, each.parent_run_id))]
 
 
 class Traces:
