@@ -31,6 +31,8 @@ _CONFLICTS = Counter(
     "Transactions that PostgreSQL undid because they waited for each other (deadlocks, serialization failures).",
 )
 
+_OPEN = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -58,6 +60,12 @@ def tried_again(method: Callable[P, T]) -> Callable[P, T]:
             attempt += 1
 
     return again
+
+
+def settle(connection: psycopg.Connection[Any]) -> None:
+    """Wait until every statement of a pipeline so far was executed. Raises what any of them raised."""
+    with connection.pipeline() as pipeline:
+        pipeline.sync()
 
 
 class PostgresSession:
@@ -95,6 +103,23 @@ class PostgresSession:
         """A block whose statements are stored together or not at all."""
         with self.using() as connection, connection.transaction():
             yield connection
+
+    @contextmanager
+    def pipelined(self) -> Iterator[psycopg.Connection[Any]]:
+        """As `transaction`, and what gives nothing is sent with the next statement, or with the end.
+
+        How many rows a statement changed is known after `settle`, what it gives when it is asked for that.
+        """
+        with self.using() as connection:
+            try:
+                with connection.pipeline():
+                    connection.execute(b"BEGIN")
+                    yield connection
+                    connection.execute(b"COMMIT")
+            except BaseException:
+                if connection.info.transaction_status in _OPEN:
+                    connection.execute(b"ROLLBACK")
+                raise
 
     def rows(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement, in a transaction of its own."""

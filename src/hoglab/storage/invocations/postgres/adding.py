@@ -7,6 +7,7 @@ from collections import Counter as Counts
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from hoglab.storage.database.postgres.session import settle
 from hoglab.storage.database.types import to_micros
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def insert(
             new.update(dict(connection.execute(statement.encode(), _columns(some, now)).fetchall()))
     for invocation in again:
         values = _columns([invocation], now) | {"version": invocation.repeats}
-        new[invocation.function_id] += connection.execute(_INSERT_AGAIN.encode(), values).rowcount
+        cursor = connection.execute(_INSERT_AGAIN.encode(), values)
+        settle(connection)
+        new[invocation.function_id] += cursor.rowcount
     return +new
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hoglab.storage.database.postgres.session import settle
 from hoglab.storage.database.types import to_micros
 from hoglab.storage.invocations import InvocationResult, JobOverError, MaskingMovedError
 from hoglab.storage.invocations.dead_letter_rows import MAX_DEAD_LETTERS
@@ -119,6 +120,7 @@ def count_masked(connection: psycopg.Connection[Any], masking: Sequence[MaskingC
     ]
     with connection.cursor() as cursor:
         cursor.executemany(_MASKED, rows)
+        settle(connection)
         if cursor.rowcount != len(rows):
             raise MaskingMovedError
 
@@ -133,9 +135,9 @@ def save_dead(connection: psycopg.Connection[Any], dead: Sequence[DeadLetter]) -
     with connection.cursor() as cursor:
         cursor.executemany(_DEAD, [dead_values(each) for each in sorted(dead, key=lambda each: each.id)])
     owners = {(each.project_id, each.function_id or "") for each in dead}
-    return sum(
-        connection.execute(_TRIM_DEAD, (*owner, MAX_DEAD_LETTERS)).rowcount for owner in sorted(owners)
-    )
+    trimmed = [connection.execute(_TRIM_DEAD, (*owner, MAX_DEAD_LETTERS)) for owner in sorted(owners)]
+    settle(connection)
+    return sum(cursor.rowcount for cursor in trimmed)
 
 
 def forget_dead(connection: psycopg.Connection[Any], ids: Sequence[str]) -> None:
@@ -145,7 +147,9 @@ def forget_dead(connection: psycopg.Connection[Any], ids: Sequence[str]) -> None
 def advance_job(connection: psycopg.Connection[Any], step: JobStep, new: int) -> None:
     """Note how far a job comes. Raises `JobOverError`."""
     counts = (step.seen, new, step.settled, step.put_aside)
-    if not connection.execute(_STEP, (step.cursor, *counts, step.id, step.before)).rowcount:
+    cursor = connection.execute(_STEP, (step.cursor, *counts, step.id, step.before))
+    settle(connection)
+    if not cursor.rowcount:
         raise JobOverError(step.id)
 
 

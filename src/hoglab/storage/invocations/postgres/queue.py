@@ -1,7 +1,8 @@
 # ruff: noqa: S608 - statements are put together of constants
 """The invocation queue in tables of PostgreSQL.
 
-Workers in any number of processes claim and finish in batches, each in one transaction of one or two statements. Nobody
+Workers in any number of processes claim and finish in batches, each in one transaction of one or two statements; they
+wait for the server twice, whatever is written with it, as long as no order keys are among them. Nobody
 waits for a row that another one is about to take (``SKIP LOCKED``). Claims, heartbeats and outcomes do not wait for the
 disk: after a crash of the server the turns of the last moment are run again, which at-least-once delivery allows. What
 was enqueued waits for the disk, unless it comes from the event log, which has it already.
@@ -63,6 +64,8 @@ COUNTING_SHARE = 20
 HEAR_AGAIN_S = 0.5
 """Pause after a failure before notifications are listened to again."""
 
+_NO_KEY = "-"
+"""The end of a lock token that says of its invocation that it has no order key, so that nobody asks when it ends."""
 _CHANNEL = "hoglab_queue"
 _TELL = f"SELECT pg_notify('{_CHANNEL}', %s)"
 _CLAIM = f"""
@@ -77,7 +80,8 @@ WITH picked AS MATERIALIZED (
         ORDER BY scheduled_at LIMIT wanted.number FOR UPDATE SKIP LOCKED
     ) AS due
 )
-UPDATE invocation SET status = 'running', lock_token = %(token)s, heartbeat_at = %(now)s
+UPDATE invocation SET status = 'running', heartbeat_at = %(now)s,
+    lock_token = CASE WHEN order_key IS NULL THEN left(%(token)s, -1) || '{_NO_KEY}' ELSE %(token)s END
 WHERE id IN (SELECT id FROM picked) RETURNING {COLUMNS}
 """
 _KEYS = "SELECT DISTINCT function_id, order_key FROM invocation WHERE id = ANY (%b) AND order_key IS NOT NULL"
@@ -100,6 +104,7 @@ WHERE invocation.status = 'held' AND invocation.id = (
     SELECT next.id FROM invocation AS next WHERE next.function_id = key.function_id
         AND next.order_key = key.order_key AND next.finished_at IS NULL ORDER BY next.rowid LIMIT 1
 )
+RETURNING invocation.id
 """
 _BEAT = """
 UPDATE invocation SET heartbeat_at = %s FROM unnest(%s::text[], %s::text[]) AS lock (id, token)
@@ -230,7 +235,8 @@ class PostgresInvocationQueue(UnfinishedCounts):
         """Add a batch in one transaction; returns how many invocations were new."""
         now = self._moment()
         crowded_out = 0
-        with self._counted() as counted, self._transaction(durable=batch.position is None) as connection:
+        session = self._durable if batch.position is None else self._relaxed
+        with self._counted() as counted, session.pipelined() as connection:
             counted.added = new = insert(connection, batch.invocations, now)
             if batch.position is not None:
                 kept.advance(connection, batch.position, now)
@@ -382,8 +388,12 @@ class PostgresInvocationQueue(UnfinishedCounts):
             "priorities": [each.priority for each in last.values()],
             "now": now,
         }
-        with self._counted() as counted, self._transaction() as connection:
-            ending = [each.id for each in last.values() if each.status != "available"]
+        with self._counted() as counted, self._relaxed.pipelined() as connection:
+            ending = [
+                each.id
+                for each in last.values()
+                if each.status != "available" and not each.lock_token.endswith(_NO_KEY)
+            ]
             if ending and (turns := connection.execute(_KEYS, (ending,)).fetchall()):
                 take_turns(connection, turns)
             rows = connection.execute(_FINISH, values).fetchall() if last else []
@@ -392,7 +402,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             let = 0
             if keys:
                 functions, order_keys = [function for function, _ in keys], [key for _, key in keys]
-                let = connection.execute(_LET_NEXT, (now, functions, order_keys)).rowcount
+                let = len(connection.execute(_LET_NEXT, (now, functions, order_keys)).fetchall())
             mine = still_mine(results, outcomes, {row[0] for row in rows})
             kept.write_traces(connection, self._traces, logs, metrics, mine)
             if let:
