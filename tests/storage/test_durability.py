@@ -49,7 +49,7 @@ EXEMPT = {
     ("storage/job_leases.py", "_claim", "JOB_LEASES"),
     ("storage/job_leases.py", "_give_back", "JOB_LEASES"),
     ("storage/job_leases.py", "forget_old", "EXPIRED"),
-    ("storage/job_leases.py", "round", "JOB_LEASES"),
+    ("storage/job_leases.py", "_renew", "JOB_LEASES"),
     ("storage/job_leases.py", "take_over", "JOB_LEASES"),
 }
 """Everything that a power cut may undo after it was written: file, function, and what makes it again."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ from tests.storage import job_worker
 from tests.storage.job_worker import done
 
 from hoglab.storage import job_leases
-from hoglab.storage.database import Database, Rebuildable, tables
+from hoglab.storage.database import Database, DatabaseUnreachableError, Rebuildable, tables
 from hoglab.storage.job_leases import JobLease, JobLeases, JobLostError, JobName
 
 NAME = JobName("work", "one")
@@ -149,6 +150,19 @@ def test_who_renews_a_lease_keeps_it(database: Database, monkeypatch: pytest.Mon
     with two.claimed(NAME) as other:
         assert other is not None
     one.stop()
+
+
+def test_leases_outlive_a_database_that_is_away_for_a_moment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = JobLeases(database)
+    with jobs.claimed(NAME) as lease:
+        assert lease is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "write", Mock(side_effect=DatabaseUnreachableError("away")))
+            assert jobs.round() < job_leases.RENEW_S, "it tries again soon"
+        assert jobs.round() == job_leases.RENEW_S
+        end(jobs, lease)
 
 
 def test_a_server_that_ends_gives_back_what_it_has(database: Database) -> None:

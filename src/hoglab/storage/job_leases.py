@@ -18,7 +18,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 import structlog
 
-from hoglab.background import STOP_TIMEOUT_S, BackgroundService
+from hoglab.background import RETRY_S, STOP_TIMEOUT_S, BackgroundService
 from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables.jobs import job
 from hoglab.storage.database.types import now_micros
@@ -108,6 +108,14 @@ class JobLeases(BackgroundService):
     def round(self) -> float:
         """Renew what is held, and tell those whose job was taken away."""
         held = self._holding()
+        try:
+            self._renew(held)
+        except DatabaseError as error:
+            _log.warning("job_leases_not_renewed", jobs=len(held), reason=str(error))
+            return RETRY_S
+        return RENEW_S
+
+    def _renew(self, held: set[str]) -> None:
         if held:
             mine = (
                 sa.update(job).where(_row.token.in_(held)).values(leased_until=now_micros() + self._lease_us)
@@ -118,7 +126,6 @@ class JobLeases(BackgroundService):
                 on_lost = self._forget(token)
                 if on_lost is not None:
                     on_lost()
-        return RENEW_S
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End, and give back what is held: it is not its fault that the server ends."""
@@ -161,12 +168,20 @@ class JobLeases(BackgroundService):
         """
         deadline = time.monotonic() + wait_s
         while (lease := self._claim(name, on_lost)) is None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+            self._await(name, deadline)
         try:
             yield lease
         finally:
             if lease is not None and lease.token in self._holding():
                 self._give_back(lease.token)
+
+    def _await(self, name: JobName, deadline: float) -> None:
+        """Wait until nobody is at a job: who looks does not keep others from writing."""
+        while time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            tries = self.of(name)
+            if tries is None or not tries.is_at_work:
+                return
 
     def _claim(self, name: JobName, on_lost: Callable[[], object] | None) -> JobLease | None:
         with self._database.write(rebuildable=Rebuildable.JOB_LEASES) as tx:
