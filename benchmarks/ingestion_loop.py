@@ -60,10 +60,13 @@ class Keeper:
     def position(self) -> int:
         return self.offset
 
-    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
+    def dispatch(
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: object = None
+    ) -> None:
+        del done  # there are no partitions
         if len(self.rows) < REFERENCE_ROWS:
             self.rows += [event.row for event in events]
-        self.offset = log_offset
+        self.offset = log_offset or self.offset
 
     def rehearse(self, events: Sequence[IngestedEvent]) -> None:
         """Nothing can fail."""

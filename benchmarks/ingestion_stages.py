@@ -25,7 +25,8 @@ from benchmarks.capture_batches import EVENTS
 from benchmarks.ingestion_loop import IDLE_FUNCTIONS, run_loop
 from hoglab.app import calm_garbage_collector
 from hoglab.delivery.dispatch.dispatcher import EventDispatcher
-from hoglab.ingestion import Ingestion, batches
+from hoglab.ingestion import batches
+from hoglab.ingestion.steps import BatchSteps
 from hoglab.people import PersonService, service, store
 
 FUNCTIONS = 20
@@ -38,7 +39,7 @@ DECODING, LOOP, DISPATCH = "decoding, one batch ahead", "the loop", "  dispatch"
 THE_REST = "threads of the engine, reading the log"
 STAGES: tuple[tuple[str, Any, str], ...] = (
     (DECODING, batches, "batch_of"),
-    (LOOP, Ingestion, "_process"),
+    (LOOP, BatchSteps, "_process"),
     ("  persons", PersonService, "apply"),
     ("    loading them", service, "load_persons"),
     ("    rules, properties, writing", PersonService, "_apply_project"),

@@ -94,7 +94,7 @@ class Cluster:
 
     def add(self, name: str, role: str, **environment: str) -> ChildServer:
         """A process that is not started yet. Those that have no directory are given one that is none."""
-        data = self.folder / name if role in ("all", "core") else Path("/dev/null/none")
+        data = self.folder / name if role in ("all", "core", "ingest") else Path("/dev/null/none")
         process = ChildServer(
             data=data,
             host="127.0.0.1",

@@ -158,6 +158,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
+def events_url(clickhouse: ClickHouseServer) -> Iterator[str]:
+    """The address of a new database on ClickHouse, which is removed after the test."""
+    url = clickhouse.database()
+    yield url
+    clickhouse.drop(url)
+
+
+@pytest.fixture
 def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     """The address of an empty database on PostgreSQL, which is removed after the test."""
     url = postgres.database()

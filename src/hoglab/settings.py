@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from hoglab.storage.engines import EngineOptions
 
 MIB = 1024 * 1024
-RoleName = Literal["all", "core", "edge", "deliver"]
+RoleName = Literal["all", "core", "edge", "ingest", "deliver"]
 WITHOUT_DIRECTORY = frozenset[RoleName]({"edge", "deliver"})
 """Roles of processes that keep nothing beside them."""
+BESIDE_CORE = WITHOUT_DIRECTORY | frozenset[RoleName]({"ingest"})
+"""Roles of processes that work beside a core."""
 PREFIX = "HOGLAB_"
 OF_CLIENTS = frozenset({"HOGLAB_API_KEY"})
 """Variables that are no settings of a server: commands that are clients of one read them."""
@@ -66,17 +68,6 @@ class Settings(BaseSettings):
         description="File with the password for the PostgreSQL database, if it is not in the address.",
         examples=["/run/secrets/hoglab-database"],
     )
-    event_log_url: SecretStr | None = Field(
-        None,
-        description="Topic of Kafka that requests with events are accepted into, made where it is missing; needs "
-        "HOGLAB_DATABASE_URL. Default: the database.",
-        examples=["kafka://kafka1.example.com:9092,kafka2.example.com:9092/hoglab?partitions=16"],
-    )
-    event_log_password_file: Path | None = Field(
-        None,
-        description="File with the password for Kafka (`sasl.password`), if it is not in the address.",
-        examples=["/run/secrets/hoglab-kafka"],
-    )
     event_store_url: SecretStr | None = Field(
         None,
         description="ClickHouse database that holds the events; needs HOGLAB_DATABASE_URL. Default: a file in the data "
@@ -87,6 +78,17 @@ class Settings(BaseSettings):
         None,
         description="File with the password for the ClickHouse database, if it is not in the address.",
         examples=["/run/secrets/hoglab-events"],
+    )
+    event_log_url: SecretStr | None = Field(
+        None,
+        description="Topic of Kafka that requests with events are accepted into, made where it is missing; needs "
+        "HOGLAB_DATABASE_URL and HOGLAB_EVENT_STORE_URL. Default: the database.",
+        examples=["kafka://kafka1.example.com:9092,kafka2.example.com:9092/hoglab?partitions=16"],
+    )
+    event_log_password_file: Path | None = Field(
+        None,
+        description="File with the password for Kafka (`sasl.password`), if it is not in the address.",
+        examples=["/run/secrets/hoglab-kafka"],
     )
     host: str = Field("127.0.0.1", description="Address to listen on.", examples=["192.0.2.10"])
     port: int = Field(
@@ -121,7 +123,7 @@ class Settings(BaseSettings):
     role: RoleName = Field(
         "all",
         description="Role of this process: `all`; or one of several on one PostgreSQL database: `core` (one), `edge` "
-        "and `deliver` (any number).",
+        "and `deliver` (any number), and with Kafka `ingest` (any number).",
         examples=["edge"],
     )
     server_wait_s: float = Field(
@@ -383,6 +385,11 @@ class Settings(BaseSettings):
                 "Kafka takes events of servers on PostgreSQL: name a database with HOGLAB_DATABASE_URL, or leave this "
                 "out to have the event log in the data directory"
             )
+        if known.data.get("event_store_url") is None:
+            raise ValueError(
+                "Kafka goes with events in ClickHouse: name a database with HOGLAB_EVENT_STORE_URL, or leave this out "
+                "to have the event log in PostgreSQL"
+            )
         return value
 
     @field_validator("database_password_file", "event_log_password_file", "event_store_password_file")
@@ -400,7 +407,12 @@ class Settings(BaseSettings):
                 "several processes work on a PostgreSQL database: name it with HOGLAB_DATABASE_URL, or let one process "
                 "do everything in its directory, with the role all"
             )
-        if value in WITHOUT_DIRECTORY and not known.data.get("secret_keys"):
+        if value == "ingest" and known.data.get("event_log_url") is None:
+            raise ValueError(
+                "ingests the partitions of a topic of Kafka: name it with HOGLAB_EVENT_LOG_URL, or leave ingestion to "
+                "the core, which does it where the event log is in PostgreSQL"
+            )
+        if value in BESIDE_CORE and not known.data.get("secret_keys"):
             raise ValueError(
                 "needs HOGLAB_SECRET_KEYS, the same keys in all processes (those of the core are in the file "
                 "secret-keys of its directory, where it was given none)"

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.clickhouse import ClickHouseServer
 from tests.conftest import StartServer
 from tests.e2e.test_roles import make_function, serve, wait_for
 from tests.faults.destination import Destination
@@ -22,13 +21,6 @@ from hoglab.storage.engines import upgrade_databases
 KEY = "phx_" + "k" * 43
 TOKEN = "phc_testtokentesttoken"
 LIMIT_S = 120
-
-
-@pytest.fixture
-def events_url(clickhouse: ClickHouseServer) -> Any:
-    url = clickhouse.database()
-    yield url
-    clickhouse.drop(url)
 
 
 @pytest.fixture(params=["in PostgreSQL", "in Kafka"])
@@ -63,12 +55,12 @@ def test_from_capture_to_results_and_deliveries(
             timeout=LIMIT_S,
         )
         make_function(api, destination.url)
-        experiment = _launched(api)
-        batch = [_event("hello", f"user-{number}", number=number) for number in range(40)]
-        batch += [_exposure(f"user-{number}", "test" if number % 2 else "control") for number in range(40)]
-        batch += [_event("purchase", f"user-{number}", value=number) for number in range(0, 40, 4)]
+        experiment = launched(api)
+        batch = [an_event("hello", f"user-{number}", number=number) for number in range(40)]
+        batch += [exposure(f"user-{number}", "test" if number % 2 else "control") for number in range(40)]
+        batch += [an_event("purchase", f"user-{number}", value=number) for number in range(0, 40, 4)]
         batch.append(
-            _event("$identify", "user-0", **{"$anon_distinct_id": "user-1", "$set": {"plan": "pro"}})
+            an_event("$identify", "user-0", **{"$anon_distinct_id": "user-1", "$set": {"plan": "pro"}})
         )
         for _ in range(2):  # an SDK that heard no answer sends all of it again
             sent = {"api_key": TOKEN, "batch": batch}
@@ -86,14 +78,14 @@ def test_from_capture_to_results_and_deliveries(
         assert {each["distinct_id"] for each in of_both} == {"user-0", "user-1"}
         pro = '[{"key": "number", "value": "39", "operator": "exact", "type": "event"}]'
         assert len(api.get("/events/", params={"properties": pro}).json()["results"]) == 1
-        _check_results(api, experiment)
+        check_results(api, experiment)
 
         server.stop()
         server.start()
         assert httpx.post(
             f"{server.url}/batch/", json={"api_key": TOKEN, "batch": batch[:5]}, timeout=LIMIT_S
         ).is_success
-        last = _event("hello", "user-99")
+        last = an_event("hello", "user-99")
         assert httpx.post(
             f"{server.url}/batch/", json={"api_key": TOKEN, "batch": [last]}, timeout=LIMIT_S
         ).is_success
@@ -105,7 +97,7 @@ def test_from_capture_to_results_and_deliveries(
         api.close()
 
 
-def _event(name: str, who: str, **properties: Any) -> dict[str, Any]:
+def an_event(name: str, who: str, **properties: Any) -> dict[str, Any]:
     moment = datetime.now(UTC) - timedelta(seconds=30 if name == "$feature_flag_called" else 10)
     return {
         "event": name,
@@ -116,13 +108,13 @@ def _event(name: str, who: str, **properties: Any) -> dict[str, Any]:
     }
 
 
-def _exposure(who: str, variant: str) -> dict[str, Any]:
-    return _event(
+def exposure(who: str, variant: str) -> dict[str, Any]:
+    return an_event(
         "$feature_flag_called", who, **{"$feature_flag": "price", "$feature_flag_response": variant}
     )
 
 
-def _launched(api: httpx.Client) -> int:
+def launched(api: httpx.Client) -> int:
     metric = {
         "kind": "ExperimentMetric",
         "uuid": "11111111-1111-4111-8111-111111111111",
@@ -144,7 +136,7 @@ def _launched(api: httpx.Client) -> int:
     return int(made.json()["id"])
 
 
-def _check_results(api: httpx.Client, experiment: int) -> None:
+def check_results(api: httpx.Client, experiment: int) -> None:
     found = api.get(f"/experiments/{experiment}/").json()
     query = {"kind": "ExperimentQuery", "experiment_id": experiment, "metric": found["metrics"][0]}
     answer = api.post("/query/", json={"query": query, "refresh": "force_blocking"})

@@ -33,6 +33,8 @@ ROLES = {
     "deliver-2": "deliver",
     "deliver-3": "deliver",
 }
+INGESTING = {"ingest-1": "ingest", "ingest-2": "ingest"}
+"""What takes events out of Kafka."""
 KILLED = ("deliver-1", "edge-1", "deliver-2", "core", "edge-2", "deliver-3")
 METRIC = {
     "kind": "ExperimentMetric",
@@ -205,21 +207,23 @@ def test_each_process_is_killed_under_load(
 ) -> None:
     """Events of one distinct id keep their order; those of several only where the log has one order for all."""
     sink, stop = Sink(), threading.Event()
-    topic = {}
+    topic, roles, killed = {}, ROLES, KILLED
     if log == "Kafka":
         broker = request.getfixturevalue("kafka")
         topic["HOGLAB_EVENT_LOG_URL"] = f"kafka://{broker}/{new_topic()}?partitions=4"
+        topic["HOGLAB_EVENT_STORE_URL"] = request.getfixturevalue("events_url")
+        roles, killed = ROLES | INGESTING, (*KILLED, *INGESTING)
     with cluster(tmp_path, postgres_url, **topic) as server:
-        for name, role in ROLES.items():
+        for name, role in roles.items():
             server.add(name, role)
-        server.start(*ROLES)
+        server.start(*roles)
         proxy = RoundRobin([server.processes[name].url for name in ("edge-1", "edge-2")])
         api = server.api()
         experiment = prepare(api, sink)
         senders = [Sender(proxy.url, line, stop) for line in range(SENDERS)]
         for sender in senders:
             sender.start()
-        for name in KILLED * ROUNDS:
+        for name in killed * ROUNDS:
             before = sum(len(sender.acknowledged) for sender in senders)
             wait_for(
                 lambda: sum(len(each.acknowledged) for each in senders) >= before + 3 * SENDERS,  # noqa: B023

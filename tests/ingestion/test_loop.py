@@ -42,7 +42,9 @@ class Recorder:
     def position(self) -> int:
         return self.offset
 
-    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
+    def dispatch(
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: object = None
+    ) -> None:
         if self.failures:
             self.failures -= 1
             raise RuntimeError("the dispatcher fails")
@@ -249,9 +251,9 @@ class FragileStore(EmbeddedEventStore):
 
     failures = 0
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
+    def append(self, batch: EventBatch, **where: Any) -> Sequence[int]:
         self.check()
-        return super().append(batch, log_offset=log_offset)
+        return super().append(batch, **where)
 
     def check(self) -> None:
         if self.failures:
@@ -284,12 +286,12 @@ def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> Non
     # What the loop does first with that record, and then the process ends:
     record = house.log.read(1, max_records=1, max_bytes=1)[0]
     crashed = house.make_ingestion()
-    crashed._store = FragileStore(house.folder / "other.duckdb")
-    crashed._store.failures = 10**9
-    crashed._position = 1
+    crashed._steps.store = FragileStore(house.folder / "other.duckdb")
+    crashed._steps.store.failures = 10**9
+    crashed._track.position = 1
     with ThreadPoolExecutor(1) as decoder, pytest.raises(EventStoreUnavailableError):
         crashed._ingest([record], decoder)
-    crashed._store.close()
+    crashed._steps.store.close()
     assert set(house.rows("person_id")) == {derived_person_id(1, "user"), derived_person_id(1, "anon")}
     house.restart()
     house.run()
@@ -429,7 +431,7 @@ def test_slow_functions_are_no_reason_to_leave_time_to_accepting(
     house: Any, parts: dict[str, Any], part: str
 ) -> None:
     class SlowDispatcher(Recorder):
-        def dispatch(self, events: Any, *, log_offset: int) -> None:
+        def dispatch(self, events: Any, *, log_offset: int | None, done: object = None) -> None:
             parts["clock"].transform(1, events)
             super().dispatch(events, log_offset=log_offset)
 

@@ -57,7 +57,9 @@ class Parts:
     def flush(self) -> None:
         pass
 
-    def dispatch(self, events: Sequence[IngestedEvent], *, log_offset: int) -> None:
+    def dispatch(
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: object = None
+    ) -> None:
         self.rehearse(events)
         self.seen += [each.row.event for each in events]
         self.offset = log_offset
@@ -68,10 +70,10 @@ class BrokenStore(EmbeddedEventStore):
 
     error: Exception | None = None
 
-    def append(self, batch: EventBatch, *, log_offset: int) -> Sequence[int]:
+    def append(self, batch: EventBatch, **where: Any) -> Sequence[int]:
         if self.error is not None:
             raise self.error
-        return super().append(batch, log_offset=log_offset)
+        return super().append(batch, **where)
 
     def rehearse(self, rows: Sequence[EventRow]) -> None:
         if self.error is not None:

@@ -77,7 +77,7 @@ def apply(service: PersonService, batch: Batch) -> None:
 @pytest.fixture
 def no_position(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each who ingests nothing is applied twice, and so it needs not be known how far it came."""
-    monkeypatch.setattr(store, "load_position", lambda _connection: 0)
+    monkeypatch.setattr(store, "load_position", lambda _connection, _stage: 0)
 
 
 def batches(script: Script, first: int) -> list[Batch]:

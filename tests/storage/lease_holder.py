@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
-from hoglab.storage.event_log.leases import LogLeases
-from hoglab.storage.event_log.partitions import LeaseLostError, PartitionLease
+from hoglab.storage.event_log.leases import LogLeases, finish_within
+from hoglab.storage.event_log.partitions import LeaseLostError, PartitionDone, PartitionLease
 
 
 def main(url: str, partitions: int, lease_s: float, records: int) -> None:
@@ -32,15 +32,17 @@ def main(url: str, partitions: int, lease_s: float, records: int) -> None:
             print("holds", *sorted(shown), flush=True)
         before = leases.positions()
         for partition, lease in mine.items():
-            work(leases, lease, before[partition], records)
+            with connect() as connection:
+                work(connection, lease, before[partition], records)
         time.sleep(0.05)
 
 
-def work(leases: LogLeases, lease: PartitionLease, done: int, records: int) -> None:
+def work(connection: psycopg.Connection[Any], lease: PartitionLease, done: int, records: int) -> None:
     """Process a few records of a partition, each in a transaction of its own."""
     for offset in range(done + 1, min(done + 10, records) + 1):
         try:
-            with leases.moving({lease: offset}) as connection:
+            with connection.transaction():
+                finish_within(connection, PartitionDone(lease, offset))
                 connection.execute(
                     "INSERT INTO done VALUES (%s, %s, %s)", (lease.partition, offset, lease.epoch)
                 )

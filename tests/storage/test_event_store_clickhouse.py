@@ -30,6 +30,7 @@ from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     PersonOverride,
 )
+from hoglab.storage.event_store.clickhouse.merging import write_merges
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
@@ -209,7 +210,7 @@ class TestOnce:
         store = stores.open()
         first, other = event_row(7), event_row(2, log_partition=3)
         append(store, first)
-        assert append(store, other, log_partition=3) == {other.uuid}
+        assert append(store, other, log_partition=3, first_seq=100) == {other.uuid}
         with pytest.raises(ValueError, match="another partition"):
             append(store, event_row(9), log_partition=3)
         again = event_row(1, log_partition=3)
@@ -222,10 +223,56 @@ class TestOnce:
         assert found == [(0, 7), (3, 2)]
         store.close()
 
+    def test_a_partition_that_another_process_wrote_is_read_again(self, stores: ClickHouseStores) -> None:
+        """Also what of it is sent again. What a process did that was paused meanwhile adds nothing."""
+        mine, other = event_row(5, log_partition=3), event_row(6, log_partition=3)
+        paused, store = stores.open(), stores.open()
+        assert append(paused, mine, log_partition=3, first_seq=10) == {mine.uuid}
+        assert append(store, other, log_partition=3, first_seq=20) == {other.uuid}
+        assert append(paused, other, log_partition=3, first_seq=20) == {other.uuid}
+        later = event_row(7, log_partition=3)
+        assert append(store, later, log_partition=3, first_seq=30) == {later.uuid}
+        assert paused.position(3) == 6
+        paused.forget(3)
+        assert paused.position(3) == 7
+        assert append(paused, replace(later, log_offset=8), log_partition=3, first_seq=40) == frozenset()
+        assert query(store, "SELECT log_offset, seq FROM stored_events ORDER BY seq") == [
+            (5, 10),
+            (6, 20),
+            (7, 30),
+        ]
+        for each in (paused, store):
+            each.close()
+
+    def test_of_merges_the_one_counts_that_persons_learned_of_last(self, store: EventStore) -> None:
+        """Whichever of the processes that write them is faster, and whoever of them knew what others wrote."""
+        a, b, c, d = (UUID(int=number) for number in range(4))
+        later = [PersonOverride(1, b, c, version=20), PersonOverride(1, a, c, version=20)]
+        store.append(EventBatch((), later), log_offset=2, log_partition=1)
+        write_merges(_Unaware(store), [PersonOverride(1, a, b, version=10)], 0, 1)  # type: ignore[arg-type]
+        found = query(store, "SELECT old_person_id, person_id FROM person_override ORDER BY old_person_id")
+        assert [tuple(map(str, row)) for row in found] == [(str(a), str(c)), (str(b), str(c))]
+        store.append(EventBatch((), [PersonOverride(1, c, d, version=30)]), log_offset=3)
+        found = query(store, "SELECT person_id FROM person_override")
+        assert {str(person) for (person,) in found} == {str(d)}
+
     def test_rehearsing_leaves_nothing(self, store: EventStore) -> None:
         store.rehearse([event_row(1, properties=b"no json"), event_row(1)])
         assert query(store, "SELECT count(*) FROM stored_events") == [(0,)]
         assert store.position() == 0
+
+
+class _Unaware:
+    """The connection of a store, as who uses it who has read the merges that there are before others wrote some."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._connection = store._connection  # type: ignore[attr-defined]
+
+    def rows(self, *_: object) -> list[Any]:
+        return []
+
+    def insert(self, *arguments: Any) -> None:
+        self._connection.insert(*arguments)
 
 
 class TestParts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from tests import waiting
 from tests.postgres import PostgresServer
 from tests.storage.engines import PostgresEngine, on_own_database
 
-from hoglab.storage.event_log.leases import LogLeases, share_of
-from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionLease
+from hoglab.storage.database.tables import consumer_position
+from hoglab.storage.event_log.leases import LogInUseError, LogLeases, finish_within, share_of
+from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionDone, PartitionLease
 
 PATIENCE_S = 90.0
 LEASE_S = 4.0
@@ -54,8 +56,7 @@ def settled(*readers: LogLeases) -> list[list[int]]:
 
 
 def move(leases: LogLeases, lease: PartitionLease, position: int) -> None:
-    with leases.moving({lease: position}):
-        pass
+    leases.finish(PartitionDone(lease, position))
 
 
 class TestShares:
@@ -105,8 +106,9 @@ class TestFencing:
         wait_for(lambda: 0 in other.renew().held)
         with pytest.raises(LeaseLostError, match="partition 0"):
             move(paused, lease, 6)
-        with pytest.raises(LeaseLostError), paused.moving({lease: 6}) as connection:
-            connection.execute("UPDATE log_lease SET position = 99")
+        with pytest.raises(LeaseLostError):
+            paused.begin(lease, 6, 1)
+        assert paused.begun(lease) is None
         assert other.positions()[0] == 5
 
     def test_a_lease_that_ran_out_is_good_until_somebody_takes_it(
@@ -126,23 +128,99 @@ class TestFencing:
         with pytest.raises(LeaseLostError):
             move(leases, before, 5)
 
-    def test_partitions_move_together_or_not_at_all(self, reader: Callable[..., LogLeases]) -> None:
-        leases, other = reader(lease_s=0.0), reader()
-        held = leases.renew().held
-        with leases.moving({held[0]: 3, held[1]: 4}):
-            pass
-        wait_for(lambda: 1 in other.renew().held or other.give_up([0]))
-        with pytest.raises(LeaseLostError), leases.moving({held[0]: 9, held[1]: 9, held[2]: 9}):
-            pass
-        assert [other.positions()[number] for number in range(3)] == [3, 4, 0]
-
-    def test_nobody_takes_a_partition_while_its_owner_writes(self, reader: Callable[..., LogLeases]) -> None:
+    def test_nobody_takes_a_partition_while_its_owner_writes(
+        self, reader: Callable[..., LogLeases], database: PostgresEngine
+    ) -> None:
         owner, other = reader(lease_s=0.0, partitions=1), reader(partitions=1)
         lease = owner.renew().held[0]
-        owner.give_up([])
-        with owner.moving({lease: 1}):
-            other.renew()
+        with database.connect() as connection:
+            with connection.transaction():
+                finish_within(connection, PartitionDone(lease, 1))
+                assert other.renew().held == {}
+            wait_for(lambda: 0 in other.renew().held)
+            with pytest.raises(LeaseLostError), connection.transaction():
+                finish_within(connection, PartitionDone(lease, 2))
+
+    def test_nobody_takes_a_partition_while_persons_are_written_of_it(
+        self, reader: Callable[..., LogLeases], database: PostgresEngine
+    ) -> None:
+        owner, other = reader(lease_s=0.0, partitions=1), reader(partitions=1)
+        lease = owner.renew().held[0]
+        with database.database.write() as tx:
+            owner.fence(tx.connection, lease)
             assert other.renew().held == {}
+        wait_for(lambda: 0 in other.renew().held)
+        with pytest.raises(LeaseLostError), database.database.write() as tx:
+            owner.fence(tx.connection, lease)
+
+
+class TestNumbers:
+    """Of records, in one count for all partitions."""
+
+    def test_of_batches_do_not_overlap_and_rise_with_their_offsets(
+        self, reader: Callable[..., LogLeases]
+    ) -> None:
+        leases = reader()
+        held = leases.renew().held
+        move(leases, held[0], 10)
+        first = leases.begin(held[0], 13, 1)  # three offsets
+        second = leases.begin(held[1], 2, 50)  # as many numbers as events
+        third = leases.begin(held[2], 1, 1)
+        assert [11 + first.shift, 13 + first.shift] == [1, 3]
+        assert 1 + second.shift == 4
+        assert 1 + third.shift == 54
+        assert leases.last_number() == 54
+
+    def test_a_batch_that_was_begun_is_ended_by_whoever_takes_over(
+        self, reader: Callable[..., LogLeases]
+    ) -> None:
+        dead, other = reader(lease_s=0.0), reader()
+        begun = dead.begin(dead.renew().held[0], 7, 3)
+        lease = wait_for(lambda: other.renew().held.get(0))
+        assert other.begun(lease) == begun
+        move(other, lease, 4)  # a part of it
+        assert other.begun(lease) == begun
+        move(other, lease, 7)
+        assert other.begun(lease) is None
+
+    def test_everything_is_done_up_to_the_first_batch_that_is_not(
+        self, reader: Callable[..., LogLeases]
+    ) -> None:
+        leases = reader()
+        held = leases.renew().held
+        assert leases.stored() == 0
+        leases.begin(held[0], 5, 1)
+        leases.begin(held[1], 5, 1)
+        assert leases.stored() == 0
+        move(leases, held[1], 5)
+        assert leases.stored() == 0
+        move(leases, held[0], 3)
+        assert leases.stored() == 3
+        move(leases, held[0], 5)
+        assert leases.stored() == 10
+        leases.go_beyond(100)
+        assert leases.stored() == 100
+        assert 1 + leases.begin(held[2], 1, 1).shift == 101
+
+
+class TestFormerLog:
+    """In the database, before there were partitions."""
+
+    def test_is_ended_when_everything_in_it_was_ingested(
+        self, reader: Callable[..., LogLeases], database: PostgresEngine
+    ) -> None:
+        leases, log = reader(), database.log()
+        leases.replace_log()
+        offset = asyncio.run(log.append(b"accepted"))
+        with pytest.raises(LogInUseError, match=r"1 records wait .* HOGLAB_EVENT_LOG_URL"):
+            leases.replace_log()
+        log.commit("ingestion", offset)
+        log.commit("dispatch-starts", 1 << 62)
+        leases.replace_log()
+        leases.replace_log()
+        assert [row.consumer for row in database.rows(consumer_position)] == ["dispatch-starts"]
+        assert 1 + leases.begin(leases.renew().held[0], 1, 1).shift == offset + 1
+        log.close()
 
 
 class Holder:

@@ -7,17 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hoglab.app.roles import Role
-from hoglab.capture.relay import LogRelay
 from hoglab.delivery.service import Delivery
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.http.health import Problem
-from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.quarantine import Quarantine
+from hoglab.ingestion.service import IngestionService
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.engines import Engines, SharedEngines
 from hoglab.storage.event_log import EventLogFullError
-from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
+from hoglab.storage.event_store import EventStore, EventStoreUnavailableError, QueryError
 from hoglab.storage.invocations.holding import held_runs
 
 LATE_S = 60.0
@@ -26,22 +25,26 @@ LATE_S = 60.0
 
 def problems(
     engines: Engines,
-    ingestion: Ingestion,
+    ingestion: IngestionService | None,
+    lag_s: float,
     quarantine: Quarantine,
     functions: FunctionRegistry,
     delivery: Delivery,
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
-    relay: LogRelay | None,
     role: Role,
 ) -> list[Problem]:
     """Problems now of a process with events.
 
+    ``ingestion``: where this process ingests. ``lag_s``: how long events wait for that, in whichever process.
     ``lost``: what write-ahead logs lacked at the start, by database files.
     """
-    of_events = event_problems(engines, ingestion, quarantine, integrity, lost)
-    if relay is not None and (fault := relay.fault) is not None:
-        of_events.append(Problem("event log", f"nothing is taken out of the topic: {fault}", blocks=False))
+    of_events = [
+        *event_problems(engines, quarantine, integrity, lost),
+        *ingestion_problems(engines.store, ingestion),
+    ]
+    if lag_s > LATE_S and (ingestion is None or ingestion.fault is None):
+        of_events.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
     return in_role(of_events + shared_problems(engines, functions, delivery), role)
 
 
@@ -73,9 +76,24 @@ def shared_problems(engines: SharedEngines, functions: FunctionRegistry, deliver
     return problems
 
 
+def ingestion_problems(store: EventStore, ingestion: IngestionService | None) -> list[Problem]:
+    """The same of the event store, and of the loop that writes it in this process, if any does."""
+    problems = []
+    try:
+        store.check()
+    except (EventStoreUnavailableError, QueryError) as error:
+        problems.append(Problem("event store", str(error)))
+    if ingestion is None:
+        return problems
+    if not ingestion.is_alive():
+        problems.append(Problem("ingestion", "is not running; restart the server"))
+    elif (fault := ingestion.fault) is not None:
+        problems.append(Problem("ingestion", fault, blocks=False))
+    return problems
+
+
 def event_problems(
     engines: Engines,
-    ingestion: Ingestion,
     quarantine: Quarantine,
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
@@ -99,21 +117,11 @@ def event_problems(
     ]
     if engines.database_load is not None:
         problems += [Problem("database", text, blocks=False) for text in engines.database_load.problems()]
-    try:
-        engines.store.check()
-    except (EventStoreUnavailableError, QueryError) as error:
-        problems.append(Problem("event store", str(error)))
     if engines.store.damage is not None:
         text = (
             f"events.duckdb is damaged ({engines.store.damage}): run `hoglab check --full`, restore a backup"
         )
         problems.append(Problem("event store", text, blocks=False))
-    if not ingestion.is_alive():
-        problems.append(Problem("ingestion", "is not running; restart the server"))
-    elif (fault := ingestion.fault) is not None:
-        problems.append(Problem("ingestion", fault, blocks=False))
-    elif (lag_s := ingestion.lag_s()) > LATE_S:
-        problems.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
     with suppress(DatabaseError):  # told above
         kept = quarantine.state()
         if kept.records:

@@ -15,7 +15,9 @@ class Part(Enum):
     """A part of a server that is in one process as a whole."""
 
     CORE = auto()
-    """The events, with all that reads and writes them: ingestion, dispatch, analysis, jobs, the API and the UI."""
+    """All that reads events: analysis, jobs, the API and the UI. And ingestion, where only one process can ingest."""
+    INGESTION = auto()
+    """From the partitions of the event log to persons, the event store and dispatch."""
     SDK = auto()
     """Endpoints for SDKs: capture, flags, remote config, local evaluation; and webhooks."""
     RUNS = auto()
@@ -34,9 +36,13 @@ class Role:
 
 
 ROLES: Mapping[RoleName, Role] = {
-    "all": Role(frozenset({Part.CORE, Part.SDK, Part.RUNS})),
+    "all": Role(frozenset({Part.CORE, Part.INGESTION, Part.SDK, Part.RUNS})),
     "core": Role(frozenset({Part.CORE, Part.SDK})),
     # Flags are answered from memory whatever else is away, and capture says itself that it has to wait.
     "edge": Role(frozenset({Part.SDK}), blocking=frozenset({"flags"})),
+    "ingest": Role(
+        frozenset({Part.INGESTION}),
+        blocking=frozenset({"database", "queue", "event log", "event store", "ingestion"}),
+    ),
     "deliver": Role(frozenset({Part.RUNS}), blocking=frozenset({"database", "queue", "delivery"})),
 }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
 from hoglab.accounts.bootstrap import FirstStart, first_start
 from hoglab.accounts.service import AccountService
+from hoglab.app.ingesting import IngestServices
+from hoglab.app.roles import ROLES, Part
 from hoglab.app.services import Services
 from hoglab.app.shared import SharedServices
 from hoglab.app.web import web, web_beside
@@ -27,7 +29,8 @@ from hoglab.http.app import HoglabApp
 from hoglab.settings import engine_options
 from hoglab.storage.database import Database, lost_commits
 from hoglab.storage.directory import DataDirectory
-from hoglab.storage.engines import Engines, SharedEngines
+from hoglab.storage.engines import Engines, IngestEngines, SharedEngines
+from hoglab.storage.event_log.progress import PartitionedProgress
 from hoglab.storage.identity import Installation, Present, check_metadata_present
 from hoglab.storage.invocations.holding import release
 
@@ -85,13 +88,31 @@ class Beside(ServerProcess):
         """Open what processes share. Raises what `Hoglab.open` raises, and `NotPreparedError`."""
         with ExitStack() as resources:
             secrets = SecretBox(settings.secret_keys)
-            engines = resources.enter_context(SharedEngines.on_server(engine_options(settings)))
+            ingests = Part.INGESTION in ROLES[settings.role].parts
+            engines = resources.enter_context(
+                _ingest_engines(settings) if ingests else SharedEngines.on_server(engine_options(settings))
+            )
             _await_core(engines.database)
             check_shared_secrets(engines.database, secrets)
-            services = SharedServices(settings, engines, secrets, AccountService(engines.database), resources)
+            accounts = AccountService(engines.database)
+            services = (
+                IngestServices(settings, engines, secrets, accounts, resources)
+                if isinstance(engines, IngestEngines)
+                else SharedServices(settings, engines, secrets, accounts, resources)
+            )
             beside = cls(web_beside(services), services.beside(), resources)
             beside._resources = resources.pop_all()
             return beside
+
+
+@contextmanager
+def _ingest_engines(settings: Settings) -> Iterator[IngestEngines]:
+    """Those of a process that ingests, whose directory has caches."""
+    with (
+        DataDirectory.open(settings.data, create=True) as directory,
+        IngestEngines.beside(directory, engine_options(settings)) as engines,
+    ):
+        yield engines
 
 
 def _await_core(database: Database) -> None:
@@ -195,6 +216,11 @@ class Hoglab(ServerProcess):
         if accept_loss:
             engines.database.accept_rows()
         files.begin(engines.store)
+        if isinstance(engines.log, PartitionedProgress):
+            # Of a time when events were ingested from another log there may be larger places.
+            with engines.store.reader() as reader:
+                [(next_seq,)] = reader.execute("SELECT next_seq FROM store_state")
+            engines.log.skip_to(max(engines.store.position(), next_seq - 1))
         keep_check(engines.database, secrets)
         return engines, secrets
 

@@ -17,11 +17,11 @@ from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyErro
 from hoglab.analysis.incremental.aggregate_cache import CacheLimits as StateLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
+from hoglab.app.ingesting import Ingesting
 from hoglab.app.problems import problems
 from hoglab.app.shared import SharedServices
 from hoglab.app.system_status import SystemStatus
 from hoglab.background import Service
-from hoglab.capture.relay import LogRelay, RelayedLog
 from hoglab.delivery.replay.backfills import Backfills
 from hoglab.delivery.runs.state import without_persons
 from hoglab.delivery.trials.cases import TestCases
@@ -31,13 +31,10 @@ from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
 from hoglab.functions.defaults import GeoIpByDefault
 from hoglab.functions.runtime.recompile import Recompiler
-from hoglab.functions.runtime.transformations import Transformations
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.http.health import Problem
 from hoglab.http.streams import Streams
-from hoglab.ingestion.flag_calls import FlagCalls
-from hoglab.ingestion.loop import Ingestion
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.retention import EventRetention
 from hoglab.people.cohorts import CohortCalculator, CohortService
@@ -85,43 +82,22 @@ class Services(SharedServices):
         self.engines = engines
         self._lost_commits = lost_commits
         database, store = engines.database, engines.store
-        people, delivery, functions = self.people, self.delivery, self.functions
+        people, delivery = self.people, self.delivery
         self.sessions = sessions = SessionService(database, accounts)
         self.quarantine = quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
-        self.ingestion = ingestion = Ingestion(
-            engines.log,
-            store,
-            people,
-            accounts.project,
-            quarantine,
-            dispatcher=delivery.dispatcher,
-            transformer=Transformations(
-                functions,
-                delivery.transforming,
-                record=delivery.record,
-                is_stopped=delivery.function_breakers.is_disabled,
-                is_slowed=delivery.function_breakers.is_degraded,
-                watch=delivery.observe_transformation,
-                shares=delivery.shares,
-                site_url=settings.public_url,
-            ),
-            flag_calls=FlagCalls(database),
-        )
-        relayed, several = engines.relayed, accounts.has_several_projects
-        self.relay = None if relayed is None else LogRelay(relayed, has_several_projects=several)
-        accepted = engines.log if relayed is None else RelayedLog(relayed)
+        self.ingesting = ingesting = Ingesting.of(self, engines, quarantine)
         self.erasing = erasing = PersonErasing(
             database,
             engines.invocations.erasing,
             people.known,
-            accepted,
+            engines.log,
             store,
-            ingested=lambda: ingestion.position,
+            ingested=ingesting.done,
             without=without_persons,
             forget_results=lambda: _forget(self.kept_results),
         )
         self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
-        self.catch_up = catch_up = CatchUp(accepted, store)
+        self.catch_up = catch_up = CatchUp(engines.log, ingesting.stored)
         self.cohorts = cohorts = CohortService(
             database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
         )
@@ -154,6 +130,7 @@ class Services(SharedServices):
             tables=engines.tables,
             state=kept_results,
             jobs=jobs,
+            position=ingesting.stored.position,
         )
         self.function_service = FunctionService(
             database, secrets, delivery.states, check_tests=TestCases(delivery)
@@ -165,14 +142,17 @@ class Services(SharedServices):
         self.streams = streams = Streams()
         self.status = SystemStatus(
             engines,
-            ingestion,
             delivery,
             streams,
             data=directory.path,
             log_limit_bytes=settings.event_log_max_bytes,
+            waiting_records=ingesting.waiting,
+            lag_s=ingesting.lag_s,
             problems=self.problems,
         )
-        self.backfills = backfills = Backfills(delivery, store, catch_up=catch_up)
+        self.backfills = backfills = Backfills(
+            delivery, store, catch_up=catch_up, newest=ingesting.newest_place
+        )
         self.calculator = calculator = CohortCalculator(
             database, behaviour=performers(database, store), catch_up=catch_up, jobs=jobs
         )
@@ -192,8 +172,7 @@ class Services(SharedServices):
             delivery,
             delivery.internal_events(database),
             backfills,
-            ingestion,
-            *(() if self.relay is None else (self.relay,)),
+            *(() if ingesting.service is None else (ingesting.service,)),
             ResultsRunner(results, catch_up=catch_up),
             ExportService(store, directory.socket_path, catch_up=catch_up),
             Upkeep(
@@ -215,13 +194,13 @@ class Services(SharedServices):
         """Problems now."""
         return problems(
             self.engines,
-            self.ingestion,
+            self.ingesting.service,
+            self.ingesting.lag_s(),
             self.quarantine,
             self.functions,
             self.delivery,
             self.integrity,
             self._lost_commits,
-            self.relay,
             self.role,
         )
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.http.health import Problem
     from hoglab.http.streams import Streams
-    from hoglab.ingestion.loop import Ingestion
     from hoglab.storage.engines import Engines
 
 RATE_WINDOW_S = 60.0
@@ -73,39 +72,41 @@ class SystemStatus:
     def __init__(
         self,
         engines: Engines,
-        ingestion: Ingestion,
         delivery: Delivery,
         streams: Streams,
         *,
         data: Path,
         log_limit_bytes: int,
+        waiting_records: Callable[[], int],
+        lag_s: Callable[[], float],
         problems: Callable[[], Sequence[Problem]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engines = engines
-        self._ingestion = ingestion
         self._delivery = delivery
         self._streams = streams
         self._data = data
         self._log_limit_bytes = log_limit_bytes
+        self._waiting_records = waiting_records
+        self._lag_s = lag_s
         self._problems = problems
         self._rate = _Rate(clock)
         self._started_at = datetime.now(UTC)
 
     def look(self) -> dict[str, Any]:
         """Values of `hoglab.http.system_status.SystemStatusOut`. Takes a few milliseconds."""
-        engines, ingestion, measured = self._engines, self._ingestion, _measured()
+        engines, measured = self._engines, _measured()
         problems = self._problems()
         reasons = [str(problem) for problem in problems if problem.blocks]
-        lag_s = round(ingestion.lag_s(), 1)
+        lag_s = round(self._lag_s(), 1)
         return {
             "version": __version__,
             "started_at": self._started_at,
             "ready": not reasons,
             "reasons": reasons,
             "event_log": {
-                "waiting_records": max(0, engines.log.last_offset() - ingestion.position),
-                "waiting_bytes": sum(log.pending_bytes() for log in {engines.log, engines.accepting}),
+                "waiting_records": self._waiting_records(),
+                "waiting_bytes": engines.accepting.pending_bytes(),
                 "limit_bytes": self._log_limit_bytes,
                 "oldest_s": lag_s,
             },

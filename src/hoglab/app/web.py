@@ -86,7 +86,7 @@ def web(services: Services) -> HoglabApp:
             sample_router(delivery, services.function_service, database, store, services.catch_up),
             run_router(delivery, database),
             delivery_routes.router(delivery, services.function_service, database, streams),
-            events_router(store, database, streams),
+            events_router(store, database, streams, newest=services.ingesting.newest_place),
             warnings_router(database),
             quarantine_router(services.quarantine),
             people_routes.persons_router(database, services.erasing),
@@ -112,7 +112,7 @@ def web(services: Services) -> HoglabApp:
         checks=services.problems,
         idempotency=Idempotency(database, services.secrets),
         streams=streams,
-        lag_s=services.ingestion.lag_s,
+        lag_s=services.ingesting.lag_s,
     )
 
 

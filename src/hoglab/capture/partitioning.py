@@ -14,7 +14,7 @@ import msgspec
 import xxhash
 
 from hoglab.capture.envelope import NO_JSON, IncomingEvent
-from hoglab.capture.records import decode_record, encode_record
+from hoglab.capture.records import RecordError, decode_record, encode_record
 from hoglab.capture.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -57,6 +57,13 @@ class DividedLog:
         else:
             records = await asyncio.to_thread(divided, payload, partitions, most)
         await self._log.append_all(records, insist=insist)
+
+    async def append_again(self, payload: bytes) -> None:
+        """Store a record that was in a partition before, however much waits; one that cannot be read as it is."""
+        try:
+            await self.append(payload, insist=True)
+        except RecordError:
+            await self._log.append_all([(0, payload)], insist=True)
 
 
 def divided(record: bytes, partitions: int, max_bytes: int) -> list[tuple[int, bytes]]:

@@ -76,7 +76,7 @@ def serve(
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="Role of this process: all (default), or on a PostgreSQL database core, edge or deliver.",
+            help="Role of this process: all (default), or on a PostgreSQL database core, edge, deliver or ingest.",
             show_default=False,
         ),
     ] = None,
@@ -175,13 +175,13 @@ def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProc
     from hoglab.delivery.outbound import InvalidAllowanceError
     from hoglab.functions.runtime import GeoIpError
     from hoglab.functions.secrets import SecretsError
-    from hoglab.settings import WITHOUT_DIRECTORY
+    from hoglab.settings import BESIDE_CORE
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
     from hoglab.storage.event_store import EventStoreUnavailableError
     from hoglab.ui.assets import AssetError
 
-    is_beside = settings.role in WITHOUT_DIRECTORY
+    is_beside = settings.role in BESIDE_CORE
     if is_beside and (accept_loss or deliver):
         raise OperatorError("--accept-loss and --deliver are for the process that has the data directory")
     try:

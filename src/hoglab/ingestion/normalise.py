@@ -162,7 +162,7 @@ def _lower_uuid(text: str) -> str:
     return text.lower()
 
 
-def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> EventRow:
+def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool, partition: int = 0) -> EventRow:
     """The row of an event whose person is known. Takes the elements out of the properties."""
     properties = event.properties
     chain = ""
@@ -192,6 +192,7 @@ def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool) -> Eve
         None if flag is None else _text_form(flag),
         None if response is None else _text_form(response),
         None if session_id is None else _text_form(session_id),
+        partition,
     )
 
 

@@ -37,7 +37,7 @@ from hoglab.storage.event_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from starlette.responses import Response
@@ -149,10 +149,16 @@ class EventList(WireModel):
     results: list[EventOut]
 
 
-def events_router(store: EventStore, database: Database, streams: Streams | None = None) -> ResourceRouter:
-    """``/events``: list, read and follow."""
+def events_router(
+    store: EventStore,
+    database: Database,
+    streams: Streams | None = None,
+    *,
+    newest: Callable[[], int] | None = None,
+) -> ResourceRouter:
+    """``/events``: list, read and follow. ``newest``: see `LiveEvents`."""
     router = ResourceRouter("/events", tag="events", scopes=("query:read", "query:write"))
-    live = LiveEvents(store, database, _COLUMNS, partial(_shown, database))
+    live = LiveEvents(store, database, _COLUMNS, partial(_shown, database), newest=newest)
     streams = streams or Streams()
 
     @router.get(

@@ -3,11 +3,13 @@
 from hoglab.people.batch import IngestionWarning, Resolution
 from hoglab.people.identity import derived_person_id
 from hoglab.people.reading import PersonView
-from hoglab.people.service import Applied, Attribution, PersonService
+from hoglab.people.service import ALL_EVENTS, Applied, Attribution, IngestionStage, PersonService
 
 __all__ = [
+    "ALL_EVENTS",
     "Applied",
     "Attribution",
+    "IngestionStage",
     "IngestionWarning",
     "PersonService",
     "PersonView",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import msgspec
+from sqlalchemy import Connection
 
 from hoglab.http.fields.dates import utc_now
 from hoglab.people import store
@@ -24,8 +24,6 @@ from hoglab.storage.database import Rebuildable
 from hoglab.storage.event_store import PersonOverride
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hoglab.storage.database import Database, Transaction
 
 WARNING_RETENTION = timedelta(days=30)
@@ -36,6 +34,25 @@ class Attribution(msgspec.Struct, frozen=True, gc=False):
 
     person: Resolution
     groups: Mapping[int, str]  # group type index -> group key
+
+
+def _free(connection: Connection) -> None:
+    """Whoever has a log of its own need not be kept from writing."""
+    del connection
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionStage:
+    """Name of a position in the log: that of all events, or of those of one of several partitions.
+
+    ``fence`` raises, in the transaction in which something is written, when that is another process's turn now.
+    """
+
+    name: str = "people"
+    fence: Callable[[Connection], None] = _free
+
+
+ALL_EVENTS = IngestionStage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,7 @@ class PersonService:
         *,
         log_offset: int,
         warnings: Sequence[IngestionWarning] = (),
+        stage: IngestionStage = ALL_EVENTS,
     ) -> Applied:
         """Resolve the persons and groups of a batch of events (in log order) and write all changes, durably.
 
@@ -76,15 +94,18 @@ class PersonService:
         are changed in place: mirrored initial properties, ``$group_N``, removal of person updates that do
         not count. ``log_offset`` is that of the last event. Events up to `position` were applied before (and
         something after that went wrong): they are attributed, but change no person again. Further
-        ``warnings`` are written along.
+        ``warnings`` are written along. Raises what the fence of the ``stage`` raises.
         """
         with self.known.changing() as touch, self._database.write() as tx:
-            return self._apply(tx, touch, events, log_offset, warnings)
+            stage.fence(tx.connection)
+            return self._apply(tx, touch, events, stage.name, log_offset, warnings)
 
-    def rehearse(self, events: Sequence[PersonEvent], *, log_offset: int) -> list[Attribution | None]:
+    def rehearse(
+        self, events: Sequence[PersonEvent], *, log_offset: int, stage: IngestionStage = ALL_EVENTS
+    ) -> list[Attribution | None]:
         """Go through all of `apply`, and take it back; to whom the events would be attributed."""
         with suppress(_TakenBackError), self.known.changing() as touch, self._database.write() as tx:
-            attributions = self._apply(tx, touch, events, log_offset, ()).attributions
+            attributions = self._apply(tx, touch, events, stage.name, log_offset, ()).attributions
             raise _TakenBackError
         return attributions
 
@@ -97,6 +118,7 @@ class PersonService:
         tx: Transaction,
         touch: Callable[[Iterable[int]], None],
         events: Sequence[PersonEvent],
+        stage: str,
         log_offset: int,
         warnings: Sequence[IngestionWarning],
     ) -> Applied:
@@ -106,7 +128,7 @@ class PersonService:
         attributions: dict[int, Iterator[Attribution | None]] = {}
         overrides: list[PersonOverride] = []
         raised = list(warnings)
-        applied = store.load_position(tx.connection)
+        applied = store.load_position(tx.connection, stage)
         for project_id, ours in by_project.items():
             names = _names(ours)
             loaded = load_persons(tx.connection, project_id, names)
@@ -118,7 +140,7 @@ class PersonService:
         if raised:
             store.save_warnings(tx.connection, raised, self._now())
         if log_offset > applied:
-            store.save_position(tx.connection, log_offset)
+            store.save_position(tx.connection, stage, log_offset)
         return Applied([next(attributions[event.project_id]) for event in events], overrides)
 
     def _apply_project(
@@ -139,7 +161,7 @@ class PersonService:
             person = people.recall(event) if again else people.process(event)
             results.append(None if person is None else Attribution(person, groups.process(event)))
         store.save_persons(connection, people)
-        moved: dict[UUID, UUID] = {}
+        moved: list[PersonOverride] = []
         if people.overrides:
             final = {old: person.root().uuid for old, person in people.overrides.items()}
             moved = store.save_overrides(connection, project_id, final, log_offset)
@@ -149,20 +171,20 @@ class PersonService:
             tx.changed("group_types", project_id)
         if groups.changes:
             warnings += store.save_groups(connection, project_id, groups.changes)
-        return results, [PersonOverride(project_id, old, new) for old, new in moved.items()]
+        return results, moved
 
-    def position(self) -> int:
+    def position(self, stage: IngestionStage = ALL_EVENTS) -> int:
         """The log offset up to which events were applied; 0 when none were."""
         with self._database.read() as connection:
-            return store.load_position(connection)
+            return store.load_position(connection, stage.name)
 
-    def overrides_after(self, log_offset: int) -> list[PersonOverride]:
-        """The merges that log records after ``log_offset`` caused.
+    def overrides_after(self, log_offset: int, until: int | None = None) -> list[PersonOverride]:
+        """The merges that log records after ``log_offset`` caused, up to ``until``.
 
         What a crash may have kept from the event store.
         """
         with self._database.read() as connection:
-            return [PersonOverride(*row) for row in store.load_overrides(connection, log_offset)]
+            return store.load_overrides(connection, log_offset, until)
 
     def forget_old_warnings(self) -> int:
         """Delete warnings past `WARNING_RETENTION`; how many they were."""

@@ -15,6 +15,7 @@ from hoglab.people.batch import IngestionWarning, PeopleBatch
 from hoglab.people.groups import GroupChange
 from hoglab.people.person_states import insert_distinct_ids, insert_persons, update_persons
 from hoglab.people.properties import MAX_PROPERTIES_BYTES
+from hoglab.storage.database.person_rows import person_rows
 from hoglab.storage.database.tables import (
     cohort_person,
     flag_hash_key_override,
@@ -26,6 +27,7 @@ from hoglab.storage.database.tables import (
     person_distinct_id,
     person_override,
 )
+from hoglab.storage.event_store import PersonOverride
 
 NAMES_PER_QUERY = 2_000
 WARNINGS_PER_TYPE = 100
@@ -105,11 +107,12 @@ def _move_to_survivors(connection: Connection, moves: Sequence[tuple[int, int]])
 
 def save_overrides(
     connection: Connection, project_id: int, overrides: Mapping[UUID, UUID], log_offset: int
-) -> dict[UUID, UUID]:
+) -> list[PersonOverride]:
     """Write person overrides; older ones that led to a person who is gone now lead further.
 
     Returns every override that is new or changed.
     """
+    version = person_rows(connection).moment(connection)
     final = dict(overrides)
     for olds in chunks(str(each) for each in overrides):
         for old, target in connection.execute(
@@ -137,39 +140,38 @@ def save_overrides(
                 for old, new in final.items()
             ],
         )
-    return final
+    return [PersonOverride(project_id, old, new, version) for old, new in final.items()]
 
 
-def load_overrides(connection: Connection, after_offset: int) -> list[tuple[int, UUID, UUID]]:
-    """(project, old person, person) of the overrides that log records after an offset caused."""
+def load_overrides(connection: Connection, after: int, until: int | None) -> list[PersonOverride]:
+    """The overrides that log records between two offsets caused, as they are now."""
+    version = person_rows(connection).moment(connection)  # whatever changes them meanwhile is later
     rows = connection.execute(
         sa.select(
             person_override.c.project_id, person_override.c.old_person_id, person_override.c.person_id
-        ).where(person_override.c.log_offset > after_offset)
+        ).where(
+            person_override.c.log_offset > after,
+            sa.true() if until is None else person_override.c.log_offset <= until,
+        )
     )
-    return [(project_id, UUID(old), UUID(new)) for project_id, old, new in rows]
+    return [PersonOverride(project_id, UUID(old), UUID(new), version) for project_id, old, new in rows]
 
 
-_STAGE = "people"
-
-
-def load_position(connection: Connection) -> int:
-    """The log offset up to which events were applied to persons; 0 when none were."""
+def load_position(connection: Connection, stage: str) -> int:
+    """The log offset up to which events of a stage were applied to persons; 0 when none were."""
     offset = connection.execute(
-        sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == _STAGE)
+        sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == stage)
     ).scalar()
     return offset or 0
 
 
-def save_position(connection: Connection, log_offset: int) -> None:
-    """Note that events up to a log offset were applied to persons."""
+def save_position(connection: Connection, stage: str, log_offset: int) -> None:
+    """Note that events of a stage were applied to persons up to a log offset."""
     moved = connection.execute(
-        sa.update(ingestion_progress)
-        .where(ingestion_progress.c.stage == _STAGE)
-        .values(log_offset=log_offset)
+        sa.update(ingestion_progress).where(ingestion_progress.c.stage == stage).values(log_offset=log_offset)
     )
     if moved.rowcount == 0:
-        connection.execute(sa.insert(ingestion_progress), {"stage": _STAGE, "log_offset": log_offset})
+        connection.execute(sa.insert(ingestion_progress), {"stage": stage, "log_offset": log_offset})
 
 
 def save_warnings(connection: Connection, warnings: Sequence[IngestionWarning], at: datetime) -> None:

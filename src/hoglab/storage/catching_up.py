@@ -9,12 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from hoglab.storage.event_log import Acknowledged, Acknowledging
-
-if TYPE_CHECKING:
-    from hoglab.storage.event_store import EventStore
 
 REQUEST_PATIENCE_S = 10.0
 """Time for which a request waits for events that were acknowledged before it."""
@@ -25,12 +22,20 @@ class NotCaughtUpError(Exception):
     """Events that were acknowledged before a request are not stored yet. It may be asked again."""
 
 
+class Ingested(Protocol):
+    """Source of the position up to which events are stored."""
+
+    def position(self) -> int:
+        """The offset of the log up to which everything is stored."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """Distance of storing events behind accepting them."""
 
     log: Acknowledging
-    store: EventStore
+    store: Ingested
 
     def acknowledged(self, project_id: int) -> Acknowledged:
         """Records of a project that were acknowledged by now."""

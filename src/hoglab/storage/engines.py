@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.errors import UnsupportedDatabaseError
 from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, GroupCommitLog, LogLimits
-from hoglab.storage.event_log.partitions import Relayed
+from hoglab.storage.event_log.partitions import LeasedLog
+from hoglab.storage.event_log.progress import PartitionedProgress
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
     from hoglab.storage.event_log.kafka import KafkaEventLog
-    from hoglab.storage.event_log.leases import LogLeases
-    from hoglab.storage.event_log.postgres import PostgresEventLog
     from hoglab.storage.event_log.quarantine import QuarantineStore
     from hoglab.storage.event_store import EventStore
     from hoglab.storage.invocations import InvocationStores
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 WAIT_S = 10.0
 """Time for which a server waits at its start for another one on the same database to end."""
-RELAYED_BYTES = 64 * 1024 * 1024
-"""Size of the part of a topic that waits in the log behind it: ingestion stays busy; the rest waits in the topic."""
 EventFile = DuckDbEventStore
 """The event store in a file of a data directory, which is sealed, keeps results, and can be examined."""
 STORE_HEADER_BYTES = HEADER_BYTES
@@ -57,7 +54,7 @@ class EngineOptions:
     """Limits of the engines; see the settings of a server for what they mean.
 
     ``database_url``: where everything but events is, if not in the directory; ``event_store_url``: where events are;
-    ``event_log_url``: the topic of Kafka that requests are accepted into, if that is not the log that ingestion reads.
+    ``event_log_url``: the topic of Kafka that requests are accepted into, if it is not a log in the database.
     ``tables``: where tables beside the events are. ``trace_days``: how long logs and metrics of runs are kept.
     ``wait_s``: how long another server on the same database is waited for.
     """
@@ -83,6 +80,8 @@ class SharedEngines:
     queue_database: Database
     accepting: GroupCommitLog | KafkaEventLog
     """The log that requests are accepted into."""
+    leased: LeasedLog | None
+    """The same where it has partitions, which processes ingest under leases."""
     invocations: InvocationStores
     now: Callable[[], datetime] | None
     """The clock of all who share the queue; None where it is that of this machine."""
@@ -96,13 +95,36 @@ class SharedEngines:
 
 
 @dataclass(frozen=True, slots=True)
+class IngestEngines(SharedEngines):
+    """The same with what a process needs that ingests beside others."""
+
+    store: EventStore
+    quarantine: QuarantineStore
+
+    @classmethod
+    @contextmanager
+    def beside(cls, directory: DataDirectory, options: EngineOptions) -> Iterator[IngestEngines]:
+        """Those in databases during the block; the directory has caches. Raises as `Engines.on`."""
+        with ExitStack() as opened:
+            shared = _shared(opened, None, options)
+            yield cls(
+                database=shared.database,
+                queue_database=shared.queue_database,
+                accepting=shared.accepting,
+                leased=shared.leased,
+                invocations=shared.invocations,
+                now=shared.now,
+                store=opened.enter_context(open_event_store(directory, options)),
+                quarantine=SqlQuarantineStore(shared.queue_database),
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Engines(SharedEngines):
     """Everything that a server keeps its data in."""
 
-    log: GroupCommitLog
-    """The log that ingestion reads: the same, or one that records are taken over into."""
-    relayed: Relayed | None
-    """Source and target of records that are taken over."""
+    log: GroupCommitLog | PartitionedProgress
+    """Log of one order, or the progress through all partitions: the end of what was accepted."""
     store: EventStore
     event_file: EventFile | None
     """The store, where it is in a file of the directory."""
@@ -126,18 +148,15 @@ class Engines(SharedEngines):
             if address is not None:
                 sole_server, load = _alone(opened, address, options.wait_s)
             shared = _shared(opened, directory, options)
-            relayed = None
-            if isinstance(shared.accepting, GroupCommitLog):
-                log = shared.accepting
-            else:
-                log, relayed = _behind(opened, shared.accepting, options)
+            if shared.leased is not None:
+                shared.leased.leases.replace_log()
             store = opened.enter_context(open_event_store(directory, options))
             yield cls(
                 database=shared.database,
                 queue_database=shared.queue_database,
                 accepting=shared.accepting,
-                log=log,
-                relayed=relayed,
+                leased=shared.leased,
+                log=_progress(shared),
                 invocations=shared.invocations,
                 now=shared.now,
                 store=store,
@@ -172,8 +191,9 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     opened.callback(queue_database.dispose)
     database = Database.open(in_metadata)
     opened.callback(database.dispose)
-    accepting, queue, now = _opened_queues(opened, in_queue, options)
-    return SharedEngines(database, queue_database, accepting, stores_of(queue, queue_database), now)
+    accepting, leased = _opened_log(opened, in_queue, options)
+    queue, now = _opened_queue(opened, in_queue, options)
+    return SharedEngines(database, queue_database, accepting, leased, stores_of(queue, queue_database), now)
 
 
 def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, DatabaseLoad]:
@@ -191,34 +211,40 @@ def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, 
     return sole_server, load
 
 
-def _opened_queues(
+def _opened_log(
     opened: ExitStack, place: str | Path, options: EngineOptions
-) -> tuple[GroupCommitLog | KafkaEventLog, WritingQueue, Callable[[], datetime] | None]:
-    """The log that accepts requests, and the invocation queue with its clock; ``opened`` closes them.
-
-    Their tables are there.
-    """
+) -> tuple[GroupCommitLog | KafkaEventLog, LeasedLog | None]:
+    """The log that accepts requests, with the leases of its partitions if it has some; ``opened`` closes them."""
     limits = LogLimits(max_backlog_bytes=options.event_log_bytes)
-    queue: WritingQueue
+    log: GroupCommitLog | KafkaEventLog
     if isinstance(place, Path):
         if options.event_log_url is not None:
             raise UnsupportedDatabaseError("an event log in Kafka is beside a PostgreSQL database: name one")
         log = SqliteEventLog(place, limits=limits, min_free_disk_bytes=options.min_free_disk_bytes)
-        opened.callback(log.close)
+    elif options.event_log_url is not None:
+        return _topic(opened, place, options.event_log_url, options.event_log_bytes)
+    else:
+        from hoglab.storage.event_log.postgres import PostgresEventLog
+
+        log = PostgresEventLog(*_queue_server(place), limits=limits)
+    opened.callback(log.close)
+    return log, None
+
+
+def _opened_queue(
+    opened: ExitStack, place: str | Path, options: EngineOptions
+) -> tuple[WritingQueue, Callable[[], datetime] | None]:
+    """The invocation queue with its clock; ``opened`` closes it. Its tables are there."""
+    if isinstance(place, Path):
         queue = SqliteInvocationQueue(place, trace_days=options.trace_days)
         opened.callback(queue.close)
-        return log, queue, None
+        return queue, None
 
     from hoglab.storage.invocations.postgres import PostgresInvocationQueue
 
-    accepting: GroupCommitLog | KafkaEventLog
-    if options.event_log_url is None:
-        accepting = _postgres_log(opened, place, limits)
-    else:
-        accepting = _topic(opened, place, options.event_log_url, options.event_log_bytes)
     shared_queue = PostgresInvocationQueue(*_queue_server(place), trace_days=options.trace_days)
     opened.callback(shared_queue.close)
-    return accepting, shared_queue, shared_queue.now
+    return shared_queue, shared_queue.now
 
 
 def _queue_server(address: str) -> tuple[Connect, str]:
@@ -229,43 +255,25 @@ def _queue_server(address: str) -> tuple[Connect, str]:
     return partial(driver.connect, autocommit=True), driver.name
 
 
-def _postgres_log(opened: ExitStack, address: str, limits: LogLimits) -> PostgresEventLog:
-    from hoglab.storage.event_log.postgres import PostgresEventLog
-
-    log = PostgresEventLog(*_queue_server(address), limits=limits)
-    opened.callback(log.close)
-    return log
-
-
-def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> KafkaEventLog:
-    """The log in Kafka, of whose partitions a database knows how far they were read; ``opened`` closes it."""
+def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> tuple[KafkaEventLog, LeasedLog]:
+    """The log in Kafka, of whose partitions a database knows how far they are ingested; ``opened`` closes both."""
     from hoglab.storage.event_log import kafka_topic  # first: it says what is missing
     from hoglab.storage.event_log.kafka import KafkaEventLog
-
-    topic = kafka_topic.KafkaAddress.parse(url)
-    leases = _leases(opened, address, topic.partitions)
-    log = KafkaEventLog(topic, finished=leases.positions, max_backlog_bytes=max_bytes)
-    opened.callback(log.close)
-    return log
-
-
-def _leases(opened: ExitStack, address: str, partitions: int) -> LogLeases:
     from hoglab.storage.event_log.leases import LogLeases
 
-    leases = LogLeases(*_queue_server(address), partitions=partitions)
+    topic = kafka_topic.KafkaAddress.parse(url)
+    leases = LogLeases(*_queue_server(address), partitions=topic.partitions)
     opened.callback(leases.close)
-    return leases
+    log = KafkaEventLog(topic, finished=leases.positions, max_backlog_bytes=max_bytes)
+    opened.callback(log.close)
+    return log, LeasedLog(log, leases)
 
 
-def _behind(
-    opened: ExitStack, topic: KafkaEventLog, options: EngineOptions
-) -> tuple[PostgresEventLog, Relayed]:
-    """The log that records of a topic are taken over into; ``opened`` closes it."""
-    if options.database_url is None:
-        raise ValueError("a topic is beside a database")
-    limits = LogLimits(max_backlog_bytes=min(RELAYED_BYTES, options.event_log_bytes))
-    log = _postgres_log(opened, options.database_url, limits)
-    return log, Relayed(topic, _leases(opened, options.database_url, topic.partitions), log)
+def _progress(shared: SharedEngines) -> GroupCommitLog | PartitionedProgress:
+    if isinstance(shared.accepting, GroupCommitLog):
+        return shared.accepting
+    assert shared.leased is not None  # noqa: S101 - whatever has no one order has partitions
+    return PartitionedProgress(shared.leased)
 
 
 @contextmanager
@@ -289,6 +297,10 @@ def open_event_store(directory: DataDirectory, options: EngineOptions) -> Iterat
 
 
 def _opened_event_store(directory: DataDirectory, options: EngineOptions) -> EventStore:
+    if options.event_log_url is not None and options.event_store_url is None:
+        raise UnsupportedDatabaseError(
+            "an event log in Kafka goes with events in ClickHouse: name a database of it"
+        )
     if options.event_store_url is not None:
         from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
 

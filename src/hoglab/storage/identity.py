@@ -266,7 +266,7 @@ class Installation:
 
     def applied(self) -> int:
         """The record of the event log up to which persons are known."""
-        query = sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == PEOPLE_STAGE)
+        query = sa.select(sa.func.max(ingestion_progress.c.log_offset))
         with self._database.read() as connection:
             return connection.scalar(query) or 0
 

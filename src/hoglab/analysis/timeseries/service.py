@@ -58,21 +58,26 @@ class ResultsService:
         tables: TableDirectory | None = None,
         state: AggregateCache | None = None,
         jobs: JobLeases | None = None,
+        position: Callable[[], int] | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``jobs``: those of this process, which somebody renews; else nothing that it does may take long."""
+        """``jobs``: those of this process, which somebody renews; else nothing that it does may take long.
+
+        ``position``: up to where in the event log everything is stored, where the store itself does not know.
+        """
+        position = position or event_store.position
         self.database = database
         self.jobs = jobs or JobLeases(database)
         self.computer = Computer(
             event_store, timeout_s=query_timeout_s, tables=tables, groups=self._groups_of_type, state=state
         )
         self.now = now
-        self.queries = Queries(database, self.jobs, now=now, position=event_store.position)
+        self.queries = Queries(database, self.jobs, now=now, position=position)
         self.series = Series(
             database,
             self.computer,
             self.jobs,
-            position=event_store.position,
+            position=position,
             refresh_s=refresh_s,
             wait_s=query_timeout_s,
             now=now,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import structlog
 from prometheus_client import Counter as Metric
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         FunctionSet,
         ProjectFunctions,
     )
+    from hoglab.storage.event_log.partitions import PartitionDone
     from hoglab.storage.event_store.ingested import IngestedEvent
     from hoglab.storage.invocations import DeadLetter, InvocationStores, JobStep
 
@@ -67,6 +68,8 @@ would be a row for each function that nothing is run of; the end of the process 
 OVERFLOW_QUEUE = "hogoverflow"
 """Queue of slow functions, so that they hold up nobody else."""
 
+Reached: TypeAlias = "ConsumerPosition | PartitionDone"
+"""Up to where in the event log everything is dispatched."""
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
 """Errors that another event would meet as well: it has to wait until they are over."""
 
@@ -137,7 +140,7 @@ class EventDispatcher:
         self._versions = versions or Versions()
         self._once = once
         self._shares = shares or ComputeShares()
-        self._restarts = Restarts(stores.queue)
+        self._restarts: dict[int | None, Restarts] = {}
         self.progress = Heartbeat()
         """That of `dispatch`."""
         self._now = now
@@ -156,30 +159,45 @@ class EventDispatcher:
         return self._room.for_any()
 
     def dispatch(
-        self, events: Sequence[IngestedEvent], *, log_offset: int | None, dead: Sequence[DeadLetter] = ()
+        self,
+        events: Sequence[IngestedEvent],
+        *,
+        log_offset: int | None,
+        dead: Sequence[DeadLetter] = (),
+        done: PartitionDone | None = None,
     ) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction.
 
-        Events that come from elsewhere than the event log have no position. An event that no runs can be made of
-        is put aside, as are those in ``dead``. Raises `DatabaseError`.
+        Events that come from elsewhere than the event log have no position; of a partition of the log ``done`` is
+        what is noted as such. An event that no runs can be made of is put aside, as are those in ``dead``. Raises
+        `DatabaseError`.
         """
+        reached = None if log_offset is None else done or ConsumerPosition(CONSUMER, log_offset)
         self.progress.beat()
         try:
-            if log_offset is not None and events and self._restarts.are_suspicious(self.position()):
-                self._dispatch_with_care(events)
-                events = ()
-            self._dispatch(events, log_offset, dead)
             if log_offset is not None:
-                self._restarts.got_beyond()
+                restarts = self._restarts_of(done)
+                if events and restarts.are_suspicious(self.position() if done is None else log_offset):
+                    self._dispatch_with_care(events)
+                    events = ()
+            self._dispatch(events, reached, dead)
+            if log_offset is not None:
+                restarts.got_beyond()
         finally:
             self.progress.rest()
 
+    def _restarts_of(self, done: PartitionDone | None) -> Restarts:
+        partition = None if done is None else done.lease.partition
+        if partition not in self._restarts:
+            self._restarts[partition] = Restarts(self._queue, partition)
+        return self._restarts[partition]
+
     def _dispatch(
-        self, events: Sequence[IngestedEvent], log_offset: int | None, dead: Sequence[DeadLetter]
+        self, events: Sequence[IngestedEvent], reached: Reached | None, dead: Sequence[DeadLetter]
     ) -> None:
         def write(plan: DispatchPlan) -> None:
             plan.dead += dead
-            self.commit(plan, log_offset)
+            self.commit(plan, reached)
 
         try:
             self.carry_out(events, write)
@@ -191,7 +209,7 @@ class EventDispatcher:
                 self._dispatch_alone(event)
             plan = DispatchPlan(self._now(), self._audience.source)
             plan.dead += dead
-            self.commit(plan, log_offset)
+            self.commit(plan, reached)
 
     def rehearse(self, events: Sequence[IngestedEvent]) -> None:
         """Find out what events would cause, and leave it. Raises what `dispatch` raises."""
@@ -244,18 +262,18 @@ class EventDispatcher:
         return batch
 
     def commit(
-        self, plan: DispatchPlan, log_offset: int | None = None, *, step: JobStep | None = None
+        self, plan: DispatchPlan, reached: Reached | None = None, *, step: JobStep | None = None
     ) -> int:
         """Write everything in one transaction; returns how many invocations are new.
 
         Raises `JobOverError`, and `MaskingMovedError` when another plan for the same masking was committed meanwhile.
         """
         asked = [*self._asked, *plan.asked]
-        is_due = log_offset is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
+        is_due = reached is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
         new = self._queue.enqueue(
             InvocationBatch(
                 plan.invocations,
-                position=None if log_offset is None else ConsumerPosition(CONSUMER, log_offset),
+                position=reached,
                 metrics=[*plan.metrics(), *(filtered_metrics(asked, plan.now) if is_due else ())],
                 logs=plan.logs,
                 results=plan.results,

@@ -35,8 +35,10 @@ class Restarts:
     The count is kept beside the positions, as the position with the number of starts in its lowest three bits.
     """
 
-    def __init__(self, queue: InvocationQueue) -> None:
+    def __init__(self, queue: InvocationQueue, partition: int | None = None) -> None:
+        """``partition``: of the event log, where it has several, each of which begins at a position of its own."""
         self._queue = queue
+        self._consumer = _CONSUMER if partition is None else f"{_CONSUMER}-{partition}"
         self._suspicious: bool | None = None
 
     def are_suspicious(self, position: int) -> bool:
@@ -45,11 +47,11 @@ class Restarts:
         Counts the start when it is first asked. Raises `DatabaseError`.
         """
         if self._suspicious is None:
-            kept = self._queue.position(_CONSUMER) - _MARK
+            kept = self._queue.position(self._consumer) - _MARK
             before = kept & _COUNTED if kept >= 0 and kept >> 3 == position else 0
             starts = min(before + 1, _COUNTED)
             self._queue.enqueue(
-                InvocationBatch(position=ConsumerPosition(_CONSUMER, _MARK + (position << 3 | starts)))
+                InvocationBatch(position=ConsumerPosition(self._consumer, _MARK + (position << 3 | starts)))
             )
             self._suspicious = starts > MOST_STARTS
             if self._suspicious:

@@ -32,7 +32,7 @@ from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import JobKind, JobOverError, JobStep, LogEntry, ReplayJob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hoglab.delivery.dispatch import DispatchPlan, EventDispatcher
     from hoglab.delivery.service import Delivery
@@ -79,8 +79,11 @@ class Backfills(BackgroundService):
         *,
         max_backlog: int = MAX_BACKLOG,
         catch_up: CatchUp | None = None,
+        newest: Callable[[], int] | None = None,
     ) -> None:
+        """``newest``: the place up to which all events are stored, where the store itself does not know."""
         super().__init__()
+        self._newest = newest
         self._delivery = delivery
         self._jobs = delivery.stores.jobs
         self._history = _History(delivery, store)
@@ -114,8 +117,10 @@ class Backfills(BackgroundService):
         """
         if self._catch_up is not None:
             self._catch_up.require(project_id)
+        # Behind it are events that are being stored, and functions hear of them anyway.
+        newest = None if self._newest is None else self._newest()
         with self._store.reader() as reader:
-            extent = TimeRange(project_id, since, until).extent(reader, timeout_s=QUERY_TIMEOUT_S)
+            extent = TimeRange(project_id, since, until).extent(reader, newest, timeout_s=QUERY_TIMEOUT_S)
         job = ReplayJob(
             id=str(uuid4()),
             project_id=project_id,

@@ -36,6 +36,10 @@ class PersonRows(Protocol):
         """Write what changed of persons that are there already: the `PersonValues` and the id."""
         ...
 
+    def moment(self, connection: Connection) -> int:
+        """Now, by the clock that all writers of persons share, in microseconds of Unix time."""
+        ...
+
     def name(self, connection: Connection, rows: Sequence[tuple[int, str, int | None]]) -> None:
         """Write distinct ids that had no person so far: project id, distinct id and person's id."""
         ...

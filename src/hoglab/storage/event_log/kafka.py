@@ -41,6 +41,7 @@ from hoglab.storage.event_log.log import (
     RETRY_CLOSED_S,
     RETRY_WAITING_S,
 )
+from hoglab.storage.event_log.progress import LAG, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +60,9 @@ AWAY_S = 1.0
 
 MEASURE_EVERY_S = 2.0
 """Interval at which the size of what waits for ingestion is measured."""
+
+MOMENTS = 512
+"""Number of ends of a partition that are remembered while they wait."""
 
 _FIRST_GUESS_BYTES = 1024
 """Estimate of the size of an offset, before any record was seen."""
@@ -111,10 +115,13 @@ class KafkaEventLog:
         self._waiting: deque[_Append] = deque()
         self._waiting_bytes = 0
         self._backlog_bytes = 0.0
+        self._waiting_offsets = 0
         self._away_until = 0.0
         self._mean_bytes: float = _FIRST_GUESS_BYTES
         self._failing = False
         self._unanswered: str | None = None  # why nothing was heard of the brokers when they were asked last
+        # Of each partition: ends that are not done with, and when they were first seen.
+        self._seen: dict[int, deque[tuple[int, float]]] = {}
         self._closed = threading.Event()
         self._try_to_measure()
         self._threads = [
@@ -281,9 +288,30 @@ class KafkaEventLog:
         except DatabaseError as error:
             _log.warning("event_log_backlog_unknown", log=self._address.name, reason=str(error))
             return
-        offsets = sum(max(0, end - finished.get(partition, 0)) for partition, end in ends.items())
+        waiting = {number: max(0, end - finished.get(number, 0)) for number, end in ends.items()}
         with self._work:
-            self._backlog_bytes = offsets * self._mean_bytes
+            self._waiting_offsets = sum(waiting.values())
+            self._backlog_bytes = self._waiting_offsets * self._mean_bytes
+            self._note_lag(ends, finished)
+        for number, offsets in waiting.items():
+            WAITING.labels(number).set(offsets)
+
+    def _note_lag(self, ends: Mapping[int, int], finished: Mapping[int, int]) -> None:
+        """Remember since when each partition has waited, as far as this process has seen."""
+        now = time.monotonic()
+        for number, end in ends.items():
+            seen = self._seen.setdefault(number, deque(maxlen=MOMENTS))
+            if not seen or end > seen[-1][0]:
+                seen.append((end, now))
+            while seen and seen[0][0] <= finished.get(number, 0):
+                seen.popleft()
+            LAG.labels(number).set(now - seen[0][1] if seen else 0.0)
+
+    def lag_s(self) -> float:
+        """Seconds for which something has waited for ingestion at least; cheap."""
+        now = time.monotonic()
+        with self._work:
+            return max((now - seen[0][1] for seen in self._seen.values() if seen), default=0.0)
 
     def ends(self) -> dict[int, int]:
         """The newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
@@ -299,6 +327,11 @@ class KafkaEventLog:
         wanted = {TopicPartition(self._address.topic, number): _LATEST for number in range(self.partitions)}
         answers = self._admin.list_offsets(wanted, request_timeout=ACKNOWLEDGED_WITHIN_S)
         return {place.partition: answer.result().offset for place, answer in answers.items()}
+
+    def pending_offsets(self) -> int:
+        """Number of offsets that waited for ingestion at the last look; cheap."""
+        with self._work:
+            return self._waiting_offsets
 
     def pending_bytes(self) -> int:
         """Approximate size of the records that wait for ingestion; cheap."""

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -21,7 +21,7 @@ from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.types import from_micros
 from hoglab.storage.event_log import Acknowledged, EventLogFullError, LogRecord, LogStats
 from hoglab.storage.event_log.backlog import Backlog
-from hoglab.storage.event_log.deferral import WINDOW_BYTES, Admitted, Deferral, RecordT
+from hoglab.storage.event_log.deferral import WINDOW_BYTES, Admitted, Deferral
 from hoglab.storage.event_log.group_commit import Waiter, wake
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ class LogLimits:
     window_bytes: int = WINDOW_BYTES
 
 
-class Stored(NamedTuple, Generic[RecordT]):
+class Stored(NamedTuple):
     """Stored group: ``ready`` has offsets from ``first`` on, ``deferred`` waits; ``at`` in microseconds."""
 
     first: int
     at: int
-    ready: Sequence[RecordT]
-    deferred: Sequence[tuple[int, RecordT]]
+    ready: Sequence[Waiter]
+    deferred: Sequence[tuple[int, Waiter]]
 
 
 class GroupCommitLog(ABC):
@@ -136,7 +136,7 @@ class GroupCommitLog(ABC):
     # -- what an engine does ------------------------------------------------------------------------
 
     @abstractmethod
-    def _store_group(self, group: Sequence[Waiter]) -> Stored[Waiter]:
+    def _store_group(self, group: Sequence[Waiter]) -> Stored:
         """Store records as `Deferral.divide` says, durably; raises when none is stored."""
 
     @abstractmethod
@@ -204,7 +204,7 @@ class GroupCommitLog(ABC):
         For a log that was lost or replaced beside stores that remember offsets of the old one.
         """
 
-    def now_us(self) -> int:
+    def _now_us(self) -> int:
         """The moment that records are stamped with, in microseconds."""
         return time.time_ns() // 1000
 
@@ -295,8 +295,7 @@ class GroupCommitLog(ABC):
 
     def _write_group(self, group: list[Waiter]) -> None:
         size = sum(len(waiter.payload) for waiter in group)
-        stored: Stored[Waiter] = Stored(0, 0, (), ())
-        error: Exception | None = None
+        stored, error = Stored(0, 0, (), ()), None
         with self._applying:
             try:
                 self._check_space(size)
@@ -418,7 +417,7 @@ class GroupCommitLog(ABC):
         scarce = self._space_is_scarce()
         keep_s = 0.0 if scarce else self._keep_finished_s
         keep_bytes = 0 if scarce else self._limits.keep_finished_bytes
-        older_than = self.now_us() - int(keep_s * 1e6)
+        older_than = self._now_us() - int(keep_s * 1e6)
         with self._work:
             up_to = self._backlog.droppable(older_than=older_than, keep_bytes=keep_bytes)
         if up_to:
@@ -459,7 +458,7 @@ class GroupCommitLog(ABC):
         """Records of an owner that were accepted by now; cheap."""
         with self._work:
             deferred = self._deferral.oldest_of(owner) is not None
-            return Acknowledged(owner, self._last_offset, self.now_us() if deferred else None)
+            return Acknowledged(owner, self._last_offset, self._now_us() if deferred else None)
 
     def offset_of(self, acknowledged: Acknowledged) -> int | None:
         """The offset up to which all of it is in the log; None while a part is deferred.

@@ -7,18 +7,16 @@ number of partitions is fixed when the log is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from hoglab.storage.event_log import Acknowledging
+from hoglab.storage.database.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    import psycopg
+    from sqlalchemy import Connection
 
     from hoglab.storage.event_log import LogRecord
-    from hoglab.storage.event_log.deferral import Record
 
 MAX_PARTITIONS = 1024
 
@@ -26,7 +24,7 @@ RENEW_EVERY_S = 1.0
 """Interval at which leases of partitions are renewed, and free ones taken."""
 
 
-class LeaseLostError(Exception):
+class LeaseLostError(DatabaseError):
     """Another process reads the partition now. What was done of it here is to be forgotten."""
 
 
@@ -35,6 +33,23 @@ class PartitionLease(NamedTuple):
 
     partition: int
     epoch: int
+
+
+class PartitionDone(NamedTuple):
+    """That a partition is done with up to an offset, as far as the lease is still held."""
+
+    lease: PartitionLease
+    offset: int
+
+
+class BegunBatch(NamedTuple):
+    """A batch of a partition that was begun: its records up to ``last``, whoever ends it.
+
+    ``shift``: how much larger the numbers of records are, which all partitions share, than their offsets.
+    """
+
+    last: int
+    shift: int
 
 
 class LeaseRound(NamedTuple):
@@ -65,6 +80,14 @@ class PartitionedLog(Protocol):
 
     def ends(self) -> Mapping[int, int]:
         """The newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
+        ...
+
+    def pending_offsets(self) -> int:
+        """Number of offsets that wait for ingestion, about; cheap."""
+        ...
+
+    def lag_s(self) -> float:
+        """Seconds for which something has waited for ingestion at least; cheap."""
         ...
 
     def partition(self, number: int) -> LogPartition:
@@ -105,7 +128,11 @@ class LogPartition(Protocol):
 
 
 class Leases(Protocol):
-    """The partitions of one log, as one process knows them. Raises `DatabaseError`."""
+    """The partitions of one log, as one process knows them. Raises `DatabaseError`.
+
+    Records get numbers from one count for all partitions when the batch that they are in is begun. So whatever comes
+    of a record is known by one number, and one number says up to where everything is done.
+    """
 
     def positions(self) -> Mapping[int, int]:
         """The offset up to which each partition is done with, 0 at first."""
@@ -123,38 +150,45 @@ class Leases(Protocol):
         """Let others take everything at once, and have no share any more."""
         ...
 
-    def moving(self, moved: Mapping[PartitionLease, int]) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """A transaction, at whose end partitions are done with up to these offsets.
+    def begun(self, lease: PartitionLease) -> BegunBatch | None:
+        """Batch of a partition that was begun, maybe by another process, and is to be ended before anything else."""
+        ...
 
-        Nobody else writes of them meanwhile. Raises `LeaseLostError`, before anything is written.
+    def begin(self, lease: PartitionLease, last: int, events: int) -> BegunBatch:
+        """Begin a batch: what is not done up to the offset ``last``, of so many events. Raises `LeaseLostError`.
+
+        As many numbers are given out as there are offsets, or events if these are more: events may be counted by them.
         """
         ...
 
-
-class LogBehind(Acknowledging, Protocol):
-    """A log in one order that records of partitions are taken over into; see `EventLog`."""
-
-    def append_within(self, connection: psycopg.Connection[Any], records: Sequence[Record]) -> None:
-        """Store records in a transaction that `Leases.moving` gave. Raises `DatabaseError`."""
+    def finish(self, done: PartitionDone) -> None:
+        """Note that a partition is done with up to an offset. Raises `LeaseLostError`."""
         ...
 
-    def check(self) -> None:
-        """Raises `EventLogFullError` while it takes no more."""
+    def fence(self, connection: Connection, lease: PartitionLease) -> None:
+        """Keep others from taking a partition until a transaction of the metadata is over. Raises `LeaseLostError`."""
         ...
 
-    def last_offset(self) -> int: ...
-
-    def now_us(self) -> int:
-        """The moment that records are stamped with, in microseconds."""
+    def stored(self) -> int:
+        """The number up to which everything is done."""
         ...
 
-    def trim(self, up_to: int) -> int: ...
+    def last_number(self) -> int:
+        """The newest number that was given out, 0 at first."""
+        ...
+
+    def replace_log(self) -> None:
+        """End the log of one order that was there before. Raises `DatabaseError` while it has to be read."""
+        ...
+
+    def go_beyond(self, number: int) -> None:
+        """Give out larger numbers only from now on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Relayed:
-    """Source and target of the records that are taken over, and the leases of the processes that do so."""
+class LeasedLog:
+    """Log of partitions, with the leases of those who read them."""
 
     source: PartitionedLog
     leases: Leases
-    target: LogBehind

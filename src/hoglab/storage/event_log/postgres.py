@@ -20,7 +20,7 @@ from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
 from hoglab.storage.database.types import from_micros
 from hoglab.storage.event_log import EventLogFullError, LogRecord
-from hoglab.storage.event_log.deferral import STEP_RECORDS, Admitted, Deferral, Record, RecordT, step
+from hoglab.storage.event_log.deferral import STEP_RECORDS, Admitted, Deferral, step
 from hoglab.storage.event_log.group_commit import RETRY_DISK_S
 from hoglab.storage.event_log.log import (
     ACKNOWLEDGE_TIMEOUT_S,
@@ -146,8 +146,7 @@ class PostgresEventLog(GroupCommitLog):
         self._listener.start()
         self._start()
 
-    def now_us(self) -> int:
-        """See `GroupCommitLog.now_us`."""
+    def _now_us(self) -> int:
         return max(time.time_ns() // 1000 + self._ahead_us, self._latest_us)
 
     # -- what other processes do --------------------------------------------------------------------
@@ -197,49 +196,29 @@ class PostgresEventLog(GroupCommitLog):
 
     # -- appending ----------------------------------------------------------------------------------
 
-    def _store_group(self, group: Sequence[Waiter]) -> Stored[Waiter]:
+    def _store_group(self, group: Sequence[Waiter]) -> Stored:
         with self._work:
             ready, deferred = self._deferral.divide(group, self._backlog)
         if not deferred:
             with self._appender.using() as connection:
-                stored = self._append(connection, ready, self._deferrals, None, self._id)
+                stored = self._append(connection, ready, self._deferrals, None)
             if stored is not None:
                 return stored
         with self._appender.transaction() as connection:
-            stored, deferrals = self._append_locked(connection, group, self._id)
+            last, deferrals, now = self._locked(connection)
+            with self._work:
+                ready, deferred = self._deferral.divide(group, self._backlog)
+            if deferred:
+                owners = [owner for owner, _ in deferred]
+                connection.execute(_DEFER, (now, owners, [waiter.payload for _, waiter in deferred]))
+                connection.execute(_MOVE_HEAD, (last, self._id))
+                deferrals += 1
+            stored = self._append(connection, ready, deferrals, now) if ready else Stored(0, now, (), ())
+            if stored is None:
+                raise DatabaseError(f"{self._name} was changed without its lock")
         self._deferrals = deferrals
-        return stored
-
-    def append_within(self, connection: psycopg.Connection[Any], records: Sequence[Record]) -> None:
-        """Store records in a transaction that somebody else ends; known of then, as what another process stored.
-
-        ``connection`` is one to the same database.
-        """
-        with self._applying:
-            self._append_locked(connection, records, sender="")
-
-    def _append_locked(
-        self, connection: psycopg.Connection[Any], records: Sequence[RecordT], sender: str
-    ) -> tuple[Stored[RecordT], int]:
-        """Store records while nobody else appends; and how often what is deferred had changed after that.
-
-        ``sender`` need not be told of it.
-        """
-        last, deferrals, now = self._locked(connection)
-        with self._work:
-            ready, deferred = self._deferral.divide(records, self._backlog)
-        if deferred:
-            owners = [owner for owner, _ in deferred]
-            connection.execute(_DEFER, (now, owners, [record.payload for _, record in deferred]))
-            connection.execute(_MOVE_HEAD, (last, sender))
-            deferrals += 1
-        stored = (
-            self._append(connection, ready, deferrals, now, sender) if ready else Stored(0, now, ready, ())
-        )
-        if stored is None:
-            raise DatabaseError(f"{self._name} was changed without its lock")
         self._latest_us = now
-        return stored._replace(deferred=deferred), deferrals
+        return stored._replace(deferred=deferred)
 
     def _locked(self, connection: psycopg.Connection[Any]) -> tuple[int, int, int]:
         """Keep others from appending until the end of the transaction; last offset, deferrals, and the moment."""
@@ -251,22 +230,17 @@ class PostgresEventLog(GroupCommitLog):
         return last, deferrals, now
 
     def _append(
-        self,
-        connection: psycopg.Connection[Any],
-        ready: Sequence[RecordT],
-        deferrals: int,
-        now: int | None,
-        sender: str,
-    ) -> Stored[RecordT] | None:
+        self, connection: psycopg.Connection[Any], ready: Sequence[Waiter], deferrals: int, now: int | None
+    ) -> Stored | None:
         """Store records, unless something was done that this process does not know of."""
         values = {
             "count": len(ready),
             "last": self._last_offset,
             "deferrals": deferrals,
             "at": now,
-            "owners": [record.owner for record in ready],
-            "payloads": [record.payload for record in ready],
-            "sender": sender,
+            "owners": [waiter.owner for waiter in ready],
+            "payloads": [waiter.payload for waiter in ready],
+            "sender": self._id,
         }
         row = connection.execute(_APPEND.encode(), values).fetchone()
         if row is None:

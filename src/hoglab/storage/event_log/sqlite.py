@@ -129,8 +129,8 @@ class SqliteEventLog(GroupCommitLog):
         disk = os.statvfs(self._path.parent)
         return disk.f_bavail * disk.f_frsize
 
-    def _store_group(self, group: Sequence[Waiter]) -> Stored[Waiter]:
-        now = self.now_us()
+    def _store_group(self, group: Sequence[Waiter]) -> Stored:
+        now = self._now_us()
         with self._work:
             ready, deferred = self._deferral.divide(group, self._backlog)
         return Stored(self._store(ready, deferred, now), now, ready, deferred)
@@ -197,7 +197,7 @@ class SqliteEventLog(GroupCommitLog):
 
     def _move_position(self, consumer: str, offset: int) -> None:
         with explained(self._name), self._turns.turn():
-            self._keeper.execute(_COMMIT, (consumer, offset, self.now_us()))
+            self._keeper.execute(_COMMIT, (consumer, offset, self._now_us()))
 
     def _extent(self) -> tuple[int, int, int]:
         with self._reading, explained(self._name):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from uuid import UUID
 
 import msgspec
@@ -76,12 +77,14 @@ class EventRow(msgspec.Struct, frozen=True, gc=False):
 class PersonOverride:
     """After a merge: events stored under ``old_person_id`` belong to ``person_id``.
 
-    Somebody who became another person is not merged again: they change with that person.
+    Somebody who became another person is not merged again: they change with that person. ``version``: when the database
+    of persons learned of it, by the clock that all its writers share, in microseconds; later ones have larger ones.
     """
 
     project_id: int
     old_person_id: UUID
     person_id: UUID
+    version: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,8 @@ class Reader(Protocol):
 class EventStore(Protocol):
     """Column store of events. One writer (the ingestion thread), any number of readers.
 
-    Where the log has several partitions there is a position in each, and ``log_partition`` says which is meant.
+    Where the log has several partitions there is a position in each, and ``log_partition`` says which is meant. Then
+    there is a writer for each, and ``log_offset`` is the number of a record, which all partitions share.
 
     View ``stored_events``: the fields of `EventRow` (groups as columns ``group_0`` … ``group_4``, NULL when
     absent) plus ``seq`` BIGINT, ascending in ingestion order. ``properties`` may lack ``$set`` and ``$set_once`` where
@@ -191,8 +195,13 @@ class EventStore(Protocol):
         """SQL dialect of the engine."""
         ...
 
-    def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
+    def append(
+        self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
+    ) -> Sequence[int]:
         """Write rows, overrides and the log position, all of it once, also when the same is tried again.
+
+        ``first_seq``: what the first row of the batch that was begun has as ``seq``, where that is not for the store to
+        say.
 
         An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the positions
         in the batch of the rows that are new, ascending. A row whose ``log_offset`` is not above `position`
@@ -205,8 +214,11 @@ class EventStore(Protocol):
         """Go through all steps of storing rows, and take it back. Raises `EventStoreUnavailableError`."""
         ...
 
-    def position(self, log_partition: int = 0) -> int:
-        """Log offset up to which everything is stored; 0 for an empty store."""
+    def position(self, log_partition: int | None = None) -> int:
+        """Log offset up to which everything is stored; 0 for an empty store.
+
+        Without a partition where the log has several: the newest offset that anything is stored of.
+        """
         ...
 
     def newest_events(
@@ -268,3 +280,12 @@ class EventStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PartitionedEventStore(EventStore, Protocol):
+    """A store that several processes write, each events of some partitions of the log at a time."""
+
+    def forget(self, log_partition: int) -> None:
+        """Others may have written of a partition meanwhile: what is known of it is to be read again."""
+        ...

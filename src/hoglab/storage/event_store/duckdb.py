@@ -184,7 +184,9 @@ class DuckDbEventStore:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
+    def append(
+        self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
+    ) -> Sequence[int]:
         """Write rows, overrides and the log position in one transaction; returns which of the rows are new.
 
         Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, if
@@ -195,7 +197,7 @@ class DuckDbEventStore:
 
         Raises `EventStoreUnavailableError` (disk full, file damaged): the same batch can be tried again.
         """
-        if log_partition:
+        if log_partition or first_seq is not None:
             raise ValueError("events of a log with several partitions need another engine")
         with self._writing:
             self._make_usable()
@@ -292,7 +294,7 @@ class DuckDbEventStore:
         connection.unregister("repeated")
         return sorted(position for (position,) in found)
 
-    def position(self, log_partition: int = 0) -> int:
+    def position(self, log_partition: int | None = None) -> int:
         """See `EventStore.position`; in other partitions than the first there is nothing."""
         return 0 if log_partition else self._position
 

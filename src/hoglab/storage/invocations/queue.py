@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
+    from hoglab.storage.event_log.partitions import PartitionDone
     from hoglab.storage.invocations.dead_letters import DeadLetter
     from hoglab.storage.invocations.jobs import JobStep
     from hoglab.storage.invocations.runs import AppMetric, InvocationResult, LogEntry
@@ -95,13 +96,14 @@ class InvocationBatch:
     """Invocations to enqueue, and what is written with them.
 
     Known ids of invocations are skipped. Without a ``position``, the batch waits for the disk: else the event log has
-    what it is made of. ``masking`` counts take the place of those of the same function and hash, which must be
-    those that they were made of. The dead letters with the ids ``retried`` are forgotten. With a ``step``, its job
-    comes so much further.
+    what it is made of. The partition of a `PartitionDone` is kept from others until all is written; where it is
+    another's, that raises `LeaseLostError`, and nothing is added. ``masking`` counts take the place of those of the
+    same function and hash, which must be those that they were made of. The dead letters with the ids ``retried`` are
+    forgotten. With a ``step``, its job comes so much further.
     """
 
     invocations: Sequence[NewInvocation] = ()
-    position: ConsumerPosition | None = None
+    position: ConsumerPosition | PartitionDone | None = None
     metrics: Sequence[AppMetric] = ()
     logs: Sequence[LogEntry] = ()
     results: Sequence[InvocationResult] = ()

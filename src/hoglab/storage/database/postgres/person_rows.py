@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from hoglab.storage.database.postgres.session import NOW_US
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -54,6 +56,10 @@ def insert(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
 
 def update(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     _write(connection, _UPDATE, rows)
+
+
+def moment(connection: Connection) -> int:
+    return int(_run(connection, f"SELECT {NOW_US}", ())[0][0])
 
 
 def name(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -6,6 +6,7 @@ driver and the engine do, and nothing else. All statements are constant, so each
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -57,6 +58,10 @@ def insert(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
 
 def update(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     _driver(connection).executemany(_UPDATE, rows)
+
+
+def moment(connection: Connection) -> int:  # noqa: ARG001 - it is that of this machine
+    return time.time_ns() // 1000
 
 
 def name(connection: Connection, rows: Sequence[tuple[int, str, int | None]]) -> None:

@@ -63,7 +63,9 @@ consumer_position = Table(
 )
 
 # Who reads a partition of an event log that has several, until when, and up to where it is done. Each change of the
-# owner raises the epoch: who was paused and comes back finds another one, and writes nothing.
+# owner raises the epoch: who was paused and comes back finds another one, and writes nothing. A batch that was begun
+# goes up to `begun_last`; numbers of records, counted in `event_log_head` for all partitions, are offsets and
+# `begun_shift`.
 log_lease = Table(
     "log_lease",
     queue_metadata,
@@ -72,6 +74,8 @@ log_lease = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("expires_at", UtcTime, nullable=False),
     Column("position", BigInteger, nullable=False),
+    Column("begun_last", BigInteger),
+    Column("begun_shift", BigInteger),
 )
 
 # The processes that read partitions: each gets its share of them.

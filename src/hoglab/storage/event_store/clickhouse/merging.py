@@ -1,8 +1,10 @@
-"""Merges of persons in ClickHouse: the newest row of somebody counts."""
+"""Merges of persons in ClickHouse: the row of somebody counts that the database of persons wrote last.
+
+Several processes write them, in whatever order.
+"""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hoglab.storage.event_store.clickhouse.schema import OVERRIDES
@@ -37,13 +39,13 @@ def write_merges(
     changed = changed_by(overrides, known)
     if not changed:
         return
-    version = time.time_ns() // 1000
-    [(newest,)] = connection.rows(f"SELECT max(version) FROM {OVERRIDES}")  # noqa: S608
+    told = {(each.project_id, each.old_person_id): each.version for each in overrides}
+    newest = max(told.values())
     columns: dict[str, Sequence[Any]] = {
         "project_id": [project for project, _ in changed],
         "old_person_id": [old for _, old in changed],
         "person_id": [old if became is None else became for (_, old), became in changed.items()],
-        "version": [max(version, newest + 1)] * len(changed),
+        "version": [told.get(key, newest) for key in changed],
         "log_partition": [partition] * len(changed),
         "log_offset": [log_offset] * len(changed),
     }

@@ -13,7 +13,7 @@ from hoglab.storage.event_store.clickhouse.rows import (
     month_of,
     readable,
 )
-from hoglab.storage.event_store.clickhouse.schema import EVENTS, PLACE_BITS, POSITIONS, TYPES
+from hoglab.storage.event_store.clickhouse.schema import EVENTS, POSITIONS, TYPES
 from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Partition:
         [(self.position, next_seq)] = connection.rows(
             f"SELECT max(log_offset), max(next_seq) FROM {POSITIONS} {where}"  # noqa: S608
         )
-        self._next_seq = max(next_seq, (number << PLACE_BITS) + 1)
+        self._next_seq = max(next_seq, 1)
         [(self._doubtful,)] = connection.rows(
             f"SELECT max(log_offset) FROM {EVENTS} {where} AND log_offset > {self.position}",  # noqa: S608
             _EXACT,
@@ -83,9 +83,6 @@ class Partition:
         reach = max(self.position, min(self._doubtful, log_offset))
         if reach > self.position:
             self._connection.kill(f"startsWith(query_id, '{self._inserts}')", wait=True)
-            behind = f"log_partition = {self.number} AND log_offset > {self.position}"
-            [(highest,)] = self._connection.rows(f"SELECT max(seq) FROM {EVENTS} WHERE {behind}", _EXACT)  # noqa: S608
-            self._next_seq = max(self._next_seq, highest + 1)
         asked = [position for position, row in enumerate(rows) if row.log_offset <= reach]
         if not asked:
             return []
@@ -123,12 +120,17 @@ class Partition:
         stored = {(project, uuid.int) for project, uuid in found}
         return [place for place in places if (rows[place].project_id, rows[place].uuid.int) in stored]
 
+    def begin(self, first_seq: int | None) -> None:
+        """Count the next rows from ``first_seq`` on, unless some of their batch were counted before."""
+        self._next_seq = max(self._next_seq, first_seq or 1)
+
     def write(
         self, rows: Sequence[EventRow], positions: Sequence[int], log_offset: int, *, is_checked: bool
     ) -> None:
         """Add the rows at some positions, for a batch that ends with a record of the log.
 
-        The same again adds nothing, also while the engine is still busy with the first time.
+        The same again adds nothing, also while the engine is still busy with the first time. Each row has its place
+        by its position, so that it is the same whichever others are there.
         """
         self._doubtful = max(self._doubtful, log_offset)
         indexes = indexes_of(rows)
@@ -138,16 +140,16 @@ class Partition:
             columns = columns_of(
                 [chosen[place] for place in places],
                 [indexes[positions[place]] for place in places],
-                [self._next_seq + place for place in places],
+                [self._next_seq + positions[place] for place in places],
                 month=month,
                 partition=self.number,
             )
             settings = {"insert_deduplication_token": token, "query_id": f"{self._inserts}{token}"}
             self._connection.insert(EVENTS, TYPES, columns, settings)
-        self._next_seq += len(positions)
 
     def advance(self, rows: Sequence[EventRow], stored: Sequence[int], log_offset: int) -> None:
         """Everything up to a record is stored: of these rows those at some positions, for the first time."""
+        self._next_seq += len(rows)
         types = {"log_partition": "UInt16", "log_offset": "Int64", "next_seq": "Int64"}
         columns = {
             "log_partition": [self.number],

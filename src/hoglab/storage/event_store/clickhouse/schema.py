@@ -23,9 +23,6 @@ REHEARSAL: Final = "event_rehearsal"
 """A table of the columns of events that keeps nothing."""
 _VERSIONS: Final = "schema_version"
 
-PLACE_BITS: Final = 56
-"""Each partition of the event log has so many places in the order of ingestion, and there may be 128 partitions."""
-
 TYPES: Final = {
     "project_id": "Int32",
     "uuid": "UUID",
@@ -50,7 +47,7 @@ TYPES: Final = {
     "seq": "Int64",
 }
 """Columns of an event. ``month`` is the part of the table that it is in, ``log_index`` says which event of its
-log record it is, and ``seq`` is its place in the order of ingestion of its partition."""
+log record it is, and ``seq`` is its place in the order of ingestion."""
 
 _CODECS: Final = {
     "distinct_id": "ZSTD(1)",

@@ -23,6 +23,7 @@ from hoglab.storage.event_store.clickhouse.schema import (
     EVENTS,
     INSTALLATION,
     OVERRIDES,
+    POSITIONS,
     REHEARSAL,
     TYPES,
     upgrade,
@@ -65,8 +66,6 @@ class ClickHouseEventStore:
         self._partitions: dict[int, Partition] = {}
         self._is_closed = False
         upgrade(self._connection)
-        with self._writing:
-            self._partition(0)
 
     def _partition(self, number: int) -> Partition:
         """Partition of a number; read from the store the first time."""
@@ -81,10 +80,13 @@ class ClickHouseEventStore:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def append(self, batch: EventBatch, *, log_offset: int, log_partition: int = 0) -> Sequence[int]:
+    def append(
+        self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
+    ) -> Sequence[int]:
         """See `EventStore.append`."""
         with self._writing:
             partition = self._partition(log_partition)
+            partition.begin(first_seq)
             rows = batch.rows
             if any(row.log_partition != log_partition for row in rows):
                 raise ValueError("a row is of another partition than its batch")
@@ -106,6 +108,13 @@ class ClickHouseEventStore:
             stored = sorted((*recalled, *written))
             partition.advance(rows, stored, log_offset)
             return stored
+
+    def forget(self, log_partition: int) -> None:
+        """See `PartitionedEventStore.forget`."""
+        with self._writing:
+            partition = self._partitions.pop(log_partition, None)
+            if partition is not None:
+                partition.close()
 
     @contextmanager
     def frozen(self) -> Iterator[int]:
@@ -133,17 +142,23 @@ class ClickHouseEventStore:
 
     def rehearse(self, rows: Sequence[EventRow]) -> None:
         """See `EventStore.rehearse`."""
+        if not rows:
+            return
         with self._writing:
-            partition = self._partition(0)
+            partition = self._partition(rows[0].log_partition)
             written = partition.unknown(rows, range(len(rows)))
             chosen = [readable(rows[position]) for position in written]
             if chosen:
-                columns = columns_of(chosen, indexes_of(chosen), written, month=0, partition=0)
+                columns = columns_of(chosen, indexes_of(chosen), written, month=0, partition=partition.number)
                 self._connection.insert(REHEARSAL, TYPES, columns)
 
-    def position(self, log_partition: int = 0) -> int:
+    def position(self, log_partition: int | None = None) -> int:
         """See `EventStore.position`."""
-        return self._partition(log_partition).position
+        if log_partition is not None:
+            return self._partition(log_partition).position
+        if 0 in self._partitions:
+            return self._partitions[0].position
+        return int(self._connection.rows(f"SELECT max(log_offset) FROM {POSITIONS}")[0][0])  # noqa: S608
 
     def checkpoint(self) -> None:
         """See `EventStore.checkpoint`: the server writes by itself."""

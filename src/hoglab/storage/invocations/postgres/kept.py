@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.storage.database.postgres.session import settle
 from hoglab.storage.database.types import to_micros
+from hoglab.storage.event_log.leases import finish_within
+from hoglab.storage.event_log.partitions import PartitionDone
 from hoglab.storage.invocations import InvocationResult, JobOverError, MaskingMovedError
 from hoglab.storage.invocations.dead_letter_rows import MAX_DEAD_LETTERS
 from hoglab.storage.invocations.dead_letter_rows import values_of as dead_values
@@ -125,9 +127,14 @@ def count_masked(connection: psycopg.Connection[Any], masking: Sequence[MaskingC
             raise MaskingMovedError
 
 
-def advance(connection: psycopg.Connection[Any], position: ConsumerPosition, now: int) -> None:
-    """Move the position of a consumer; never back."""
-    connection.execute(_POSITION, (*position, now))
+def advance(
+    connection: psycopg.Connection[Any], position: ConsumerPosition | PartitionDone, now: int
+) -> None:
+    """Move the position of a consumer, never back, or of a partition. Raises `LeaseLostError`."""
+    if isinstance(position, PartitionDone):
+        finish_within(connection, position)
+    else:
+        connection.execute(_POSITION, (*position, now))
 
 
 def save_dead(connection: psycopg.Connection[Any], dead: Sequence[DeadLetter]) -> int:

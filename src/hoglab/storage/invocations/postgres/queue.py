@@ -237,9 +237,9 @@ class PostgresInvocationQueue(UnfinishedCounts):
         crowded_out = 0
         session = self._durable if batch.position is None else self._relaxed
         with self._counted() as counted, session.pipelined() as connection:
-            counted.added = new = insert(connection, batch.invocations, now)
             if batch.position is not None:
                 kept.advance(connection, batch.position, now)
+            counted.added = new = insert(connection, batch.invocations, now)
             if batch.masking:
                 kept.count_masked(connection, batch.masking, now)
             kept.write_traces(connection, self._traces, batch.logs, batch.metrics, batch.results)

@@ -1,0 +1,143 @@
+"""Ingestion of a process, as its event log wants it: one loop over a log of one order, or one over partitions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hoglab.app.problems import in_role, ingestion_problems, shared_problems
+from hoglab.app.roles import Part
+from hoglab.app.shared import SharedServices
+from hoglab.functions.runtime.transformations import Transformations
+from hoglab.ingestion.flag_calls import FlagCalls
+from hoglab.ingestion.loop import LAG_SECONDS, Ingestion
+from hoglab.ingestion.partitions import PartitionedIngestion
+from hoglab.ingestion.quarantine import Quarantine
+from hoglab.ingestion.steps import BatchSteps
+from hoglab.storage.catching_up import Ingested
+from hoglab.storage.event_log.progress import PartitionedProgress
+from hoglab.storage.event_store import PartitionedEventStore
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from hoglab.accounts.service import AccountService
+    from hoglab.background import Service
+    from hoglab.functions.secrets.box import SecretBox
+    from hoglab.http.health import Problem
+    from hoglab.settings import Settings
+    from hoglab.storage.engines import Engines, IngestEngines
+    from hoglab.storage.event_store import EventStore
+
+
+@dataclass(frozen=True, slots=True)
+class Ingesting:
+    """Ingestion as a process knows it that reads events, whichever process ingests them."""
+
+    service: Ingestion | PartitionedIngestion | None
+    """The loop of this process, if it has one."""
+    stored: Ingested
+    done: Callable[[], int]
+    """The offset up to which everything is stored, and dispatched as well."""
+    newest_place: Callable[[], int] | None
+    """The place up to which all events are stored; None where the store knows by itself."""
+    waiting: Callable[[], int]
+    """Number of records that wait, about."""
+    lag_s: Callable[[], float]
+    """Seconds for which the oldest of them has waited."""
+
+    @classmethod
+    def of(cls, services: SharedServices, engines: Engines, quarantine: Quarantine) -> Ingesting:
+        """As the event log wants it."""
+        log, store = engines.log, engines.store
+        if isinstance(log, PartitionedProgress):
+            loop = None
+            if Part.INGESTION in services.role.parts:
+                loop = _partitioned(services, store, quarantine)
+            LAG_SECONDS.set_function(log.source.lag_s)
+            # Places of events are of the same count as numbers of records.
+            place = log.position
+            return cls(loop, log, log.position, place, log.source.pending_offsets, log.source.lag_s)
+        alone = Ingestion(
+            log,
+            store,
+            services.people,
+            services.accounts.project,
+            quarantine,
+            dispatcher=services.delivery.dispatcher,
+            transformer=_transformations(services),
+            flag_calls=FlagCalls(engines.database),
+        )
+
+        def done() -> int:
+            return alone.position
+
+        def waiting() -> int:
+            return max(0, log.last_offset() - alone.position)
+
+        return cls(alone, store, done, None, waiting, alone.lag_s)
+
+
+def _partitioned(services: SharedServices, store: EventStore, quarantine: Quarantine) -> PartitionedIngestion:
+    """The loop over the partitions that this process has leases of."""
+    leased = services.shared_engines.leased
+    if leased is None or not isinstance(store, PartitionedEventStore):
+        raise ValueError("partitions of an event log are ingested into a store that several processes write")
+    from hoglab.capture.partitioning import DividedLog  # its hash is installed where Kafka's client is
+
+    stopping = threading.Event()
+    steps = BatchSteps(
+        store,
+        services.people,
+        services.accounts.project,
+        quarantine,
+        stopping,
+        dispatcher=services.delivery.dispatcher,
+        transformer=_transformations(services),
+        flag_calls=FlagCalls(services.shared_engines.database),
+    )
+    LAG_SECONDS.set_function(leased.source.lag_s)
+    append = DividedLog(leased.source).append_again
+    return PartitionedIngestion(leased, store, steps, stopping, append=append)
+
+
+def _transformations(services: SharedServices) -> Transformations:
+    delivery = services.delivery
+    return Transformations(
+        services.functions,
+        delivery.transforming,
+        record=delivery.record,
+        is_stopped=delivery.function_breakers.is_disabled,
+        is_slowed=delivery.function_breakers.is_degraded,
+        watch=delivery.observe_transformation,
+        shares=delivery.shares,
+        site_url=services.settings.public_url,
+    )
+
+
+class IngestServices(SharedServices):
+    """The services of a process that ingests beside the core."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engines: IngestEngines,
+        secrets: SecretBox,
+        accounts: AccountService,
+        resources: ExitStack,
+    ) -> None:
+        super().__init__(settings, engines, secrets, accounts, resources)
+        self._store = engines.store
+        self._quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
+        self.ingestion = _partitioned(self, engines.store, self._quarantine)
+
+    def beside(self) -> list[Service]:
+        """The background services, in the order of starting."""
+        return [*super().beside(), self.ingestion]
+
+    def problems(self) -> list[Problem]:
+        """Problems of the process now."""
+        found = shared_problems(self.shared_engines, self.functions, self.delivery)
+        return in_role([*ingestion_problems(self._store, self.ingestion), *found], self.role)

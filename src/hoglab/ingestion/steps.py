@@ -1,0 +1,391 @@
+"""The steps of a batch of records: transformations, persons, the event store, dispatch, and then the position.
+
+Whatever happens between two of these steps, the batch is processed again from the log and comes out the same: persons
+are idempotent, the store knows the log offset of what it holds, and so does the dispatcher. (Its events have their
+persons' properties as they are by then, after the whole batch.)
+
+What fails is either the server's own fault (a damaged file, an engine away, no memory, a full disk), then it is raised;
+or that of one record, which goes into quarantine. A record is to blame only when a healthy one about the same persons,
+of the same project, gets through all steps (`BatchSteps._rehearse`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from hoglab.ingestion.batches import Batch, BatchSize, batch_of
+from hoglab.ingestion.normalise import Event, row_of
+from hoglab.ingestion.quarantine import QuarantineFullError
+from hoglab.people import ALL_EVENTS
+from hoglab.people.identity import clean_distinct_id
+from hoglab.storage.database import DatabaseError
+from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
+from hoglab.storage.event_store.ingested import IngestedEvent
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from hoglab.ingestion.flag_calls import FlagCalls
+    from hoglab.ingestion.quarantine import Quarantine
+    from hoglab.people import IngestionStage, PersonService
+    from hoglab.storage.event_log import LogRecord
+    from hoglab.storage.event_log.partitions import PartitionDone
+    from hoglab.storage.event_store import EventStore
+
+MIB = 1024 * 1024
+
+_logger = structlog.get_logger(__name__)
+
+_STORED = Counter("hoglab_ingestion_events", "Events stored for the first time.")
+_RESENT = Counter("hoglab_ingestion_resent_events", "Events that were stored already.")
+_DROPPED = Counter("hoglab_ingestion_dropped_events", "Events dropped on purpose.", ["reason"])
+_QUARANTINED = Counter("hoglab_ingestion_quarantined_records", "Log records put into quarantine.")
+RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again after an error.")
+_BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
+
+SERVERS_FAULT = (DatabaseError, MemoryError, OSError, QuarantineFullError)
+"""Errors for which no record is to blame, whichever it was. For those of the event store, it depends."""
+
+REHEARSED_EVENT = "$rehearsal"
+
+
+class IngestedProject(Protocol):
+    """Project as far as ingestion needs it."""
+
+    @property
+    def anonymize_ips(self) -> bool: ...
+
+
+class Transformer(Protocol):
+    """Changes or drops events before anything else sees them (spec: hog-runtime 7.2)."""
+
+    def transform(self, project_id: int, events: list[Event]) -> list[Event]:
+        """The events that are left, in order. ``event``, ``distinct_id`` and ``properties`` may be changed."""
+        ...
+
+
+class Dispatcher(Protocol):
+    """Starts what runs on stored events (spec: hog-runtime 0)."""
+
+    def position(self) -> int:
+        """The log offset up to which everything was dispatched, 0 at first."""
+        ...
+
+    def dispatch(
+        self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: PartitionDone | None = None
+    ) -> None:
+        """Enqueue invocations for events that are new, in log order, of any number of projects.
+
+        Must record ``done`` of a partition, else ``log_offset`` as its position, in the transaction of the enqueueing,
+        also when nothing is to be run, and must not enqueue an invocation twice when it sees an event twice.
+        """
+        ...
+
+    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+        """Go through all steps of `dispatch` without enqueueing anything; raises what they raise."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether more may be enqueued now; ingestion waits while not."""
+        ...
+
+    def flush(self) -> None:
+        """Write what was left for later. Called when there is nothing to do, and at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionLimits:
+    """Limits of reading and processing, and the loop's patience."""
+
+    read_records: int = 10_000  # cut into batches, which are decoded one ahead
+    read_bytes: int = 8 * MIB
+    batch_events: int = 5_000
+    batch_json_bytes: int = 24 * MIB
+    # Of events that are transformed: how many at first, and while that is slow, and how long it should take.
+    first_events: int = 1_000
+    least_events: int = 100
+    transform_s: float = 2.0
+    attempts: int = 3  # of a record alone, before it is put into quarantine
+    retry_s: float = 0.5
+    max_retry_s: float = 10.0
+    idle_s: float = 0.5
+    room_poll_s: float = 0.05
+    # While requests come in this many times faster than they are ingested, a pace that cannot be kept up
+    # with, most of the time is left to accepting them, until so much waits that catching up matters more.
+    busy_factor: float = 3.0
+    busy_share: float = 0.15
+    busy_until_bytes: int = 512 * MIB
+    max_pause_s: float = 4.0
+
+
+class Track:
+    """Progress through a log, or a partition of one. Whoever reads it sees to its `position`."""
+
+    partition = 0
+    stage: IngestionStage = ALL_EVENTS
+    first_seq: int | None = None
+    """``seq`` of the first event of the batch at hand, where that is not for the store to say."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        """The offset up to which everything is done, as records have it once their batch is begun."""
+        self.dispatched = 0
+        self.owed: dict[tuple[int, UUID], PersonOverride] = {}
+        """Merges that persons know of and the store does not yet, by project and old person id."""
+
+    def owe(self, overrides: Sequence[PersonOverride]) -> None:
+        """Remember merges until the store has them."""
+        self.owed.update({(each.project_id, each.old_person_id): each for each in overrides})
+
+    def begin(self, batch: Batch) -> None:
+        """Give its records the offsets under which everything is known that comes of them."""
+
+    def done(self, offset: int) -> PartitionDone | None:
+        """Progress of a partition for dispatch to note; None where it has a position of its own."""
+        del offset
+        return None
+
+    def commit(self, offset: int) -> None:
+        """Everything is done up to an offset."""
+        self.position = offset
+
+
+class BatchSteps:
+    """Steps of batches, in one thread."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        people: PersonService,
+        project: Callable[[int], IngestedProject | None],
+        quarantine: Quarantine,
+        stopping: threading.Event,
+        *,
+        dispatcher: Dispatcher | None = None,
+        transformer: Transformer | None = None,
+        flag_calls: FlagCalls | None = None,
+        limits: IngestionLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``stopping`` is set when no further record is to be begun."""
+        self.store = store
+        self.people = people
+        self.quarantine = quarantine
+        self.dispatcher = dispatcher
+        self.limits = limits = limits or IngestionLimits()
+        self._project = project
+        self._stopping = stopping
+        self._transformer = transformer
+        self._flag_calls = flag_calls
+        self._clock = clock
+        self.batch_events = BatchSize(
+            limits.batch_events,
+            first=limits.batch_events if transformer is None else limits.first_events,
+            least=limits.least_events,
+            wanted_s=limits.transform_s,
+        )
+        self.functions_s = 0.0
+        """Seconds of transforming and dispatching since somebody set it to nothing."""
+        self._dirty = False  # whether something was stored since the last checkpoint
+
+    def flush(self) -> None:
+        """Write what was left for later, where that is possible."""
+        if self.dispatcher is not None:
+            try:
+                self.dispatcher.flush()
+            except Exception as error:
+                _logger.warning("metrics of functions were not written", error=str(error))
+
+    def rest(self) -> None:
+        """There is nothing to do: settle what was written."""
+        if self._dirty:
+            self.flush()
+            self.store.checkpoint()
+            self.people.forget_old_warnings()
+            self._dirty = False
+
+    def finish(self, track: Track, batch: Batch) -> None:
+        """Process a batch; when it fails, its records one by one, to find the one that makes it fail."""
+        track.begin(batch)
+        try:
+            self._process(track, batch)
+        except SERVERS_FAULT:
+            raise
+        except Exception:
+            if len(batch.records) == 1:
+                self._finish_alone(track, batch.records[0])
+                return
+            RETRIES.inc()
+            _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
+            # Their events were changed by the failed attempt, so they are decoded anew.
+            for record in batch.records:
+                if record.offset > track.position and not self._stopping.is_set():
+                    self._finish_alone(track, record)
+
+    def _finish_alone(self, track: Track, record: LogRecord) -> None:
+        """Process one record; put it aside when it fails again and again and healthy ones get through between."""
+        for attempt in range(1, self.limits.attempts + 1):
+            try:
+                self._process(track, batch_of(record))
+            except SERVERS_FAULT:
+                raise
+            except Exception as error:
+                self._rehearse(track, record)
+                if attempt == self.limits.attempts:
+                    _logger.exception("a record cannot be processed", offset=record.offset)
+                    self.put_aside(track, record, f"{type(error).__name__}: {error}")
+                elif self._stopping.wait(self.limits.retry_s):
+                    return
+            else:
+                return
+
+    def _rehearse(self, track: Track, record: LogRecord) -> None:
+        """Take plain events of the same project and about the same persons through all steps, without a trace.
+
+        Raises what any of the steps raises: then the server is at fault.
+        """
+        batch = batch_of(record)
+        events = [
+            Event(
+                project_id,
+                uuid4(),
+                REHEARSED_EVENT,
+                name,
+                record.appended_at.astimezone(UTC),
+                datetime.now(UTC),
+                {"$set": {REHEARSED_EVENT: True}},  # so that what is stored of the person is read
+                historical=False,
+                log_offset=record.offset,
+            )
+            for project_id, name in sorted(self.people.named_in(self._known(batch.events)))
+        ]
+        if self._transformer is not None:
+            for project_id in {event.project_id for event in events}:
+                self._transformer.transform(project_id, [])
+        attributions = self.people.rehearse(events, log_offset=record.offset, stage=track.stage)
+        rows = [
+            row_of(event, attribution, anonymize_ip=False, partition=track.partition)
+            for event, attribution in zip(events, attributions, strict=True)
+            if attribution is not None
+        ]
+        self.store.check()
+        self.store.rehearse(rows)
+        if self.dispatcher is not None:
+            self.dispatcher.rehearse([IngestedEvent(row, {}) for row in rows])
+            # Of a partition nothing is moved: its batch is not done.
+            self.dispatcher.dispatch((), log_offset=track.dispatched if track.first_seq is None else None)
+
+    def put_aside(self, track: Track, record: LogRecord, reason: str) -> None:
+        """Put a record into quarantine and go on behind it."""
+        self.quarantine.put(record, reason)
+        _QUARANTINED.inc()
+        _logger.error("record_quarantined", offset=record.offset, reason=reason)
+        self.people.apply([], log_offset=record.offset, stage=track.stage)  # persons are never behind events
+        self._advance(track, [], [], record)
+
+    # --- one batch
+
+    @_BATCH_SECONDS.time()
+    def _process(self, track: Track, batch: Batch) -> None:
+        events = self._transform(self._known(batch.events))
+        applied = self.people.apply(
+            events, log_offset=batch.records[-1].offset, warnings=batch.warnings, stage=track.stage
+        )
+        track.owe(applied.overrides)
+        anonymous = {each for each in {event.project_id for event in events} if self._hides_ips(each)}
+        rows: list[EventRow] = []
+        kept: list[Event] = []
+        for event, attribution in zip(events, applied.attributions, strict=True):
+            if attribution is None:
+                _DROPPED.labels("personless").inc()
+                continue
+            hides = event.project_id in anonymous
+            rows.append(row_of(event, attribution, anonymize_ip=hides, partition=track.partition))
+            kept.append(event)
+        if self._flag_calls is not None:
+            self._flag_calls.note(kept)
+        self._advance(track, rows, kept, batch.records[-1])
+
+    def _known(self, events: Sequence[Event]) -> list[Event]:
+        """Without events of projects that are gone, and without repetitions inside the batch."""
+        gone = {each for each in {event.project_id for event in events} if self._project(each) is None}
+        if not gone and len({event.uuid.int for event in events}) == len(events):
+            return list(events)
+        seen: set[tuple[int, int]] = set()
+        kept: list[Event] = []
+        for event in events:
+            key = (event.project_id, event.uuid.int)  # hashing a UUID itself takes longer
+            if event.project_id in gone:
+                _DROPPED.labels("project").inc()
+            elif key in seen:
+                _RESENT.inc()
+            else:
+                seen.add(key)
+                kept.append(event)
+        return kept
+
+    def _transform(self, events: list[Event]) -> list[Event]:
+        if self._transformer is None:
+            return events
+        started_at = self._clock()
+        by_project: dict[int, list[Event]] = {}
+        for event in events:
+            by_project.setdefault(event.project_id, []).append(event)
+        kept: list[Event] = []
+        for project_id, ours in by_project.items():
+            before = {id(event): event.distinct_id for event in ours}
+            left = self._transformer.transform(project_id, ours)
+            if len(left) < len(ours):
+                _DROPPED.labels("transformation").inc(len(ours) - len(left))
+            for event in left:
+                event.distinct_id = clean_distinct_id(event.distinct_id) or before[id(event)]
+            kept += left
+        if events:
+            took_s = self._clock() - started_at
+            self.batch_events.note(len(events), took_s)
+            self.functions_s += took_s
+        return kept
+
+    def _hides_ips(self, project_id: int) -> bool:
+        project = self._project(project_id)
+        return project is not None and project.anonymize_ips
+
+    def _advance(
+        self, track: Track, rows: Sequence[EventRow], events: Sequence[Event], last: LogRecord
+    ) -> None:
+        """Store the rows of events, dispatch what is new, and move the position behind ``last``."""
+        offset = last.offset
+        again = offset <= self.store.position(track.partition)
+        new = self.store.append(
+            EventBatch(rows, list(track.owed.values()), is_checked=True),
+            log_offset=offset,
+            log_partition=track.partition,
+            first_seq=track.first_seq,
+        )
+        self._dirty = True
+        if not again:
+            track.owed = {}
+            _STORED.inc(len(new))
+            _RESENT.inc(len(rows) - len(new))
+        if self.dispatcher is not None and offset > track.dispatched:
+            fresh = [
+                IngestedEvent(rows[position], events[position].properties)
+                for position in new
+                if not events[position].historical
+            ]
+            started_at = self._clock()
+            self.dispatcher.dispatch(fresh, log_offset=offset, done=track.done(offset))
+            track.dispatched = offset
+            self.functions_s += self._clock() - started_at
+        track.commit(offset)

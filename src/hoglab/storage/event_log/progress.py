@@ -1,0 +1,105 @@
+"""The progress of ingestion through a log of partitions, in the one count that numbers its records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import deque
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import structlog
+from prometheus_client import Gauge
+
+from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.event_log import Acknowledged, LogStats
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hoglab.storage.event_log.partitions import LeasedLog
+
+KNOWN_MOMENTS = 256
+"""Number of moments for which it is remembered up to where everything from before was ingested."""
+
+_log = structlog.get_logger(__name__)
+
+WAITING = Gauge(
+    "hoglab_event_log_partition_waiting", "Offsets of a partition that wait for ingestion.", ["partition"]
+)
+LAG = Gauge(
+    "hoglab_event_log_partition_lag_seconds",
+    "How long records of a partition have waited for ingestion, as far as this process has seen.",
+    ["partition"],
+)
+
+
+class PartitionedProgress:
+    """For those who wait for what was accepted. Whatever is accepted has no number before a batch with it is begun."""
+
+    def __init__(self, log: LeasedLog) -> None:
+        self.source, self._leases = log.source, log.leases
+        self._lock = threading.Lock()
+        # A moment, and where the partitions ended then.
+        self._asked: tuple[int, Mapping[int, int]] | None = None
+        # Moments, and up to which number everything was ingested when all that was accepted before was.
+        self._known: deque[tuple[int, int]] = deque(maxlen=KNOWN_MOMENTS)
+
+    def position(self) -> int:
+        """The number up to which everything is stored and dispatched. Raises `DatabaseError`."""
+        return self._leases.stored()
+
+    def last_offset(self) -> int:
+        """The newest number that was given out, 0 at first. Raises `DatabaseError`."""
+        return self._leases.last_number()
+
+    def stats(self) -> LogStats:
+        """Numbers from the first on: whatever was begun, the partitions still have."""
+        last = self._leases.last_number()
+        return LogStats(1 if last else 0, last, 0, 0)
+
+    def skip_to(self, number: int) -> None:
+        """See `EventLog`: give out larger numbers only from now on. Raises `DatabaseError`."""
+        self._leases.go_beyond(number)
+
+    def acknowledged(self, owner: int) -> Acknowledged:
+        """See `Acknowledging`: by now, whatever number it gets."""
+        return Acknowledged(owner, 0, _now_us())
+
+    def offset_of(self, acknowledged: Acknowledged) -> int | None:
+        """See `Acknowledging`; None while any of it is not ingested, and while the partitions do not answer."""
+        until = acknowledged.deferred_until
+        if until is None:
+            return acknowledged.offset
+        try:
+            with self._lock:
+                return self._ingested_by(until)
+        except DatabaseError as error:
+            _log.warning("event_log_progress_is_not_known", reason=str(error))
+            return None
+
+    def trim(self, up_to: int) -> int:
+        """See `EventLog`: the topic has a retention of its own."""
+        del up_to
+        return 0
+
+    def _ingested_by(self, until: int) -> int | None:
+        """A number up to which all is, and everything that was accepted by a moment; None if that is not ingested."""
+        if self._asked is not None:
+            moment, ends = self._asked
+            positions = self._leases.positions()
+            if all(positions.get(number, 0) >= end for number, end in ends.items()):
+                self._known.append((moment, self._leases.last_number()))
+                self._asked = None
+        place = bisect_left(self._known, until, key=itemgetter(0))
+        if place < len(self._known):
+            return self._known[place][1]
+        if self._asked is None:
+            moment = _now_us()
+            self._asked = (moment, self.source.ends())
+        return None
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
