@@ -27,7 +27,7 @@ from tests.waiting import wait_for
 
 from hoglab.app.server import Hoglab
 from hoglab.delivery.dispatch import EventDispatcher
-from hoglab.ingestion import Ingestion, loop
+from hoglab.ingestion import Ingestion, steps
 from hoglab.people import PersonService
 from hoglab.settings import Settings
 from hoglab.storage.database import tables
@@ -193,7 +193,7 @@ def work(folder: Path, address: str, step: str | None, times: int) -> None:
 
 def main(folder: str, address: str, kills: str) -> None:
     """Have one process after the other work on a server; each is forked: to import takes longer than to work."""
-    loop.IngestionLimits = partial(loop.IngestionLimits, read_records=3)  # type: ignore[misc,assignment]
+    steps.IngestionLimits = partial(steps.IngestionLimits, read_records=3)  # type: ignore[misc,assignment]
     for step, times in [(FILL, 0), *json.loads(kills), (None, 0)]:
         child = os.fork()
         if child == 0:
