@@ -22,6 +22,7 @@ def main(url: str, partitions: int, lease_s: float, records: int) -> None:
         return psycopg.connect(url, autocommit=True)
 
     leases = LogLeases(connect, "a test", partitions=partitions, lease_s=lease_s)
+    connection = connect()
     shown: set[int] | None = None
     while True:
         held, surplus = leases.renew()
@@ -32,8 +33,7 @@ def main(url: str, partitions: int, lease_s: float, records: int) -> None:
             print("holds", *sorted(shown), flush=True)
         before = leases.positions()
         for partition, lease in mine.items():
-            with connect() as connection:
-                work(connection, lease, before[partition], records)
+            work(connection, lease, before[partition], records)
         time.sleep(0.05)
 
 
