@@ -35,6 +35,7 @@ from hoglab.storage.database import Database
 from hoglab.storage.database.tables import invocation, person, person_distinct_id
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import EngineOptions, IngestEngines, upgrade_databases
+from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.leases import LogLeases
 from hoglab.storage.event_log.partitions import LeasedLog, PartitionDone
 from hoglab.storage.event_log.progress import PartitionedProgress
@@ -218,8 +219,16 @@ class House:
         for each in events:
             self.sent.append(each)
             each["uuid"] = str(UUID(int=len(self.sent)))
+        wait_for(lambda: self._is_taken(record(*events)))
+
+    def _is_taken(self, payload: bytes) -> bool:
+        """Whether brokers acknowledge a record, which those that have just started may not."""
         log = DividedLog(self.watcher.log.source)
-        asyncio.run(log.append(record(*events)))
+        try:
+            asyncio.run(log.append(payload))
+        except EventLogFullError:
+            return False
+        return True
 
     def stored(self) -> list[tuple[str, str, int, int]]:
         """Uuid, distinct id, number of the record and place of all events in the store, by place."""
