@@ -30,7 +30,10 @@ from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     PersonOverride,
 )
+from hoglab.storage.event_store.clickhouse.connection import Connection
 from hoglab.storage.event_store.clickhouse.merging import write_merges
+from hoglab.storage.event_store.clickhouse.partition import Partition
+from hoglab.storage.event_store.clickhouse.schema import EVENTS
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
@@ -327,6 +330,44 @@ class TestErasing:
         assert query(store, "SELECT project_id, person_id FROM person_override") == [(2, b)]
         store.append(EventBatch((), [PersonOverride(1, a, c)]), log_offset=2)
         assert query(store, "SELECT person_id FROM person_override WHERE project_id = 1") == [(c,)]
+
+
+class TestNeighbours:
+    def test_who_goes_on_with_a_batch_ends_no_inserts_of_another_database(
+        self, clickhouse: ClickHouseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inserts: dict[str, list[str]] = {}
+        ended: list[str] = []
+        insert, kill, advance = Connection.insert, Connection.kill, Partition.advance
+
+        def noting(self: Connection, table: str, *arguments: Any) -> None:
+            if table == EVENTS:
+                inserts.setdefault(self.database, []).append(arguments[-1]["query_id"])
+            insert(self, table, *arguments)
+
+        def ending(self: Connection, condition: str, *, wait: bool) -> int:
+            ended.append(condition.split("'")[1])
+            return kill(self, condition, wait=wait)
+
+        def cut_off(*_: Any) -> None:
+            monkeypatch.setattr(Partition, "advance", advance)
+            raise EventStoreUnavailableError("gone")
+
+        monkeypatch.setattr(Connection, "insert", noting)
+        monkeypatch.setattr(Connection, "kill", ending)
+        for folder in (tmp_path / "one", tmp_path / "other"):
+            with (
+                contextlib.closing(ClickHouseStores(clickhouse, folder)) as stores,
+                contextlib.closing(stores.open()) as store,
+            ):
+                monkeypatch.setattr(Partition, "advance", cut_off)
+                with pytest.raises(EventStoreUnavailableError):
+                    append(store, event_row(1))
+                append(store, event_row(1))
+        assert len(ended) == len(inserts) == 2
+        for prefix, own, others in zip(ended, inserts.values(), reversed(inserts.values()), strict=True):
+            assert all(each.startswith(prefix) for each in own)
+            assert not any(each.startswith(prefix) for each in others)
 
 
 class TestServer:

@@ -270,8 +270,8 @@ def statements(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     original = Database.read
 
-    def read(self: Database) -> Any:
-        context = original(self)
+    def read(self: Database, **options: Any) -> Any:
+        context = original(self, **options)
 
         class Counted:
             def __enter__(self) -> Any:

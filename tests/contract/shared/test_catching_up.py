@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.contract.conftest import Api, Laboratory
 
-from hoglab.ingestion.loop import Ingestion
+from hoglab.ingestion.steps import BatchSteps, Track
 from hoglab.storage import catching_up
 
 PEOPLE = 8
@@ -52,14 +52,14 @@ def gate() -> Gate:
 @pytest.fixture(scope="module")
 def slow(gate: Gate, open_laboratory: Callable[..., Laboratory]) -> Iterator[Laboratory]:
     """An application whose ingestion waits at the gate before it does anything with a batch."""
-    original = Ingestion._process
+    original = BatchSteps._process
 
-    def waiting(self: Ingestion, batch: Any) -> None:
+    def waiting(self: BatchSteps, track: Track, batch: Any) -> None:
         gate.open.wait()
-        original(self, batch)
+        original(self, track, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ingestion, "_process", waiting)
+        patch.setattr(BatchSteps, "_process", waiting)
         yield open_laboratory()
         gate.open.set()
 

@@ -96,6 +96,7 @@ class Connection:
         """Raises `EventStoreUnavailableError` when the server does not answer; makes the database."""
         logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # its errors are told by us
         address = ClickHouseAddress(url)
+        self.database = address.database
         self.name = f"the ClickHouse database {address.database} on {address.host}"
         self._pool = get_pool_manager(maxsize=CONNECTIONS, num_pools=1)
         arguments: dict[str, Any] = {

@@ -42,7 +42,8 @@ class Partition:
         """``folder`` is for the digests of its events. Raises `EventStoreUnavailableError` and `OSError`."""
         self._connection = connection
         self.number = number
-        self._inserts = f"hoglab-append-{number}-"
+        # A server may have databases of several installations, and ends statements by their ids alone.
+        self._inserts = f"hoglab-append-{connection.database}-{number}-"
         where = f"WHERE log_partition = {number}"
         self.position: int
         [(self.position, next_seq)] = connection.rows(
