@@ -18,7 +18,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from tests.cluster import TOKEN, Cluster, cluster, send_signal
-from tests.faults.test_processes_killed import SETTLE_S, Sender, Sink, prepare, stored, wait_for
+from tests.faults.test_processes_killed import ROUNDS, SETTLE_S, Sender, Sink, prepare, stored, wait_for
 from tests.ingestion.conftest import record
 from tests.kafka import new_topic
 
@@ -108,7 +108,7 @@ def test_one_becomes_four_becomes_two_and_they_die_and_are_paused(
         server.processes["ingest-3"].kill(signal.SIGKILL)
         server.processes["ingest-4"].stop()
         _await_shares(postgres_url, [4, 4])
-        for _ in range(2):
+        for _ in range(ROUNDS):
             some_more()
             send_signal(server.processes["ingest-2"], signal.SIGSTOP)
             time.sleep(LEASE_S)
