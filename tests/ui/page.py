@@ -125,6 +125,14 @@ class Page(Tab):
     def press(self, key: str, selector: str | None = None) -> None:
         self.tell("press", key=key, selector=selector)
 
+    def palette(self) -> None:
+        """Open the palette. A page listens to keys once it was painted, a moment after its text is there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._asked("() => document.activeElement?.getAttribute('role') === 'combobox'", None):
+            assert time.monotonic() < deadline, self.text()[:3000]
+            self.press("Control+k")
+            time.sleep(0.05)
+
     def button(self, name: str) -> None:
         """Press a button or a link by its name."""
         self.click(f'role=button[name="{name}"]')

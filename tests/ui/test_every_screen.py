@@ -92,7 +92,7 @@ def test_13_9_1_axe_finds_nothing_in_dialogs(page: Page, names: dict[str, Any]) 
     page.see("people keep their variants")
     assert page.axe() == []
     page.press("Escape")
-    page.press("Control+k")
+    page.palette()
     page.until("() => document.querySelector('[role=listbox]')")
     assert page.axe() == []
     page.show(f"/p/1/events/{names['event']}", "Properties")

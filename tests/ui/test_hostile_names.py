@@ -111,8 +111,7 @@ def test_13_7_2_hostile_names_in_dialogs_readings_and_search(
     page.see("of the experiment will see")
     check(page, "the dialog to ship")
     page.press("Escape")
-    page.press("Control+k")
-    page.until("() => document.activeElement?.getAttribute('role') === 'combobox'")
+    page.palette()
     page.tell("type", text="onerror")
     for kind in ("Experiment", "Function", "Person"):
         page.until(

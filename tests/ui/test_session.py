@@ -207,8 +207,7 @@ def test_13_1_3_what_a_key_may_not_see_is_not_asked_for(browser: NodeProcess, la
     }
     for path, scope in lacking.items():
         page.show(path, f"it lacks the scope {scope}.")
-    page.press("Control+k")
-    page.until("() => document.activeElement?.getAttribute('role') === 'combobox'")
+    page.palette()
     page.tell("type", text="one-page")
     page.until(
         "() => [...document.querySelectorAll('[role=option]')].some((each) => each.innerText.includes('Experiment'))"
@@ -400,8 +399,7 @@ def test_13_1_5_addresses_in_messages_show_what_they_name(page: Page, lab: Lab) 
 
 def test_13_1_6_the_palette_by_keyboard_alone(page: Page, lab: Lab) -> None:
     page.show("/p/1/experiments", "One-page checkout")
-    page.press("Control+k")
-    page.until("() => document.activeElement?.getAttribute('role') === 'combobox'")
+    page.palette()
     page.tell("type", text="one-page-ch")
     page.until(
         "() => [...document.querySelectorAll('[role=option]')].some((each) => each.innerText.includes('Flag'))"
