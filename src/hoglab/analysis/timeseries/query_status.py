@@ -78,11 +78,11 @@ def count_waiting(connection: Connection) -> int:
 
 def insert(connection: Connection, status: QueryStatus) -> None:
     """Note a query that is new; the oldest of those that have ended go, where there are too many."""
-    ended = sa.select(_row.project_id, _row.id).where(_row.ended_at.is_not(None))
-    for project_id, query_id in connection.execute(
-        ended.order_by(_row.started_at.desc()).offset(MAX_STATUSES - 1)
-    ).all():
-        connection.execute(sa.delete(query_status).where(*_is(project_id, query_id)))
+    has_ended = _row.ended_at.is_not(None)
+    newest_first = sa.select(_row.started_at).where(has_ended).order_by(_row.started_at.desc())
+    crowded_out = connection.scalar(newest_first.offset(MAX_STATUSES - 1).limit(1))
+    if crowded_out is not None:
+        connection.execute(sa.delete(query_status).where(has_ended, _row.started_at <= crowded_out))
     values = {field.name: getattr(status, field.name) for field in fields(QueryStatus)}
     connection.execute(sa.insert(query_status).values(values))
 
