@@ -138,13 +138,11 @@ class Loop:
         assert isinstance(engines.store, PartitionedEventStore)
         self.store = engines.store
         self.log = LeasedLog(engines.leased.source, Watched(leases, steps, "begin"))  # type: ignore[arg-type]
-        stopping = threading.Event()
         pipeline = BatchSteps(
             Watched(engines.store, steps, "append"),  # type: ignore[arg-type]
             Watched(PersonService(engines.database), steps, "apply"),  # type: ignore[arg-type]
             AccountService(engines.database).project,
             Quarantine(engines.quarantine),
-            stopping,
             dispatcher=Watched(Enqueuer(engines.invocations.queue), steps, "dispatch"),  # type: ignore[arg-type]
             limits=LIMITS,
         )
@@ -153,7 +151,7 @@ class Loop:
             partition(number), steps, "write", "advance"
         )
         append = DividedLog(engines.leased.source).append_again
-        self.ingestion = PartitionedIngestion(self.log, engines.store, pipeline, stopping, append=append)
+        self.ingestion = PartitionedIngestion(self.log, engines.store, pipeline, append=append)
 
     def start(self) -> None:
         self.ingestion.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -87,20 +86,18 @@ def _partitioned(services: SharedServices, store: EventStore, quarantine: Quaran
         raise ValueError("partitions of an event log are ingested into a store that several processes write")
     from hoglab.capture.partitioning import DividedLog  # its hash is installed where Kafka's client is
 
-    stopping = threading.Event()
     steps = BatchSteps(
         store,
         services.people,
         services.accounts.project,
         quarantine,
-        stopping,
         dispatcher=services.delivery.dispatcher,
         transformer=_transformations(services),
         flag_calls=FlagCalls(services.shared_engines.database),
     )
     LAG_SECONDS.set_function(leased.source.lag_s)
     append = DividedLog(leased.source).append_again
-    return PartitionedIngestion(leased, store, steps, stopping, append=append)
+    return PartitionedIngestion(leased, store, steps, append=append)
 
 
 def _transformations(services: SharedServices) -> Transformations:

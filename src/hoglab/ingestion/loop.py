@@ -6,7 +6,6 @@ log. A second thread decodes the next batch meanwhile, which has no effect that 
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -58,20 +57,18 @@ class Ingestion(IngestionService):
         limits: IngestionLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        stopping = threading.Event()
         steps = BatchSteps(
             store,
             people,
             project,
             quarantine,
-            stopping,
             dispatcher=dispatcher,
             transformer=transformer,
             flag_calls=flag_calls,
             limits=limits,
             clock=clock,
         )
-        super().__init__(steps, stopping)
+        super().__init__(steps)
         self._log = log
         self._clock = clock
         self._track = _LogTrack(log)

@@ -8,7 +8,6 @@ at it. What is in the database is written under the lease: a process that was pa
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_left
 from contextlib import suppress
@@ -140,12 +139,11 @@ class PartitionedIngestion(IngestionService):
         log: LeasedLog,
         store: PartitionedEventStore,
         steps: BatchSteps,
-        stopping: threading.Event,
         *,
         append: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """``store`` and ``stopping``: those of the steps. ``append`` puts a record into the log again."""
-        super().__init__(steps, stopping)
+        """``store``: that of the steps. ``append`` puts a record into the log again."""
+        super().__init__(steps)
         self._log = log
         self._store = store
         self._append = append

@@ -42,11 +42,10 @@ _logger = structlog.get_logger(__name__)
 class IngestionService(ABC):
     """A background service that ingests. `start` once, `stop` once."""
 
-    def __init__(self, steps: BatchSteps, stopping: threading.Event) -> None:
-        """``stopping``: that of the steps."""
+    def __init__(self, steps: BatchSteps) -> None:
         self._steps = steps
         self._limits = steps.limits
-        self._stopping = stopping
+        self._stopping = steps.stopping
         self._thread: threading.Thread | None = None
         self._fault: str | None = None
         self._replayed_at = -REPLAY_EVERY_S

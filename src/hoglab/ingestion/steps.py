@@ -11,6 +11,7 @@ of the same project, gets through all steps (`BatchSteps._rehearse`).
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
 from hoglab.storage.event_store.ingested import IngestedEvent
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
     from uuid import UUID
 
@@ -170,7 +170,6 @@ class BatchSteps:
         people: PersonService,
         project: Callable[[int], IngestedProject | None],
         quarantine: Quarantine,
-        stopping: threading.Event,
         *,
         dispatcher: Dispatcher | None = None,
         transformer: Transformer | None = None,
@@ -178,14 +177,14 @@ class BatchSteps:
         limits: IngestionLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``stopping`` is set when no further record is to be begun."""
+        self.stopping = threading.Event()
+        """Set when no further record is to be begun."""
         self.store = store
         self.people = people
         self.quarantine = quarantine
         self.dispatcher = dispatcher
         self.limits = limits = limits or IngestionLimits()
         self._project = project
-        self._stopping = stopping
         self._transformer = transformer
         self._flag_calls = flag_calls
         self._clock = clock
@@ -230,7 +229,7 @@ class BatchSteps:
             _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
             # Their events were changed by the failed attempt, so they are decoded anew.
             for record in batch.records:
-                if record.offset > track.position and not self._stopping.is_set():
+                if record.offset > track.position and not self.stopping.is_set():
                     self._finish_alone(track, record)
 
     def _finish_alone(self, track: Track, record: LogRecord) -> None:
@@ -245,7 +244,7 @@ class BatchSteps:
                 if attempt == self.limits.attempts:
                     _logger.exception("a record cannot be processed", offset=record.offset)
                     self.put_aside(track, record, f"{type(error).__name__}: {error}")
-                elif self._stopping.wait(self.limits.retry_s):
+                elif self.stopping.wait(self.limits.retry_s):
                     return
             else:
                 return
