@@ -18,7 +18,8 @@ from tests.databases import Template, template
 from tests.people.conftest import NOW, add_projects
 from tests.people.test_service import Event, identify, made, merge, outcome, steps
 
-from hoglab.people import PersonService, store
+from hoglab.people import IngestionStage, PersonService, store
+from hoglab.people.batch import PeopleBatch
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import (
     ingestion_progress,
@@ -71,7 +72,8 @@ def empty(database: Database) -> None:
 def apply(service: PersonService, batch: Batch) -> None:
     for event in batch:
         event.log_offset = 1
-    service.apply(copy.deepcopy(batch), log_offset=1)  # properties are changed in place
+    stage = IngestionStage(f"people-{id(service)}")  # of a partition, which is ingested beside others
+    service.apply(copy.deepcopy(batch), log_offset=1, stage=stage)  # properties are changed in place
 
 
 @pytest.fixture
@@ -121,7 +123,7 @@ scripts = st.lists(steps, min_size=1, max_size=5)
 
 
 @pytest.mark.usefixtures("no_position")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scripts, scripts)
 def test_persons_are_those_of_one_order(
     opened: list[Database], services: list[PersonService], alone: Database, one: Script, other: Script
@@ -151,3 +153,69 @@ def test_a_visitor_belongs_to_who_they_turn_out_to_be_whoever_is_first(services:
         assert found[0] is not None
         assert found[0].is_identified
         assert found[0].properties["plan"] == "pro"
+
+
+def group_event(number: int, kind: str, **properties: Any) -> Event:
+    described = {"$group_type": kind, "$group_key": "acme", "$group_set": properties}
+    return Event("$groupidentify", f"visitor-{number}", described)
+
+
+@pytest.mark.usefixtures("no_position")
+def test_group_types_get_numbers_one_after_the_other(services: list[PersonService]) -> None:
+    kinds = ["organization", "project", "instance", "customer", "sixth"]
+    work = [
+        [[group_event(first, kind)] for kind in order] for first, order in enumerate((kinds, kinds[::-1]))
+    ]
+    ingest_at_once(services, work)
+    with services[0]._database.read() as connection:
+        stored = store.load_group_types(connection, 1)
+    assert sorted(stored) == sorted(kinds)
+    assert sorted(stored.values()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("no_position")
+def test_what_both_say_of_a_group_is_kept(opened: list[Database], services: list[PersonService]) -> None:
+    for number in range(25):
+        for database in opened:
+            database.refresh_changes()  # or the group type is new for one of them
+        said = [{f"{first}-{number}": number} for first in range(2)]
+        ingest_at_once(
+            services,
+            [[[group_event(first, "organization", **each)]] for first, each in enumerate(said)],
+        )
+    expected = {f"{first}-{number}": number for first in range(2) for number in range(25)}
+    assert services[0].group_properties(1, 0, "acme") == expected
+
+
+@pytest.mark.usefixtures("no_position")
+def test_a_batch_whose_person_was_changed_meanwhile_is_applied_anew(
+    services: list[PersonService], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(services[0], [identify("laptop", "user", **{"$set": {"first": 1}})])
+    claim, late = store.claim_persons, [[Event("seen", "laptop", {"$set": {"other": 2}})]]
+
+    def overtaken(connection: sa.Connection, batch: PeopleBatch) -> None:
+        while late:
+            apply(services[1], late.pop())
+        claim(connection, batch)
+
+    monkeypatch.setattr(store, "claim_persons", overtaken)
+    apply(services[0], [Event("seen", "user", {"$set": {"own": 3}})])
+    found = services[0].person_for(1, "user")
+    assert found is not None
+    assert found.properties == {"first": 1, "other": 2, "own": 3}
+
+
+def test_a_batch_waits_for_those_who_write_alone_only(
+    opened: list[Database], services: list[PersonService]
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with opened[0].write(shared=True) as tx:
+            tx.execute(sa.select(person))
+            pool.submit(apply, services[1], [Event("seen", "beside")]).result(20)
+        with opened[0].write() as tx:
+            tx.execute(sa.select(person))
+            waiting = pool.submit(apply, services[1], [Event("seen", "behind")])
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)
+        waiting.result(20)

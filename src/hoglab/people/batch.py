@@ -81,12 +81,17 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
     version: int = 0
     created_at: datetime
     last_seen_at: datetime | None = None
-    is_stored: bool
-    """Whether the person was there before the batch."""
+    stored_version: int | None
+    """The version before the batch; None of a person who was not there."""
     changed: bool = False
     into: PersonState | None = None
     """Person that this one was merged into."""
     decoded: dict[str, Any] | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the person was there before the batch."""
+        return self.stored_version is not None
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -131,6 +136,17 @@ class PeopleBatch:
         """Every person that the batch knows, merged ones too."""
         yield from self._loaded
         yield from self._created
+
+    def touched(self) -> dict[int, int]:
+        """Ids and versions of stored persons who changed, went into others, or are what others went into."""
+        persons = [each for each in self._loaded if each.changed or each.into is not None]
+        persons += (each.root() for each in self.new_distinct_ids.values())
+        persons += (each.root() for each in self.overrides.values())
+        return {
+            each.row_id: each.stored_version
+            for each in persons
+            if each.row_id and each.stored_version is not None
+        }
 
     def process(self, event: PersonEvent) -> Resolution | None:
         """Apply one event; None when it must be dropped."""
@@ -202,7 +218,7 @@ class PeopleBatch:
             json=_NO_PROPERTIES,
             decoded={},
             created_at=at,
-            is_stored=False,
+            stored_version=None,
             changed=True,
         )
         self._created.append(person)

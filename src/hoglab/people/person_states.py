@@ -39,7 +39,7 @@ def load_persons(
                 version=version,
                 created_at=from_micros(created_at),
                 last_seen_at=None if seen is None else from_micros(seen),
-                is_stored=True,
+                stored_version=version,
             )
         known[name] = state
     return known

@@ -10,8 +10,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from prometheus_client import Counter
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
+from hoglab.filters.model import GROUP_TYPES
 from hoglab.http.fields.dates import utc_now
 from hoglab.people import store
 from hoglab.people.batch import MERGING_EVENTS, IngestionWarning, PeopleBatch, PersonEvent, Resolution
@@ -20,7 +23,7 @@ from hoglab.people.identity import clean_distinct_id
 from hoglab.people.person_cache import PersonCache
 from hoglab.people.person_states import load_persons
 from hoglab.people.reading import PersonView, group_properties, person_for
-from hoglab.storage.database import Rebuildable
+from hoglab.storage.database import DatabaseConflictError, Rebuildable
 from hoglab.storage.event_store import PersonOverride
 
 if TYPE_CHECKING:
@@ -53,6 +56,13 @@ class IngestionStage:
 
 
 ALL_EVENTS = IngestionStage()
+
+CONFLICTS = Counter(
+    "hoglab_person_conflicts",
+    "Batches of events applied anew, as another process changed the same persons meanwhile.",
+)
+SHARED_ATTEMPTS = 3
+"""Attempts to apply a batch beside other processes; then it is applied while nobody else writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +105,42 @@ class PersonService:
         not count. ``log_offset`` is that of the last event. Events up to `position` were applied before (and
         something after that went wrong): they are attributed, but change no person again. Further
         ``warnings`` are written along. Raises what the fence of the ``stage`` raises.
+
+        Batches of partitions are applied beside those of other processes. Where these changed the same persons
+        meanwhile, or made the same, the batch is applied anew: to apply events once more changes no event further.
         """
-        with self.known.changing() as touch, self._database.write() as tx:
+        attempts = 0 if stage is ALL_EVENTS or self._names_new_group_types(events) else SHARED_ATTEMPTS
+        for _ in range(attempts):
+            with suppress(DatabaseConflictError, IntegrityError):
+                return self._write(events, log_offset, warnings, stage, shared=True)
+            CONFLICTS.inc()
+        return self._write(events, log_offset, warnings, stage, shared=False)
+
+    def _write(
+        self,
+        events: Sequence[PersonEvent],
+        log_offset: int,
+        warnings: Sequence[IngestionWarning],
+        stage: IngestionStage,
+        *,
+        shared: bool,
+    ) -> Applied:
+        with self.known.changing() as touch, self._database.write(shared=shared) as tx:
             stage.fence(tx.connection)
-            return self._apply(tx, touch, events, stage.name, log_offset, warnings)
+            return self._apply(tx, touch, events, stage.name, log_offset, warnings, shared=shared)
+
+    def _names_new_group_types(self, events: Sequence[PersonEvent]) -> bool:
+        """Whether events may make group types, which get their numbers one after the other."""
+        for event in events:
+            named = event.properties.get("$groups")
+            names = set(named) if isinstance(named, dict) else set()
+            if event.event == "$groupidentify":
+                names.add(str(event.properties.get("$group_type")))
+            if names:
+                known = self.group_types(event.project_id)
+                if len(known) < GROUP_TYPES and not names <= known.keys():
+                    return True
+        return False
 
     def rehearse(
         self, events: Sequence[PersonEvent], *, log_offset: int, stage: IngestionStage = ALL_EVENTS
@@ -121,6 +163,8 @@ class PersonService:
         stage: str,
         log_offset: int,
         warnings: Sequence[IngestionWarning],
+        *,
+        shared: bool = False,
     ) -> Applied:
         by_project: dict[int, list[PersonEvent]] = {}
         for event in events:
@@ -134,7 +178,9 @@ class PersonService:
             loaded = load_persons(tx.connection, project_id, names)
             touch(state.row_id for state in loaded.values() if state.row_id is not None)
             people = PeopleBatch(project_id, names, loaded)
-            results, moved = self._apply_project(tx, people, ours, (applied, log_offset), raised)
+            results, moved = self._apply_project(
+                tx, people, ours, (applied, log_offset), raised, shared=shared
+            )
             overrides += moved
             attributions[project_id] = iter(results)
         if raised:
@@ -150,16 +196,22 @@ class PersonService:
         events: Sequence[PersonEvent],
         offsets: tuple[int, int],  # applied before, and of this batch
         warnings: list[IngestionWarning],
+        *,
+        shared: bool,
     ) -> tuple[list[Attribution | None], list[PersonOverride]]:
         connection = tx.connection
         applied, log_offset = offsets
         project_id = people.project_id
-        groups = GroupBatch(self.group_types(project_id))
+        # Who writes alone may be about to make some, so that it counts which there are now.
+        types = self.group_types(project_id) if shared else store.load_group_types(connection, project_id)
+        groups = GroupBatch(types)
         results: list[Attribution | None] = []
         for event in events:
             again = event.log_offset <= applied
             person = people.recall(event) if again else people.process(event)
             results.append(None if person is None else Attribution(person, groups.process(event)))
+        if shared:
+            store.claim_persons(connection, people)
         store.save_persons(connection, people)
         moved: list[PersonOverride] = []
         if people.overrides:

@@ -15,6 +15,7 @@ from hoglab.people.batch import IngestionWarning, PeopleBatch
 from hoglab.people.groups import GroupChange
 from hoglab.people.person_states import insert_distinct_ids, insert_persons, update_persons
 from hoglab.people.properties import MAX_PROPERTIES_BYTES
+from hoglab.storage.database import DatabaseConflictError
 from hoglab.storage.database.person_rows import person_rows
 from hoglab.storage.database.tables import (
     cohort_person,
@@ -60,6 +61,16 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
     gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.is_stored]
     if gone:
         _move_to_survivors(connection, [(old_id, new_id) for old_id, new_id in gone if old_id and new_id])
+
+
+def claim_persons(connection: Connection, batch: PeopleBatch) -> None:
+    """Keep those that a batch changes from others until the end of the transaction.
+
+    Raises `DatabaseConflictError` when somebody else changed any of them since they were loaded.
+    """
+    versions = list(batch.touched().items())
+    if person_rows(connection).claim(connection, versions) < len(versions):
+        raise DatabaseConflictError("persons of a batch were changed by another process meanwhile")
 
 
 def _move_to_survivors(connection: Connection, moves: Sequence[tuple[int, int]]) -> None:
@@ -243,9 +254,12 @@ def save_groups(
     Returns a warning for each group that would become too large; it stays as it was.
     """
     stored: dict[tuple[int, str], tuple[dict[str, Any], int]] = {}
-    for keys in chunks({key for _, key in changes}):
+    for keys in chunks(sorted({key for _, key in changes})):
         for row in connection.execute(
-            sa.select(group).where(group.c.project_id == project_id, group.c.group_key.in_(keys))
+            sa.select(group)
+            .where(group.c.project_id == project_id, group.c.group_key.in_(keys))
+            .order_by(group.c.group_type_index, group.c.group_key)
+            .with_for_update()
         ):
             stored[row.group_type_index, row.group_key] = (row.properties, row.version)
     warnings: list[IngestionWarning] = []

@@ -5,6 +5,7 @@ from hoglab.storage.database.durability import Rebuildable
 from hoglab.storage.database.engine import Database, Transaction
 from hoglab.storage.database.errors import (
     DatabaseBusyError,
+    DatabaseConflictError,
     DatabaseError,
     DatabaseFullError,
     DatabaseNotDurableError,
@@ -23,6 +24,7 @@ __all__ = [
     "ChangeFeed",
     "Database",
     "DatabaseBusyError",
+    "DatabaseConflictError",
     "DatabaseError",
     "DatabaseFullError",
     "DatabaseNotDurableError",

@@ -35,8 +35,11 @@ class DatabaseConnections(Protocol):
         """A read-only transaction that sees one state. ``settled``: the block ends when what it saw is durable."""
         ...
 
-    def write(self, *, rebuildable: Rebuildable | None) -> AbstractContextManager[Connection]:
-        """A transaction while nobody else writes, here or elsewhere; durable at its end unless ``rebuildable``."""
+    def write(self, *, rebuildable: Rebuildable | None, shared: bool) -> AbstractContextManager[Connection]:
+        """A transaction while nobody else writes, here or elsewhere; durable at its end unless ``rebuildable``.
+
+        ``shared``: others who write ``shared`` in other processes may do so meanwhile.
+        """
         ...
 
     def announce(self, connection: Connection) -> None:

@@ -158,16 +158,17 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, *, rebuildable: Rebuildable | None = None) -> Iterator[Transaction]:
+    def write(self, *, rebuildable: Rebuildable | None = None, shared: bool = False) -> Iterator[Transaction]:
         """A transaction: committed and on disk at the end of the block, rolled back when the block raises.
 
         Blocks that end close to each other share one sync of the disk. What is named ``rebuildable`` does not wait
-        for it: a power cut may undo it, the end of the process cannot. Raises `DatabaseBusyError`,
-        `DatabaseFullError`, `DatabaseNotDurableError`, and `NestedWriteError` when this thread is inside a write
-        block already.
+        for it: a power cut may undo it, the end of the process cannot. A ``shared`` block waits for those that are not,
+        and keeps them waiting, but may run beside shared ones of other processes: it locks the rows that it changes,
+        and is ready for constraints that others have filled. Raises `DatabaseBusyError`, `DatabaseFullError`,
+        `DatabaseNotDurableError`, and `NestedWriteError` when this thread is inside a write block already.
         """
         with explained(self._connections.name):
-            with self._connections.write(rebuildable=rebuildable) as connection:
+            with self._connections.write(rebuildable=rebuildable, shared=shared) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
                 companion = self._companion.write

@@ -36,6 +36,10 @@ class PersonRows(Protocol):
         """Write what changed of persons that are there already: the `PersonValues` and the id."""
         ...
 
+    def claim(self, connection: Connection, versions: Sequence[tuple[int, int]]) -> int:
+        """Lock persons (id, version) until the end of the transaction; how many are there in that version."""
+        ...
+
     def moment(self, connection: Connection) -> int:
         """Now, by the clock that all writers of persons share, in microseconds of Unix time."""
         ...

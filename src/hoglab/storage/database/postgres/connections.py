@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 import structlog
-from sqlalchemy import Connection, Engine, MetaData, create_engine
+from sqlalchemy import Connection, Engine, MetaData, TextClause, create_engine
 from sqlalchemy.pool import QueuePool
 
 from hoglab.storage.database.errors import SchemaTooNewError, SchemaTooOldError
@@ -40,6 +40,7 @@ CHANGES = "hoglab_change"
 """The channel that processes are told of changes on."""
 
 _TURN = sa.text("SELECT pg_advisory_xact_lock(:class, :number)")
+_SHARED_TURN = sa.text("SELECT pg_advisory_xact_lock_shared(:class, :number)")
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
     "AND application_name = current_setting('application_name')"
@@ -49,7 +50,7 @@ _log = structlog.get_logger("hoglab")
 
 
 class PostgresConnections:
-    """Readers see one snapshot each. Writers take turns, also those of other processes.
+    """Readers see one snapshot each. Writers take turns, also those of other processes, unless theirs are shared.
 
     ``metadata.info["postgresql"]`` names the ``schema`` that has the tables, and the number of the ``lock`` that is the
     turn. Who works with the tables of the queue straight through the driver takes no turn, and locks rows instead.
@@ -134,19 +135,19 @@ class PostgresConnections:
             yield connection
 
     @contextmanager
-    def write(self, *, rebuildable: Rebuildable | None = None) -> Iterator[Connection]:
+    def write(self, *, rebuildable: Rebuildable | None = None, shared: bool = False) -> Iterator[Connection]:
         with (
             self._lock.turn(),
             self._writers.connect() as connection,
             connection.begin(),
         ):
-            self._take_turn(connection)
+            self._take_turn(connection, _SHARED_TURN if shared else _TURN)
             if rebuildable is not None:
                 connection.execute(_ASYNCHRONOUS)
             yield connection
 
-    def _take_turn(self, connection: Connection) -> None:
-        connection.execute(_TURN, {"class": LOCK_CLASS, "number": self._lock_number})
+    def _take_turn(self, connection: Connection, turn: TextClause = _TURN) -> None:
+        connection.execute(turn, {"class": LOCK_CLASS, "number": self._lock_number})
 
     # --- changes
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import psycopg
+from sqlalchemy.exc import IntegrityError
+
 from hoglab.storage.database.postgres.session import NOW_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import psycopg
     from sqlalchemy import Connection
 
 _LOAD = """
@@ -36,6 +38,11 @@ FROM unnest(%b::text[], %b::boolean[], %b::bigint[], %b::bigint[], %b::bigint[],
     AS new (properties, is_identified, version, created_at, last_seen_at, id)
 WHERE person.id = new.id
 """
+_CLAIM = """
+SELECT person.version = known.version FROM person
+JOIN unnest(%b::integer[], %b::bigint[]) AS known (id, version) ON person.id = known.id
+ORDER BY person.id FOR NO KEY UPDATE OF person
+"""
 _NAME = """
 INSERT INTO person_distinct_id (project_id, distinct_id, person_id)
 SELECT * FROM unnest(%b::integer[], %b::text[], %b::integer[])
@@ -58,6 +65,11 @@ def update(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     _write(connection, _UPDATE, rows)
 
 
+def claim(connection: Connection, versions: Sequence[tuple[int, int]]) -> int:
+    ids, known = ([list(column) for column in zip(*versions, strict=True)]) if versions else ([], [])
+    return sum(is_same for (is_same,) in _run(connection, _CLAIM, (ids, known)))
+
+
 def moment(connection: Connection) -> int:
     return int(_run(connection, f"SELECT {NOW_US}", ())[0][0])
 
@@ -73,5 +85,8 @@ def _write(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...
 
 def _run(connection: Connection, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
-    with driver.execute(statement.encode(), parameters, binary=True) as cursor:
-        return cursor.fetchall() if cursor.description else []
+    try:
+        with driver.execute(statement.encode(), parameters, binary=True) as cursor:
+            return cursor.fetchall() if cursor.description else []
+    except psycopg.IntegrityError as error:
+        raise IntegrityError(statement, None, error) from error  # as of every other statement

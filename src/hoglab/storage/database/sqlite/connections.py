@@ -142,8 +142,9 @@ class SqliteConnections:
             self.sync.settle()
 
     @contextmanager
-    def write(self, *, rebuildable: Rebuildable | None = None) -> Iterator[Connection]:
-        """A transaction that is on disk when the block ends, unless it is ``rebuildable``."""
+    def write(self, *, rebuildable: Rebuildable | None = None, shared: bool = False) -> Iterator[Connection]:
+        """A transaction that is on disk when the block ends, unless it is ``rebuildable``. None is shared."""
+        del shared
         number = None
         with self._lock.turn(), self._writer.connect() as connection:
             try:
