@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 from cryptography.fernet import Fernet
 from tests.conftest import free_port
+from tests.forked import ForkedServer
 
 from hoglab.demo.server import ChildServer
 from hoglab.storage.engines import upgrade_databases
@@ -95,7 +96,7 @@ class Cluster:
     def add(self, name: str, role: str, **environment: str) -> ChildServer:
         """A process that is not started yet. Those that have no directory are given one that is none."""
         data = self.folder / name if role in ("all", "core", "ingest") else Path("/dev/null/none")
-        process = ChildServer(
+        process = ForkedServer(
             data=data,
             host="127.0.0.1",
             port=free_port(),

@@ -20,6 +20,7 @@ from tests import clickhouse as clickhouse_servers
 from tests import kafka as kafka_brokers
 from tests.clickhouse import ClickHouseServer
 from tests.databases import ENGINE
+from tests.forked import ForkedServer
 from tests.postgres import PostgresServer, running
 from tests.split import BESIDE, SHAPE, SplitServer
 
@@ -238,7 +239,7 @@ def _new_server(data: Path, environment: dict[str, str]) -> ChildServer:
     if SHAPE == "split":
         others = [free_port() for _ in BESIDE]
         return SplitServer(data=data, host=host, port=port, environment=environment, other_ports=others)
-    return ChildServer(data=data, host=host, port=port, environment=environment)
+    return ForkedServer(data=data, host=host, port=port, environment=environment)
 
 
 def _on(url: str | None) -> dict[str, str]:

@@ -21,8 +21,7 @@ from pathlib import Path
 
 import httpx
 from starlette.types import ASGIApp
-
-from hoglab.demo.server import ChildServer
+from tests.forked import ForkedServer
 
 SHAPE = os.environ.get("HOGLAB_TEST_SHAPE", "all")
 KNOWN_AFTER_S = 1.0
@@ -125,7 +124,7 @@ def secret_key(data: Path) -> str:
     return urlsafe_b64encode(sha256(bytes(data)).digest()).decode()
 
 
-class SplitServer(ChildServer):
+class SplitServer(ForkedServer):
     """A core, two edges and two delivers; what is asked of the process is asked of the core."""
 
     def __init__(
@@ -140,7 +139,7 @@ class SplitServer(ChildServer):
             start_timeout_s=START_TIMEOUT_S,
         )
         self._beside = [
-            ChildServer(
+            ForkedServer(
                 data=Path("/dev/null/none"),
                 host=host,
                 port=other_port,

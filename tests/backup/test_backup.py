@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import threading
 from functools import partial
 from hashlib import sha256
@@ -18,7 +17,7 @@ from uuid import uuid4
 import duckdb
 import httpx
 import pytest
-from tests import waiting
+from tests import forked, waiting
 from tests.conftest import StartServer, free_port
 from tests.embedded import EmbeddedEventLog
 from tests.faults.destination import Destination
@@ -47,8 +46,7 @@ LOCAL = {"HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.1/32"}
 
 
 def hoglab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hoglab", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    return forked.run(*arguments)
 
 
 def send(server: ChildServer, *names: str) -> list[str]:

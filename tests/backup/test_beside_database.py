@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
+from tests import forked
 from tests.backup.test_backup import FORWARD, LOCAL, stored, wait_for
 from tests.conftest import StartServer, free_port
 from tests.faults.destination import Destination
@@ -21,9 +21,7 @@ from hoglab.storage.engines import upgrade_databases
 
 
 def hoglab(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hoglab", *arguments]
-    environment = {**os.environ, "HOGLAB_DATABASE_URL": url}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=180)
+    return forked.run(*arguments, environment={**os.environ, "HOGLAB_DATABASE_URL": url})
 
 
 def dump(url: str, to: Path) -> None:

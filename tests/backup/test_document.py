@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests import forked
 from tests.conftest import StartServer
 from tests.ingestion.conftest import event, record
 
@@ -46,14 +45,8 @@ class Place:
     def run(self, command: list[str], status: int = 0) -> str:
         """What a command prints: on success to standard output, else to standard error."""
         words = [self._place(word) for word in command[1:]]
-        done = subprocess.run(
-            [sys.executable, "-m", "hoglab", *words],
-            cwd=self.folder,
-            env={**os.environ, "HOGLAB_DATA": str(self.data)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {**os.environ, "HOGLAB_DATA": str(self.data)}
+        done = forked.run(*words, environment=environment, folder=self.folder)
         assert done.returncode == status, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout if status == 0 else done.stderr
 

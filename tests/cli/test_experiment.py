@@ -18,6 +18,7 @@ import pytest
 from tests.analysis.events import Event
 from tests.analysis.lab import PURCHASES, REVENUE, Lab, bought, exposed
 from tests.conftest import free_port
+from tests.forked import ForkedServer
 
 from hoglab.analysis.incremental.aggregate_cache import MIN_EVENTS, AggregateCache
 from hoglab.analysis.incremental.cache_tables import RefreshWork
@@ -126,7 +127,7 @@ def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chi
     copy = tmp_path_factory.mktemp("served") / "data"
     copy_for_a_server(data, copy)
     environment = {"HOGLAB_ACCESS_LOG": "false"}
-    found = ChildServer(data=copy, host="127.0.0.1", port=free_port(), environment=environment)
+    found = ForkedServer(data=copy, host="127.0.0.1", port=free_port(), environment=environment)
     found.start()
     yield found
     found.close()
@@ -272,7 +273,7 @@ def test_what_the_project_does_by_default_is_said(done: Done, data: Path, tmp_pa
     with opened_accounts(copy) as accounts:
         accounts.update_experiment_defaults(1, {"default_sequential_testing_enabled": True})
     alone = done("experiment", "results", 1, "--data", copy)
-    server = ChildServer(
+    server = ForkedServer(
         data=copy, host="127.0.0.1", port=free_port(), environment={"HOGLAB_ACCESS_LOG": "false"}
     )
     with closing(server):

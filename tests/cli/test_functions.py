@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from tests import forked
 from tests.conftest import StartServer
 from tests.delivery.conftest import Receiver
 from tests.waiting import wait_for
@@ -50,14 +51,7 @@ class Place:
         return {**os.environ, "HOGLAB_API_KEY": self.server.api_key, "COLUMNS": str(self.columns)}
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [*self.command, *arguments, *self.where],
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            timeout=100,
-            check=False,
-        )
+        done = forked.run("functions", *arguments, *self.where, environment=self.environment)
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout if status == 0 else done.stderr
 

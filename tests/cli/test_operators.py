@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests import forked
 from tests.conftest import StartServer, free_port
 from tests.delivery.mailbox import Mailbox
 
@@ -33,14 +34,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 
 
 def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HOGLAB, *arguments],
-        capture_output=True,
-        text=True,
-        env={**ENVIRONMENT, **environment},
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    return forked.run(*arguments, environment={**ENVIRONMENT, **environment}, timeout_s=TIMEOUT_S)
 
 
 def assert_one_clear_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:

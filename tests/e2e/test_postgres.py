@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from tests import forked
 from tests.conftest import StartServer
 from tests.postgres import PostgresServer
 
@@ -27,10 +27,7 @@ TOKEN = "phc_testtokentesttoken"
 
 
 def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hoglab", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
+    return forked.run(*arguments, environment={**os.environ, **environment})
 
 
 def wait_for(look: Any, what: str) -> Any:

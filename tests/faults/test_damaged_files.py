@@ -16,12 +16,12 @@ import httpx
 import pytest
 from tests.conftest import free_port
 from tests.faults.seed import SEED
+from tests.forked import ForkedServer
 from tests.ingestion.conftest import event, record
 from tests.waiting import wait_for
 
 from hoglab.app import Hoglab
 from hoglab.demo.api import Api
-from hoglab.demo.server import ChildServer
 from hoglab.people import erasing
 from hoglab.settings import Settings
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
@@ -52,7 +52,7 @@ FORWARD = {
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that was used and left: with sealed and other events, persons, their index, flags, keys, a secret."""
     data = tmp_path_factory.mktemp("stopped") / "data"
-    server = ChildServer(data=data, host="127.0.0.1", port=free_port(), environment={})
+    server = ForkedServer(data=data, host="127.0.0.1", port=free_port(), environment={})
     server.start()
     headers = {"Authorization": f"Bearer {server.api_key}"}
     with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:

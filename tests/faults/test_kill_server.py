@@ -28,6 +28,7 @@ from tests.conftest import free_port
 from tests.delivery.mailbox import ACCEPTED, Mailbox
 from tests.faults.destination import Destination
 from tests.faults.seed import SEED
+from tests.forked import ForkedServer
 
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
@@ -143,7 +144,7 @@ class Sender(threading.Thread):
 
 @contextmanager
 def killing_server(path: Path, environment: dict[str, str]) -> Iterator[ChildServer]:
-    server = ChildServer(
+    server = ForkedServer(
         data=path,
         host="127.0.0.1",
         port=free_port(),

@@ -18,13 +18,13 @@ import orjson
 import pytest
 from tests.conftest import free_port
 from tests.faults.seed import SEED
+from tests.forked import ForkedServer
 from tests.waiting import wait_for
 
 from hoglab.delivery.bodies import transforming
 from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.transforming import GIVEN_UP, TransformationProcess
 from hoglab.demo.api import Api
-from hoglab.demo.server import ChildServer
 from hoglab.functions.body_run import BodyRun
 
 KILLS = int(os.environ.get("HOGLAB_TEST_BODY_KILLS", "12"))
@@ -219,7 +219,7 @@ def test_closing_ends_what_runs() -> None:
 @pytest.mark.slow
 def test_a_server_outlives_a_hostile_transformation(tmp_path: Any) -> None:
     """All of its events are stored, as they were, and so is what comes behind them."""
-    server = ChildServer(
+    server = ForkedServer(
         data=tmp_path, host="127.0.0.1", port=free_port(), environment={"HOGLAB_ACCESS_LOG": "false"}
     )
     server.start()

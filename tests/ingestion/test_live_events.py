@@ -14,6 +14,7 @@ import orjson
 import pytest
 from tests.conftest import free_port
 from tests.embedded import EmbeddedEventStore
+from tests.forked import ForkedServer
 from tests.http.asgi import ask
 
 from hoglab.app import Hoglab
@@ -75,7 +76,7 @@ def names(found: list[Told]) -> list[str]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     data = tmp_path_factory.mktemp("live") / "data"
-    child = ChildServer(
+    child = ForkedServer(
         data=data, host="127.0.0.1", port=free_port(), environment={"HOGLAB_ACCESS_LOG": "false"}
     )
     try:

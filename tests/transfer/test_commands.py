@@ -18,8 +18,9 @@ from typing import Any
 import duckdb
 import httpx
 import pytest
-from tests import waiting
+from tests import forked, waiting
 from tests.conftest import StartServer, free_port
+from tests.forked import ForkedServer
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -34,9 +35,7 @@ START = datetime(2024, 3, 1, tzinfo=UTC)
 
 
 def hoglab(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HOGLAB, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=100, check=False
-    )
+    return forked.run(*map(str, arguments), folder=folder)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def new_place(shared_server: ChildServer) -> Callable[[], Place]:
 def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
     """The data directory of a server that has stopped, and the events that it showed before."""
     folder = tmp_path_factory.mktemp("house")
-    server = ChildServer(data=folder / "data", host="127.0.0.1", port=free_port(), environment={})
+    server = ForkedServer(data=folder / "data", host="127.0.0.1", port=free_port(), environment={})
     server.start()
     try:
         place = Place(server, 1, server.project_token)

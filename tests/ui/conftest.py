@@ -13,6 +13,7 @@ import pytest
 from tests.clients.node_process import NodeProcess
 from tests.clients.site import HOST
 from tests.conftest import free_port
+from tests.forked import ForkedServer
 from tests.ui import scenario
 from tests.ui.page import Page
 from tests.ui.scenario import Client
@@ -80,7 +81,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def new_server(data: Path, **environment: str) -> ChildServer:
-    return ChildServer(
+    return ForkedServer(
         data=data,
         host="127.0.0.1",
         port=free_port(),

@@ -40,10 +40,7 @@ class ChildServer:
         self.api_key = "phx_" + secrets.token_hex(24)
         self.project_token = "phc_" + secrets.token_hex(20)
         self.data = data
-        self._command = [
-            *(sys.executable, "-m", "hoglab", "serve"),
-            *("--data", str(data), "--host", host, "--port", str(port)),
-        ]
+        self._arguments = ["serve", "--data", str(data), "--host", host, "--port", str(port)]
         self._environment = {
             **os.environ,
             "HOGLAB_BOOTSTRAP_API_KEY": self.api_key,
@@ -56,13 +53,7 @@ class ChildServer:
 
     def start(self) -> None:
         """Start the process and wait until it is ready. Raises `ServerError`."""
-        self._process = subprocess.Popen(  # noqa: S603 - our own command
-            self._command,
-            env=self._environment,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the demo, which then stops its server in order
-        )
+        self._process = self._launched()
         deadline = time.monotonic() + self._start_timeout_s
         # One client without certificates: to load them takes longer than a request.
         with httpx.Client(base_url=self.url, timeout=1.0, verify=False) as client:  # noqa: S501 - plain HTTP
@@ -75,6 +66,15 @@ class ChildServer:
                 time.sleep(0.05)
         self.stop()
         raise ServerError(f"the server was not ready after {self._start_timeout_s:.0f} s: {self.last_line()}")
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "hoglab", *self._arguments],
+            env=self._environment,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the demo, which then stops its server in order
+        )
 
     def login_line(self, screen: str = "") -> str:
         """A new link to log in with, as `hoglab login` shows it; ``screen``: where it leads, below ``/ui``."""

@@ -18,8 +18,8 @@ import pytest
 from tests.conftest import free_port
 from tests.contract.rules import rule
 from tests.embedded import EmbeddedInvocationQueue
+from tests.forked import ForkedServer
 
-from hoglab.demo.server import ChildServer
 from hoglab.storage.invocations import AppMetric, LogEntry
 
 MOMENT = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}Z$")
@@ -35,7 +35,7 @@ class Fresh:
 
     def __init__(self, data: Path) -> None:
         environment = {"HOGLAB_ACCESS_LOG": "false"}
-        self.server = ChildServer(data=data, host="127.0.0.1", port=free_port(), environment=environment)
+        self.server = ForkedServer(data=data, host="127.0.0.1", port=free_port(), environment=environment)
         self.server.start()
         headers = {"Authorization": f"Bearer {self.server.api_key}"}
         self.client = httpx.Client(base_url=f"{self.server.url}/api/projects/1", headers=headers, timeout=30)
