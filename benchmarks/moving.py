@@ -25,7 +25,7 @@ from tests.storage.own_postgres import own_server
 
 from benchmarks.capture_batches import EVENTS
 from benchmarks.second_process import ingested, prepared, worker
-from hoglab.storage.moving.moving import Location
+from hoglab.storage.moving.location import Location
 from hoglab.storage.moving.rows import Digest
 
 WAIT_S = 0.2

@@ -92,7 +92,7 @@ class Bench:
         return made
 
     def reference(self, size: int, count: int) -> float:
-        tables = [table_of(batch, 0) for batch in self.batches(size, count)]
+        tables = [table_of(batch, range(len(batch))) for batch in self.batches(size, count)]
         start = time.perf_counter()
         for table in tables:
             self.connection.register("prebuilt", table)

@@ -114,10 +114,10 @@ class TestReaders:
     ) -> None:
         writing, go_on = threading.Event(), threading.Event()
 
-        def slowly(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
+        def slowly(rows: Sequence[EventRow], places: Sequence[int]) -> ArrowTable:
             writing.set()
             assert go_on.wait(20)
-            return table_of(rows, first_seq)
+            return table_of(rows, places)
 
         monkeypatch.setattr(store_module, "table_of", slowly)
         with ThreadPoolExecutor(1) as writer:

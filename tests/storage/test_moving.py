@@ -16,6 +16,7 @@ from hoglab.storage.database.errors import DatabaseMovedError
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.moving import Location, MoveError, cancel, estimates, move
 from hoglab.storage.moving.estimate import SAMPLE_ROWS
+from hoglab.storage.moving.location import LEFT_OUT
 from hoglab.storage.moving.places import directory_place, make_room, server_as_it_is, server_place
 from hoglab.storage.moving.rows import BATCH_ROWS, Digest, StoredTable
 
@@ -37,7 +38,7 @@ def directory(tmp_path: Path) -> Iterator[DataDirectory]:
                     if table is tables.installation:
                         home = {"id": 1, "installation_id": "i", "generation": 2, "starts": 3}
                         tx.execute(sa.insert(table).values(home))
-                    elif table not in (tables.event_log_head, tables.queue_worker):
+                    elif table not in LEFT_OUT:
                         tx.execute(sa.insert(table), [row_of(table, number) for number in range(1, ROWS + 1)])
                 if metadata is tables.queue_metadata:
                     counters(tx.connection).go_on_after(tx.connection, "event_log_record", "offset", LOG_END)

@@ -274,16 +274,17 @@ class DuckDbEventStore:
         """Make the rows the engine's table ``incoming``, with JSON that later queries can read."""
         connection = self._file.connection
         first = self._next_seq
+        places = range(first, first + len(rows))
         if is_checked:
-            connection.register("incoming", table_of(rows, first))
+            connection.register("incoming", table_of(rows, places))
             return
         rows = [mended(row, as_utf8) for row in rows]
-        connection.register("incoming", table_of(rows, first))
+        connection.register("incoming", table_of(rows, places))
         broken = connection.execute(_BROKEN_JSON).fetchall()
         for (seq,) in broken:
             rows[seq - first] = mended(rows[seq - first], as_json)
         if broken:
-            connection.register("incoming", table_of(rows, first))
+            connection.register("incoming", table_of(rows, places))
 
     def _stored_for(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
         """Positions of the rows, among some, that were stored for the log records they came in."""

@@ -79,6 +79,11 @@ _SEGMENTS = "SELECT first_seq, last_seq FROM sealed_segment ORDER BY first_seq"
 _RECENT = "SELECT min(seq), max(seq) FROM events"
 
 
+def seq_parts(reader: Reader) -> list[SeqRange]:
+    """Ranges of the events of a store that seals them, in order, each of which can be sorted at once."""
+    return _parts(reader.execute(_SEGMENTS), reader.execute(_RECENT))
+
+
 def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> list[SeqRange]:
     """Ranges of events that can be sorted one after the other, in order."""
     found = [*segments]
@@ -107,7 +112,7 @@ def selected_lines(
             yield count, lines
         return
     with transaction(reader):
-        parts = _parts(reader.execute(_SEGMENTS), reader.execute(_RECENT))
+        parts = seq_parts(reader)
         [(count,)] = reader.execute(f"SELECT count(*) FROM stored_events WHERE {where}", parameters)  # noqa: S608
         with closing(_lines(reader, selection, parts, line)) as lines:
             yield count, lines

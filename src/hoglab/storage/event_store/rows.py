@@ -134,9 +134,9 @@ _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
 """Fields of `EventRow` in the order of the table, and how each becomes a column."""
 
 
-def table_of(rows: Sequence[EventRow], first_seq: int) -> ArrowTable:
-    """The rows, at least one, as columns in the order of the table ``events``."""
-    columns = {"seq": integers(range(first_seq, first_seq + len(rows)))}
+def table_of(rows: Sequence[EventRow], places: Sequence[int]) -> ArrowTable:
+    """The rows, at least one, with their ``seq`` as columns in the order of the table ``events``."""
+    columns = {"seq": integers(places)}
     for name, convert in _PLAIN.items():
         values = list(map(attrgetter(name), rows))
         if name == "groups":

@@ -5,7 +5,9 @@ written in the order of their keys, so a move that was cut off goes on after the
 compared by digests; only then the target is at home, and the source says where everything went.
 """
 
+from hoglab.storage.moving.errors import MoveError
 from hoglab.storage.moving.estimate import TableEstimate, estimates
-from hoglab.storage.moving.moving import Location, Moved, MoveError, cancel, move
+from hoglab.storage.moving.location import Location
+from hoglab.storage.moving.moving import Moved, cancel, move
 
 __all__ = ["Location", "MoveError", "Moved", "TableEstimate", "cancel", "estimates", "move"]

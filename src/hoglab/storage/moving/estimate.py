@@ -11,7 +11,8 @@ from hoglab.storage.database import tables
 from hoglab.storage.database.connections import open_connections
 from hoglab.storage.database.errors import explained
 from hoglab.storage.database.migrations import HEADS, current_revision
-from hoglab.storage.moving.moving import LEFT_OUT, MoveError
+from hoglab.storage.moving.errors import MoveError
+from hoglab.storage.moving.location import LEFT_OUT
 from hoglab.storage.moving.rows import StoredTable, size_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, MetaData
 
-    from hoglab.storage.moving.moving import Location
+    from hoglab.storage.moving.location import Location
 
 SAMPLE_ROWS = 2_000
 """Of so many rows of a table, half from each end, follows how large the others are, and how fast they are read."""

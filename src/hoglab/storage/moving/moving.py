@@ -2,123 +2,111 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from hoglab.storage.database import Database, tables
+from hoglab.storage.database import tables
 from hoglab.storage.database.counters import counters
-from hoglab.storage.event_log.extent import last_offset
-from hoglab.storage.moving.rows import StoredTable, batches
+from hoglab.storage.moving.errors import MoveError
+from hoglab.storage.moving.parts import parts
+from hoglab.storage.moving.rows import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from sqlalchemy import Table
 
-LEFT_OUT: set[Table] = {
-    tables.installation,  # says itself how far the move is
-    tables.queue_worker,  # processes that ended
-    tables.job,  # what they were at
-    tables.query_status,  # answers of a moment
-    tables.event_log_head,  # only where several processes append; made of the log's last number
-}
-_MOVE = tables.installation.c.move
+    from hoglab.storage.database import Database
+    from hoglab.storage.moving.events import MovedEvents
+    from hoglab.storage.moving.location import Location, Opened
+    from hoglab.storage.moving.log import RecordFormat
+    from hoglab.storage.moving.rows import StoredTable
+
 _HEAD = tables.event_log_head
-
-
-class MoveError(Exception):
-    """A move cannot be begun or finished. The message is one line, fit to be shown to an operator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Location of metadata and queue: two files, or twice the address of one database. ``name``: without a password."""
-
-    metadata: Path | str
-    queue: Path | str
-    name: str
-
-    @contextmanager
-    def opened(self) -> Iterator[Opened]:
-        """Its databases during the block. Raises `DatabaseError`."""
-        database = Database.open(self.metadata, tables.metadata, moving=True)
-        try:
-            queue = Database.open(self.queue, tables.queue_metadata)
-            try:
-                yield Opened(self.name, database, queue)
-            finally:
-                queue.dispose()
-        finally:
-            database.dispose()
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The databases of a place."""
-
-    name: str
-    database: Database
-    queue: Database
-
-    def tables(self) -> Iterator[tuple[Database, StoredTable]]:
-        """Every table that moves, such that what others refer to comes first."""
-        for database, metadata in ((self.database, tables.metadata), (self.queue, tables.queue_metadata)):
-            for table in metadata.sorted_tables:
-                if table not in LEFT_OUT:
-                    yield database, StoredTable.of(table)
-
-    def home(self) -> dict[str, Any] | None:
-        """The row of the installation; None where there is none."""
-        with self.database.read() as connection:
-            row = connection.execute(sa.select(tables.installation)).mappings().first()
-        return None if row is None else dict(row)
-
-    def set_step(self, step: str | None, other: str) -> None:
-        mark = None if step is None else {"step": step, "other": other}
-        with self.database.write() as tx:
-            tx.execute(sa.update(tables.installation).values(move=mark))
-
-    def log_end(self) -> int:
-        """The last offset that the event log gave out."""
-        with self.queue.read() as connection:
-            return last_offset(connection)
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Contents of the new place after a move. ``written``: rows of this run; ``rows``: of all."""
+    """Contents of the new place after a move. ``written``: rows of this run; ``rows``: of all.
 
-    tables: int
-    rows: int
-    written: int
-
-
-def move(source: Location, target: Location, told: Callable[[str, int, int], object]) -> Moved:
-    """Move everything but events. ``told``: of a table, how many of how many rows are there.
-
-    To be called while no server uses either. Raises `MoveError` and `DatabaseError`; called again it goes on.
+    ``events`` and ``records``: the events, and the records that wait to be ingested, where these moved.
     """
-    with source.opened() as old:
-        home = _leaving(old, target.name)
-        with target.opened() as new:
+
+    tables: int = 0
+    rows: int = 0
+    written: int = 0
+    events: MovedEvents | None = None
+    records: int | None = None
+
+
+def move(
+    source: Location,
+    target: Location,
+    told: Callable[[str, int, int], object],
+    format_: RecordFormat | None = None,
+) -> Moved:
+    """Move what is not in the same place before and afterwards.
+
+    Without places for events these are left alone. ``told``: of a table, how many of how many rows are there.
+    ``format_``: of the records, where the log moves, too. To be called while no server uses either. Raises `MoveError`
+    and `DatabaseError`; called again it goes on.
+    """
+    is_within = source.metadata == target.metadata
+    other = _other(source, target)
+    with ExitStack() as stack:
+        old = stack.enter_context(source.opened())
+        home = _leaving(old, other)
+        new = old if is_within else stack.enter_context(target.opened())
+        beside = stack.enter_context(parts(old, home, source, target, format_))
+        if not is_within:
             _arriving(new, home, source.name)
-            if home["move"] is None:
-                old.set_step("leaving", target.name)
-            copied = [
-                _copied(into, database, table, told)
-                for (database, table), (into, _) in zip(old.tables(), new.tables(), strict=True)
-            ]
-            rows = sum(count for count, _ in copied)
-            _compare(old, new, rows, told)
-            _count_on(old, new)
+        if home["move"] is None:
+            old.set_step("leaving", other)
+        moved = Moved()
+        if not (home["move"] or {}).get("is_whole"):
+            beside.begin()
+            if not is_within:
+                moved = _moved_rows(old, new, beside.left_out, told)
+            moved = replace(
+                moved,
+                events=beside.move_events(told),
+                records=None if beside.log is None else beside.log.move(new),
+            )
+        if is_within:
+            old.set_step("leaving", other, is_whole=True)
+        end = beside.settle(new, moved.records or 0)
+        _count_on(old, new, beside.left_out, old.log_end() if end is None else end)
+        if not is_within:
             old.set_step("left", target.name)
-            new.set_step(None, source.name)
-            return Moved(len(copied), rows, sum(written for _, written in copied))
+        new.set_home(generation=beside.generation)
+        return moved
+
+
+def _other(source: Location, target: Location) -> str:
+    """Name of where everything goes, for the installation that leaves. Raises `MoveError` where that is here."""
+    if source.metadata != target.metadata:
+        return target.name
+    if target.events is None or target.events == source.events:
+        raise MoveError(f"{target.name} has everything already")
+    return target.events.name
+
+
+def _moved_rows(
+    old: Opened, new: Opened, left_out: Collection[Table], told: Callable[[str, int, int], object]
+) -> Moved:
+    """Rows of all tables but some, written and compared."""
+    pairs = [
+        (database, into, table)
+        for (database, table), (into, _) in zip(old.tables(left_out), new.tables(left_out), strict=True)
+    ]
+    copied = [_copied(into, database, table, told) for database, into, table in pairs]
+    rows = sum(count for count, _ in copied)
+    _compare(old.name, pairs, rows, told)
+    return Moved(len(copied), rows, sum(written for _, written in copied))
 
 
 def cancel(source: Location) -> None:
@@ -128,7 +116,9 @@ def cancel(source: Location) -> None:
         mark = home and home["move"]
         if not mark or mark["step"] != "leaving":
             raise MoveError(f"no move from {source.name} was begun")
-        old.set_step(None, "")
+        if mark.get("is_whole"):
+            raise MoveError(f"everything is in {mark['other']} already: run the move again to finish it")
+        old.set_home()
 
 
 def _leaving(old: Opened, target: str) -> dict[str, Any]:
@@ -184,10 +174,15 @@ def _copied(
     return there + written, written
 
 
-def _compare(old: Opened, new: Opened, every: int, told: Callable[[str, int, int], object]) -> None:
+def _compare(
+    name: str,
+    pairs: Sequence[tuple[Database, Database, StoredTable]],
+    every: int,
+    told: Callable[[str, int, int], object],
+) -> None:
     """Make sure that the rows are the same on both sides. Raises `MoveError`."""
     rows, different = 0, []
-    for (database, table), (into, _) in zip(old.tables(), new.tables(), strict=True):
+    for database, into, table in pairs:
         with database.read() as connection:
             left = table.digest(connection)
         with into.read() as connection:
@@ -199,16 +194,15 @@ def _compare(old: Opened, new: Opened, every: int, told: Callable[[str, int, int
             told("compared", rows, every)
     if different:
         raise MoveError(
-            f"{old.name} was changed while it was moved: {', '.join(different)} differ. Stop whatever writes to it, "
+            f"{name} was changed while it was moved: {', '.join(different)} differ. Stop whatever writes to it, "
             "give this move up (--cancel), empty the target and begin anew"
         )
 
 
-def _count_on(old: Opened, new: Opened) -> None:
+def _count_on(old: Opened, new: Opened, left_out: Collection[Table], log_end: int) -> None:
     """Let the target give out larger numbers than the source ever did."""
-    end = old.log_end()
-    for (database, table), (into, _) in zip(old.tables(), new.tables(), strict=True):
-        if not table.counts_up:
+    for (database, table), (into, _) in zip(old.tables(left_out), new.tables(left_out), strict=True):
+        if not table.counts_up or database is into:
             continue
         [key] = table.key
         with database.read() as connection:
@@ -220,6 +214,6 @@ def _count_on(old: Opened, new: Opened) -> None:
     with new.queue.write() as tx:
         if new.queue.is_shared:
             tx.execute(sa.delete(_HEAD))
-            tx.execute(sa.insert(_HEAD).values(id=1, last_offset=end, deferrals=0))
+            tx.execute(sa.insert(_HEAD).values(id=1, last_offset=log_end, deferrals=0))
         else:
-            counters(tx.connection).go_on_after(tx.connection, "event_log_record", "offset", end)
+            counters(tx.connection).go_on_after(tx.connection, "event_log_record", "offset", log_end)

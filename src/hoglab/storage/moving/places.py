@@ -1,8 +1,11 @@
-"""The two kinds of places: the files of a directory, and a PostgreSQL database."""
+"""The kinds of places: the files of a directory, a PostgreSQL database, a topic of Kafka."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -10,12 +13,17 @@ import sqlalchemy as sa
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.connections import open_connections
 from hoglab.storage.engines import upgrade_databases
-from hoglab.storage.moving.moving import Location, MoveError
+from hoglab.storage.moving.duckdb_events import file_place
+from hoglab.storage.moving.errors import MoveError
+from hoglab.storage.moving.location import Location
+from hoglab.storage.moving.log import TopicPlace
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from hoglab.storage.directory import DataDirectory
+    from hoglab.storage.event_log.partitions import PartitionedLog
 
 OTHERS_WAIT_S = 5.0
 """Time for which connections of processes that are just ending are waited for."""
@@ -46,19 +54,57 @@ def server_place(url: str) -> Location:
     return Location(url, url, name)
 
 
-def make_room(directory: DataDirectory, source: Location) -> Path | None:
+@contextmanager
+def _topic(url: str) -> Iterator[PartitionedLog]:
+    from hoglab.storage.event_log.kafka import KafkaEventLog
+    from hoglab.storage.event_log.kafka_topic import KafkaAddress
+
+    with closing(KafkaEventLog(KafkaAddress.parse(url), finished=dict, max_backlog_bytes=0)) as log:
+        yield log
+
+
+def topic_place(url: str) -> TopicPlace:
+    """A topic of Kafka, made when it is opened and missing. Raises `DatabaseError`."""
+    from hoglab.storage.event_log import kafka_topic  # it says what is missing
+
+    address = kafka_topic.KafkaAddress.parse(url)
+    return TopicPlace(address.name, address.partitions, partial(_topic, url))
+
+
+def make_room(directory: DataDirectory, source: Location, *, events: bool = False) -> Path | None:
     """Set files aside whose content moved to the source before; the folder with them.
 
-    Files of any other installation stay, and will be refused.
+    ``events``: also those with events. Files of any other installation stay, and will be refused.
     """
-    if not directory.metadata_path.exists():
-        return None
-    database = Database.open(directory.metadata_path, moving=True)
+    files: list[Path] = []
+    if directory.metadata_path.exists():
+        mark = _home_in(directory.metadata_path).get("move")
+        if mark == {"step": "left", "other": source.name}:
+            files += [directory.metadata_path, directory.queue_path]
+    if events and directory.events_path.exists():
+        with source.opened() as opened:
+            home = opened.home() or {}
+        with file_place(directory.events_path).opened() as stored:
+            known = stored.identity()
+        if known is not None and known[0] == home.get("installation_id") and known[1] < home["generation"]:
+            files += [directory.events_path, directory.known_keys_path, directory.results_state_path]
+    return directory.set_aside(files) if files else None
+
+
+def is_home(place: Path | str) -> bool:
+    """Whether an installation is in a file, or a database of a server, or is about to leave it."""
+    if isinstance(place, Path) and not place.exists():
+        return False
+    home = _home_in(place)
+    return bool(home) and (home["move"] is None or home["move"]["step"] == "leaving")
+
+
+def _home_in(place: Path | str) -> Mapping[str, Any]:
+    """The row of the installation; nothing where there is none."""
+    database = Database.open(place, moving=True)
     try:
         with database.read() as connection:
-            mark = connection.scalar(sa.select(tables.installation.c.move))
+            row = connection.execute(sa.select(tables.installation)).mappings().first()
     finally:
         database.dispose()
-    if mark != {"step": "left", "other": source.name}:
-        return None
-    return directory.set_aside([directory.metadata_path, directory.queue_path])
+    return {} if row is None else dict(row)

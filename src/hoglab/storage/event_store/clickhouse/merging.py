@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import PersonOverride
     from hoglab.storage.event_store.clickhouse.connection import Connection
 
-_TYPES: Final = {
+MERGE_TYPES: Final = {
     "project_id": "Int32",
     "old_person_id": "UUID",
     "person_id": "UUID",
@@ -49,7 +49,7 @@ def write_merges(
         "log_partition": [partition] * len(changed),
         "log_offset": [log_offset] * len(changed),
     }
-    connection.insert(OVERRIDES, _TYPES, columns)
+    connection.insert(OVERRIDES, MERGE_TYPES, columns)
 
 
 def _known(connection: Connection, people: Sequence[UUID]) -> list[tuple[int, UUID, UUID]]:

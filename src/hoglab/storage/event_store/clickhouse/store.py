@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.clickhouse.connection import Connection
 from hoglab.storage.event_store.clickhouse.erasing import AT_ONCE, WIDE, condition_of, listed
+from hoglab.storage.event_store.clickhouse.identity import identity, set_identity
 from hoglab.storage.event_store.clickhouse.merging import write_merges
 from hoglab.storage.event_store.clickhouse.partition import Partition
 from hoglab.storage.event_store.clickhouse.reader import ClickHouseReader
 from hoglab.storage.event_store.clickhouse.rows import columns_of, indexes_of, readable
 from hoglab.storage.event_store.clickhouse.schema import (
     EVENTS,
-    INSTALLATION,
     OVERRIDES,
     POSITIONS,
     REHEARSAL,
@@ -124,18 +124,11 @@ class ClickHouseEventStore:
 
     def identity(self) -> tuple[str, int, int] | None:
         """See `EventStore.identity`."""
-        sql = f"SELECT id, generation, starts FROM {INSTALLATION} ORDER BY version DESC LIMIT 1"  # noqa: S608
-        found = self._connection.rows(sql)
-        return (str(found[0][0]), int(found[0][1]), int(found[0][2])) if found else None
+        return identity(self._connection)
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
         """See `EventStore.set_identity`."""
-        types = {"id": "String", "generation": "Int64", "starts": "Int64", "version": "Int64"}
-        [(newest,)] = self._connection.rows(f"SELECT max(version) FROM {INSTALLATION}")  # noqa: S608
-        row = (installation_id, generation, starts, newest + 1)
-        self._connection.insert(
-            INSTALLATION, types, dict(zip(types, ([value] for value in row), strict=True))
-        )
+        set_identity(self._connection, installation_id, generation, starts)
 
     damage: str | None = None
     """Damage that is known: none, since the server looks after its disks itself."""

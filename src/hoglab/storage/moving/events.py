@@ -1,0 +1,210 @@
+"""The events of a move: written in the order of their ingestion, in batches, and compared when all are there.
+
+What a batch has depends on the first event alone, so a store that was given one before, when the process was killed,
+takes it for the same. Memory is bounded by `BATCH_BYTES` of texts, some times over, and by what an engine may use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+import msgspec
+
+from hoglab.storage.event_store import EventRow
+from hoglab.storage.event_store.rows import COLUMNS, GROUP_TYPES
+from hoglab.storage.moving.errors import MoveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+BATCH_ROWS = 50_000
+BATCH_BYTES = 32 * 1024 * 1024
+"""Number of events, and size of their texts, that are written at once; at least one event."""
+READ_ROWS = 1_000
+"""Number of events that are taken from an engine at once."""
+
+SELECTED = ", ".join("whole_properties" if name == "properties" else name for name in COLUMNS)
+"""The columns of ``stored_events`` that `placed` makes an event of."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_SUM = 1 << 128
+
+PlacedEvent = tuple[int, EventRow]
+"""An event with its ``seq``."""
+Merge = tuple[int, UUID, UUID, int]
+"""Project, the person that was merged, the one it became, and the position from which on that is so."""
+Day = tuple[int, date]
+"""A project and a day in UTC."""
+Digest = tuple[int, int]
+"""The number of some events, and the sum of digests of all that they are, modulo 2^128."""
+
+
+class MovingEvents(Protocol):
+    """The events of a place that no server uses. Raises `EventStoreUnavailableError` and the errors of `Reader`."""
+
+    @property
+    def name(self) -> str:
+        """Name in messages; without a password."""
+        ...
+
+    def identity(self) -> tuple[str, int, int] | None:
+        """Installation id, generation and number of starts; None where there is none yet."""
+        ...
+
+    def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
+        """Write them, durably."""
+        ...
+
+    def position(self) -> int:
+        """The offset of the log up to which events are stored."""
+        ...
+
+    def next_seq(self) -> int:
+        """The first place that is free; 1 at first."""
+        ...
+
+    def count(self) -> int:
+        """Number of the events."""
+        ...
+
+    def in_order(self, first: int) -> Generator[list[tuple[Any, ...]]]:
+        """Rows of `SELECTED`, from a place on, in the order of their places."""
+        ...
+
+    def in_any_order(self) -> Generator[list[tuple[Any, ...]]]:
+        """Rows of `SELECTED`."""
+        ...
+
+    def merges(self) -> list[Merge]:
+        """All of them, as they count now."""
+        ...
+
+    def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
+        """The event as it comes out again, and what is different about it, in words."""
+        ...
+
+    def add(self, events: Sequence[PlacedEvent]) -> None:
+        """Store events behind those that are there, durably; the same once more changes nothing."""
+        ...
+
+    def settle(self, position: int, next_seq: int, merges: Sequence[Merge]) -> None:
+        """Have merges and positions be these, whatever they were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EventsPlace:
+    """Place for events, open during the block of ``opened``. ``name``: without a password."""
+
+    name: str
+    opened: Callable[[], AbstractContextManager[MovingEvents]]
+
+
+@dataclass(frozen=True, slots=True)
+class MovedEvents:
+    """Number of events that are the same on both sides, of the days of projects, and of those written by this run.
+
+    ``different``: how many are kept otherwise, by what is different.
+    """
+
+    events: int
+    days: int
+    written: int
+    different: Mapping[str, int]
+
+
+def copy_events(old: MovingEvents, new: MovingEvents, told: Callable[[str, int, int], object]) -> int:
+    """Write what is not there yet; how many events that were."""
+    every, there = old.count(), new.count()
+    written = 0
+    with closing(_placed_rows(old.in_order(new.next_seq()))) as rows:
+        for batch in _batches(rows):
+            new.add(batch)
+            written += len(batch)
+            told("events", min(there + written, every), every)
+    return written
+
+
+def compare_events(
+    old: MovingEvents, new: MovingEvents, written: int, told: Callable[[str, int, int], object]
+) -> MovedEvents:
+    """Make sure that events are the same on both sides, but for what cannot be kept. Raises `MoveError`."""
+    every = old.count()
+    different: Counter[str] = Counter()
+    expected: dict[Day, Digest] = {}
+    with closing(_placed_rows(old.in_any_order())) as rows:
+        for seq, event in rows:
+            kept, how = new.kept(event)
+            different.update(how)
+            _note(expected, seq, kept)
+    found: dict[Day, Digest] = {}
+    with closing(_placed_rows(new.in_any_order())) as rows:
+        for seq, event in rows:
+            _note(found, seq, event)
+    told("events compared", every, every)
+    wrong = sorted(day for day in expected.keys() | found.keys() if expected.get(day) != found.get(day))
+    if wrong:
+        here, there = (digests.get(wrong[0], (0, 0))[0] for digests in (expected, found))
+        raise MoveError(
+            f"events differ, on {len(wrong)} days of projects: first of project {wrong[0][0]} on {wrong[0][1]} ({here} "
+            f"here, {there} there). Give this move up (--cancel), empty the target and begin anew"
+        )
+    return MovedEvents(every, len(expected), written, different)
+
+
+def placed(row: Sequence[Any]) -> PlacedEvent:
+    """An event of a row of `SELECTED`, the same from every engine."""
+    cells = dict(zip(COLUMNS, row, strict=True))
+    groups = {index: key for index in range(GROUP_TYPES) if (key := cells.pop(f"group_{index}")) is not None}
+    for name in ("properties", "person_properties"):
+        cells[name] = cells[name].encode()
+    for name in ("timestamp", "captured_at", "person_created_at"):
+        cells[name] = _in_utc(cells[name])
+    if isinstance(cells["uuid"], str):
+        cells["uuid"] = UUID(cells["uuid"])
+    return cells.pop("seq"), EventRow(groups=groups, **cells)
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    if moment is None:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _placed_rows(parts: Generator[list[tuple[Any, ...]]]) -> Generator[PlacedEvent]:
+    with closing(parts):
+        for rows in parts:
+            yield from map(placed, rows)
+
+
+def _batches(events: Iterator[PlacedEvent]) -> Iterator[list[PlacedEvent]]:
+    """Parts of the events; where one ends follows from where it begins."""
+    batch: list[PlacedEvent] = []
+    size = 0
+    for each in events:
+        batch.append(each)
+        size += size_of(each[1])
+        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def size_of(event: EventRow) -> int:
+    """Size of an event in bytes: its long texts."""
+    return len(event.properties) + len(event.person_properties) + len(event.elements_chain)
+
+
+def _note(digests: dict[Day, Digest], seq: int, event: EventRow) -> None:
+    day = (event.project_id, event.timestamp.date())
+    rows, total = digests.get(day, (0, 0))
+    digest = int.from_bytes(blake2b(_ENCODER.encode((seq, event)), digest_size=16).digest())
+    digests[day] = (rows + 1, (total + digest) % _SUM)

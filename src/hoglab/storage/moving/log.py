@@ -1,0 +1,192 @@
+"""The records of an event log that were accepted and not ingested yet, on their way into a log of another kind.
+
+They are given out anew there, behind everything that ever was. Of what comes of them, nothing depends on where a record
+is: events without a uuid derive theirs from an id that is in the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from hoglab.storage.database import tables
+from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_log.extent import READ_RECORDS
+from hoglab.storage.moving.errors import MoveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection, Table
+
+    from hoglab.storage.database import Database
+    from hoglab.storage.event_log import LogRecord
+    from hoglab.storage.event_log.partitions import PartitionedLog
+
+APPENDED_RECORDS, APPENDED_BYTES = 1_000, 4 * 1024 * 1024
+"""Number and size of the records that are appended to a topic at once; at least one."""
+WAIT_S = 1.0
+"""Interval at which a partition is asked for the records that are known to be there."""
+
+OF_A_LOG: frozenset[Table] = frozenset(
+    {
+        tables.event_log_record,
+        tables.deferred_record,
+        tables.consumer_position,
+        tables.log_lease,
+        tables.log_reader,
+        tables.ingestion_progress,
+    }
+)
+"""The tables that tell of one log alone."""
+
+Finished = Mapping[int, int]
+"""Offsets up to which partitions are ingested; 0 where that is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """Content of records, as far as a log has to know it."""
+
+    divide: Callable[[bytes, int, int], Sequence[tuple[int, bytes]]]
+    """The records of a request with their partitions, of so many, none larger than so many bytes."""
+    owner: Callable[[bytes], int | None]
+    """The project that sent a record; None where it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlace:
+    """Log in Kafka, open during the block of ``opened``."""
+
+    name: str
+    partitions: int
+    opened: Callable[[], AbstractContextManager[PartitionedLog]]
+
+
+class Chain:
+    """Number and digest of records in their order."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._hash = blake2b(digest_size=16)
+
+    def add(self, payload: bytes) -> None:
+        """Take the next record."""
+        self.records += 1
+        self._hash.update(len(payload).to_bytes(8) + payload)
+
+    def same(self, other: Chain) -> bool:
+        """Whether the records of both were the same."""
+        return self.records == other.records and self._hash.digest() == other._hash.digest()
+
+
+def rest_in_tables(connection: Connection, after: int) -> Iterator[bytes]:
+    """Records behind an offset, and then those that wait for one."""
+    record, deferred = tables.event_log_record.c, tables.deferred_record.c
+    streaming = connection.execution_options(stream_results=True, yield_per=READ_RECORDS)
+    yield from streaming.scalars(
+        sa.select(record.payload).where(record.offset > after).order_by(record.offset)
+    )
+    yield from streaming.scalars(sa.select(deferred.payload).order_by(deferred.id))
+
+
+def rest_in_topic(log: PartitionedLog, finished: Finished) -> Iterator[tuple[int, LogRecord]]:
+    """Records of a topic behind what is finished, with their partitions, one partition after the other."""
+    for number, end in sorted(log.ends().items()):
+        after = finished.get(number, 0)
+        with closing(log.partition(number)) as partition:
+            while after < end:
+                if partition.wait(after, WAIT_S):
+                    for record in partition.read(
+                        after, max_records=APPENDED_RECORDS, max_bytes=APPENDED_BYTES
+                    ):
+                        after = record.offset
+                        yield number, record
+                after = max(after, partition.reached)
+
+
+def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFormat) -> int:
+    """Append records to a topic that has nothing else, but for those that are there from an attempt before.
+
+    The number of records of the topic then. Raises `MoveError`.
+    """
+    there = _chains(log)
+    made = [Chain() for _ in range(log.partitions)]
+
+    def missing() -> Iterator[tuple[int, bytes]]:
+        for payload in payloads:
+            for number, part in format_.divide(payload, log.partitions, log.max_record_bytes):
+                made[number].add(part)
+                if made[number].records > there[number].records:
+                    yield number, part
+                elif made[number].records == there[number].records and not made[number].same(there[number]):
+                    raise MoveError(_NOT_EMPTY)
+
+    for batch in _batches(missing()):
+        try:
+            asyncio.run(log.append_all(batch, insist=True))
+        except EventLogFullError as error:
+            raise MoveError(str(error)) from error
+    if not all(one.same(other) for one, other in zip(made, _chains(log), strict=True)):
+        raise MoveError(_NOT_EMPTY)
+    return sum(each.records for each in made)
+
+
+_NOT_EMPTY = "the topic has other records than those that wait here: name an empty one"
+
+
+def _chains(log: PartitionedLog) -> list[Chain]:
+    """Those of all records of a topic, by partition."""
+    found = [Chain() for _ in range(log.partitions)]
+    for number, record in rest_in_topic(log, {}):
+        found[number].add(record.payload)
+    return found
+
+
+def _batches(records: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    batch: list[tuple[int, bytes]] = []
+    size = 0
+    for each in records:
+        batch.append(each)
+        size += len(each[1])
+        if len(batch) >= APPENDED_RECORDS or size >= APPENDED_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def into_tables(
+    log: PartitionedLog, finished: Finished, queue: Database, after: int, format_: RecordFormat
+) -> int:
+    """Append the rest of a topic to a log in a database, behind an offset, all at once; the number of its records.
+
+    What is there from an attempt before is compared only. Raises `MoveError`.
+    """
+    with queue.read() as connection:
+        there = connection.scalar(sa.select(sa.func.count()).select_from(tables.event_log_record))
+    if not there:
+        with queue.write() as tx:
+            for offset, (_, record) in enumerate(rest_in_topic(log, finished), after + 1):
+                row: dict[str, Any] = {
+                    "offset": offset,
+                    "appended_at": record.appended_at,
+                    "payload": record.payload,
+                    "owner": format_.owner(record.payload),
+                }
+                tx.execute(sa.insert(tables.event_log_record).values(row))
+    left, arrived = Chain(), Chain()
+    for _, record in rest_in_topic(log, finished):
+        left.add(record.payload)
+    with queue.read() as connection:
+        for payload in rest_in_tables(connection, after):
+            arrived.add(payload)
+    if not left.same(arrived):
+        raise MoveError(f"the event log is not the same on both sides: {left.records} records wait here")
+    return left.records
