@@ -1,9 +1,13 @@
-"""How long it takes to move a directory with a million events into PostgreSQL and back, beside a bare copy.
+"""How long it takes to move a directory with a million events into PostgreSQL and back, and its events into ClickHouse.
 
 The directory is filled by a server that ingests the events: persons, their distinct ids, the event log. Both moves
 are the command `hoglab migrate-to` in a process of its own. At the end every table has the digest that it had at first,
 and the events have theirs by project and day. The reference copies the two database files and reads them once: what
 the move costs above that is reading rows, sending them, writing their indexes, and comparing both sides.
+
+The events move to ClickHouse by a command for them alone, and come back with everything else. Their reference is the
+engine's own copy of them into another file. ClickHouse is its engine behind an adapter (`tests.clickhouse`), whose own
+time the processor seconds of the command do not have.
 
 Run: ``python -m benchmarks.moving [--smoke]``; says so and ends where no PostgreSQL is installed.
 """
@@ -20,6 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
+import psycopg
+from tests.clickhouse import running
 from tests.postgres import _programs
 from tests.storage.own_postgres import own_server
 
@@ -94,6 +100,39 @@ def copied(folder: Path, to: Path) -> float:
     return time.perf_counter() - started
 
 
+def engines_copy(folder: Path, to: Path) -> float:
+    """Seconds that the engine takes for a copy of the events in a file of its own."""
+    started = time.perf_counter()
+    with duckdb.connect(str(folder / "events.duckdb"), read_only=True) as connection:
+        connection.execute(f"ATTACH '{to}' AS target")
+        connection.execute("CREATE TABLE target.copied AS SELECT * FROM stored_events ORDER BY seq")
+    return time.perf_counter() - started
+
+
+def events_moved(folder: Path, root: Path, url: str, stored: list[Any]) -> None:
+    """Print what it costs to move events to ClickHouse and back."""
+    events = sum(day[2] for day in stored)
+    reference = engines_copy(folder, root / "copied.duckdb")
+    with running(root / "clickhouse") as clickhouse:
+        store = clickhouse.database()
+        moved(url, folder)
+        there = moved(url, folder, "--event-store", store)
+        back = moved("directory", folder, "--database-url", url, "--event-store", store)
+    print(f"events: {events:,}; the engine's own copy {reference:.1f} s")
+    for name, cost in (("events there", there), ("everything back", back)):
+        rate, ratio = events / cost.seconds, reference / cost.seconds
+        print(f"{name:<15} {cost.line()}, {rate:,.0f} events/s, ratio of the copy to it {ratio:.3f}")
+    if events_of(folder) != stored:
+        raise SystemExit("events are not the same after coming back")
+
+
+def database_beside(url: str) -> str:
+    """The address of a new database of a server."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE beside")
+    return url.replace("/postgres?", "/beside?")
+
+
 def main() -> None:
     if _programs() is None:
         print("needs PostgreSQL")
@@ -120,6 +159,7 @@ def main() -> None:
         if different or events_of(folder) != stored:
             raise SystemExit(f"not the same after coming back: {', '.join(different) or 'events'}")
         print("digests: equal, of all tables and of events by project and day")
+        events_moved(folder, Path(root).absolute(), database_beside(server.url), stored)
 
 
 if __name__ == "__main__":

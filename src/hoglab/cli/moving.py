@@ -94,7 +94,7 @@ def migrate_to(
         with DataDirectory.open(settings.data, exclusive=not dry_run, create=not dry_run) as directory:
             source, other = _ends(directory, settings, back=back, is_looked_at=dry_run)
             if dry_run:
-                _print_estimates(source)
+                _print_estimates(source, other)
                 return
             if cancel:
                 give_up(source)
@@ -112,13 +112,18 @@ def migrate_to(
 def _ends(
     directory: DataDirectory, settings: Settings, *, back: bool, is_looked_at: bool
 ) -> tuple[Location, Location]:
-    """Where everything is, and where it shall be."""
-    from hoglab.storage.moving.duckdb_events import file_place
-    from hoglab.storage.moving.places import directory_place, is_home, server_as_it_is, server_place
+    """The places where everything is, and where it shall be."""
+    from hoglab.storage.moving.places import (
+        directory_place,
+        events_in,
+        is_home,
+        server_as_it_is,
+        server_place,
+    )
 
     url = settings.database_address
     assert url is not None  # noqa: S101 - was asked for
-    in_file = file_place(directory.events_path)
+    in_file = events_in(directory)
     files = replace(directory_place(directory), events=in_file)
     server = server_as_it_is(url) if is_looked_at else server_place(url)
     events, topic = _remote(settings)
@@ -154,7 +159,7 @@ def _remote(settings: Settings) -> tuple[EventsPlace | None, TopicPlace | None]:
 
 
 def _record_format() -> RecordFormat:
-    """What capture knows of records."""
+    """The format of records, as capture has it."""
     from hoglab.capture.records import RecordError, read_header
     from hoglab.storage.moving.log import RecordFormat
 
@@ -182,15 +187,19 @@ def _divided(payload: bytes, partitions: int, max_bytes: int) -> list[tuple[int,
         ) from error
 
 
-def _print_estimates(source: Location) -> None:
+def _print_estimates(source: Location, other: Location) -> None:
+    from hoglab.storage.event_store import EventStoreUnavailableError
     from hoglab.storage.moving import estimates
 
     rows = size = 0
     seconds = 0.0
     typer.echo(f"{'table':<28} {'rows':>13} {'MB':>10} {'minutes':>9}")
-    for estimated in estimates(source):
-        typer.echo(_line(estimated.table, estimated.rows, estimated.size, estimated.seconds))
-        rows, size, seconds = rows + estimated.rows, size + estimated.size, seconds + estimated.seconds
+    try:
+        for estimated in estimates(source, other):
+            typer.echo(_line(estimated.table, estimated.rows, estimated.size, estimated.seconds))
+            rows, size, seconds = rows + estimated.rows, size + estimated.size, seconds + estimated.seconds
+    except EventStoreUnavailableError as error:
+        typer.echo(f"events: not known, {error}")
     typer.echo(_line("all", rows, size, seconds))
 
 

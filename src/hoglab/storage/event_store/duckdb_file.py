@@ -123,8 +123,9 @@ class DuckDbFile:
         """Installation id, generation and number of starts; None for a file that has none yet."""
         if ("installation",) not in self.connection.execute(_TABLES).fetchall():
             return None
-        row = self.connection.execute("FROM installation").fetchone()
-        return None if row is None else (str(row[0]), int(row[1]), int(row[2]))
+        # All of it: the connection has nothing else to do while a result is not read to its end.
+        rows = self.connection.execute("FROM installation").fetchall()
+        return (str(rows[0][0]), int(rows[0][1]), int(rows[0][2])) if rows else None
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
         """Write them, durably."""

@@ -40,7 +40,7 @@ _LIMITS: Final = {
     "max_memory_usage": _MEMORY,
     "max_bytes_before_external_sort": _MEMORY // 2,
 }
-"""What a query may use of the server's memory."""
+"""Limits of a query on the server."""
 OLDEST_VERSION: Final = 1
 MENDED, BOUNDED = (
     "JSON that ClickHouse cannot read was mended",
@@ -67,12 +67,13 @@ class ClickHouseEvents:
     """See `database_place`."""
 
     def __init__(self, url: str, partitions: int, partition_of: Callable[[int, str], int]) -> None:
-        self._connection = Connection(url)
-        self.name = self._connection.name
+        self.connection = Connection(url)
+        self.url = url
+        self.name = self.connection.name
         self._partitions = partitions
         self._partition_of = partition_of
-        upgrade(self._connection)
-        [(position, next_seq)] = self._connection.rows(
+        upgrade(self.connection)
+        [(position, next_seq)] = self.connection.rows(
             f"SELECT max(log_offset), max(next_seq) FROM {POSITIONS}"
         )
         self._position: int = position
@@ -80,11 +81,11 @@ class ClickHouseEvents:
 
     def identity(self) -> tuple[str, int, int] | None:
         """See `MovingEvents`."""
-        return identity(self._connection)
+        return identity(self.connection)
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
         """See `MovingEvents`."""
-        set_identity(self._connection, installation_id, generation, starts)
+        set_identity(self.connection, installation_id, generation, starts)
 
     def position(self) -> int:
         """See `MovingEvents`."""
@@ -96,11 +97,11 @@ class ClickHouseEvents:
 
     def count(self) -> int:
         """See `MovingEvents`."""
-        return int(self._connection.rows(f"SELECT count() FROM {EVENTS}")[0][0])
+        return int(self.connection.rows(f"SELECT count() FROM {EVENTS}")[0][0])
 
     def in_order(self, first: int) -> Generator[list[tuple[Any, ...]]]:
         """See `MovingEvents`: a range of places after the other is sorted."""
-        [(lowest, highest)] = self._connection.rows(f"SELECT min(seq), max(seq) FROM {EVENTS}")
+        [(lowest, highest)] = self.connection.rows(f"SELECT min(seq), max(seq) FROM {EVENTS}")
         for start in range(max(first, lowest), highest + 1, SORTED_PLACES):
             yield from self._read(f"seq BETWEEN {start} AND {start + SORTED_PLACES - 1} ORDER BY seq")
 
@@ -109,12 +110,12 @@ class ClickHouseEvents:
         yield from self._read("1")
 
     def _read(self, where: str) -> Generator[list[tuple[Any, ...]]]:
-        reader = ClickHouseReader(self._connection, _LIMITS, 0)
+        reader = ClickHouseReader(self.connection, _LIMITS, 0)
         yield from reader.stream(f"SELECT {SELECTED} FROM stored_events WHERE {where}", rows=READ_ROWS)
 
     def merges(self) -> list[Merge]:
         """See `MovingEvents`."""
-        found = self._connection.rows(
+        found = self.connection.rows(
             "SELECT project_id, old_person_id, person_id, log_offset FROM person_override"
         )
         return [(project, old, new, offset) for project, old, new, offset in found]
@@ -147,7 +148,7 @@ class ClickHouseEvents:
             )
             partitions = [self._partition_of(row.project_id, row.distinct_id) for row in some]
             settings = {"insert_deduplication_token": f"move:{first}-{last}:{month}.{number}"}
-            self._connection.insert(EVENTS, TYPES, {**columns, "log_partition": partitions}, settings)
+            self.connection.insert(EVENTS, TYPES, {**columns, "log_partition": partitions}, settings)
         self._note(1, 0, last + 1)
 
     def _note(self, partitions: int, position: int, next_seq: int) -> None:
@@ -158,20 +159,20 @@ class ClickHouseEvents:
             "log_offset": [position] * partitions,
             "next_seq": [next_seq] * partitions,
         }
-        self._connection.insert(POSITIONS, types, columns)
+        self.connection.insert(POSITIONS, types, columns)
         self._position, self._next_seq = position, next_seq
 
     def settle(self, position: int, next_seq: int, merges: Sequence[Merge]) -> None:
         """See `MovingEvents`."""
-        self._connection.command(f"TRUNCATE TABLE {OVERRIDES}")
+        self.connection.command(f"TRUNCATE TABLE {OVERRIDES}")
         if merges:
             projects, old, new, offsets = (list(column) for column in zip(*merges, strict=True))
             columns = {"project_id": projects, "old_person_id": old, "person_id": new, "log_offset": offsets}
             # Whatever the database of persons learns of from now on is newer.
             further = {"version": [OLDEST_VERSION] * len(merges), "log_partition": [0] * len(merges)}
-            self._connection.insert(OVERRIDES, MERGE_TYPES, {**columns, **further})
+            self.connection.insert(OVERRIDES, MERGE_TYPES, {**columns, **further})
         self._note(self._partitions, position, next_seq)
 
     def close(self) -> None:
         """Close the connections."""
-        self._connection.close()
+        self.connection.close()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventRow
     from hoglab.storage.moving.events import Merge, PlacedEvent
 
+TIMEOUT_S = 3600.0
+"""Time limit of what is asked beside the events themselves."""
 _ADD = "INSERT INTO events BY NAME SELECT * FROM incoming"
 _ADD_MERGES = "DELETE FROM person_override; INSERT INTO person_override BY NAME SELECT * FROM incoming"
 
@@ -136,7 +138,7 @@ class DuckDbEvents:
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
         with self._file.cursor() as cursor:
-            yield DuckDbReader(self._file, cursor, self._deadlines, 0)
+            yield DuckDbReader(self._file, cursor, self._deadlines, TIMEOUT_S)
 
     def close(self) -> None:
         """Write everything into the file and close it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from hoglab.storage.database.connections import open_connections
 from hoglab.storage.database.errors import explained
 from hoglab.storage.database.migrations import HEADS, current_revision
 from hoglab.storage.moving.errors import MoveError
+from hoglab.storage.moving.events import READ_ROWS, placed
+from hoglab.storage.moving.events import size_of as size_of_event
 from hoglab.storage.moving.location import LEFT_OUT
 from hoglab.storage.moving.rows import StoredTable, size_of
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, MetaData
 
+    from hoglab.storage.moving.events import MovingEvents, PlacedEvent
     from hoglab.storage.moving.location import Location
 
 SAMPLE_ROWS = 2_000
@@ -30,6 +34,9 @@ READS_FROM_FILES, READS_FROM_SERVER = 16, 6
 
 Measured with persons and records of 6 kB: 16 to 22 out of files, 3 to 7 out of a server, which is slower to read.
 """
+
+READS_OF_EVENTS = 4
+"""The same factor for events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,31 @@ class TableEstimate:
     seconds: float
 
 
-def estimates(source: Location) -> Iterator[TableEstimate]:
-    """Those of the tables that have rows, also beside a running server. Raises `MoveError` and `DatabaseError`."""
-    yield from _of(source.metadata, tables.metadata)
-    yield from _of(source.queue, tables.queue_metadata)
+def estimates(source: Location, target: Location | None = None) -> Iterator[TableEstimate]:
+    """Those of the tables that have rows, also beside a running server, and of events, if these move to the target.
+
+    Raises `MoveError` and `DatabaseError`, and at last, where a server has the file with events, also
+    `EventStoreUnavailableError`.
+    """
+    if target is None or source.metadata != target.metadata:
+        yield from _of(source.metadata, tables.metadata)
+        yield from _of(source.queue, tables.queue_metadata)
+    if target is not None and source.events is not None and source.events != target.events:
+        with source.events.opened() as events:
+            yield _of_events(events)
+
+
+def _of_events(events: MovingEvents) -> TableEstimate:
+    count, half = events.count(), SAMPLE_ROWS // 2
+    began = time.perf_counter()
+    sample: list[PlacedEvent] = []
+    for first in (1, max(half + 1, events.next_seq() - half)):
+        with closing(events.in_order(first)) as rows:
+            sample += [placed(row) for part in islice(rows, max(1, half // READ_ROWS)) for row in part]
+    took_s = time.perf_counter() - began
+    times = count / max(1, len(sample))
+    size = sum(map(size_of_event, sample))
+    return TableEstimate("events", count, round(size * times), took_s * times * READS_OF_EVENTS)
 
 
 def _of(place: Path | str, metadata: MetaData) -> Iterator[TableEstimate]:

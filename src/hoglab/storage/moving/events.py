@@ -7,7 +7,7 @@ takes it for the same. Memory is bounded by `BATCH_BYTES` of texts, some times o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -20,6 +20,7 @@ import msgspec
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.rows import COLUMNS, GROUP_TYPES
 from hoglab.storage.moving.errors import MoveError
+from hoglab.storage.moving.rows import batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -125,7 +126,7 @@ def copy_events(old: MovingEvents, new: MovingEvents, told: Callable[[str, int, 
     every, there = old.count(), new.count()
     written = 0
     with closing(_placed_rows(old.in_order(new.next_seq()))) as rows:
-        for batch in _batches(rows):
+        for batch in batches(rows, size_of, most=BATCH_ROWS, most_bytes=BATCH_BYTES):
             new.add(batch)
             written += len(batch)
             told("events", min(there + written, every), every)
@@ -184,22 +185,9 @@ def _placed_rows(parts: Generator[list[tuple[Any, ...]]]) -> Generator[PlacedEve
             yield from map(placed, rows)
 
 
-def _batches(events: Iterator[PlacedEvent]) -> Iterator[list[PlacedEvent]]:
-    """Parts of the events; where one ends follows from where it begins."""
-    batch: list[PlacedEvent] = []
-    size = 0
-    for each in events:
-        batch.append(each)
-        size += size_of(each[1])
-        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def size_of(event: EventRow) -> int:
+def size_of(placed_event: PlacedEvent) -> int:
     """Size of an event in bytes: its long texts."""
+    event = placed_event[1]
     return len(event.properties) + len(event.person_properties) + len(event.elements_chain)
 
 

@@ -19,6 +19,7 @@ from hoglab.storage.database import tables
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.extent import READ_RECORDS
 from hoglab.storage.moving.errors import MoveError
+from hoglab.storage.moving.rows import batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +129,7 @@ def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFo
                 elif made[number].records == there[number].records and not made[number].same(there[number]):
                     raise MoveError(_NOT_EMPTY)
 
-    for batch in _batches(missing()):
+    for batch in batches(missing(), _size_of, most=APPENDED_RECORDS, most_bytes=APPENDED_BYTES):
         try:
             asyncio.run(log.append_all(batch, insist=True))
         except EventLogFullError as error:
@@ -141,25 +142,16 @@ def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFo
 _NOT_EMPTY = "the topic has other records than those that wait here: name an empty one"
 
 
+def _size_of(record: tuple[int, bytes]) -> int:
+    return len(record[1])
+
+
 def _chains(log: PartitionedLog) -> list[Chain]:
     """Those of all records of a topic, by partition."""
     found = [Chain() for _ in range(log.partitions)]
     for number, record in rest_in_topic(log, {}):
         found[number].add(record.payload)
     return found
-
-
-def _batches(records: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    batch: list[tuple[int, bytes]] = []
-    size = 0
-    for each in records:
-        batch.append(each)
-        size += len(each[1])
-        if len(batch) >= APPENDED_RECORDS or size >= APPENDED_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def into_tables(

@@ -12,7 +12,7 @@ from hoglab.storage.database import tables
 from hoglab.storage.database.counters import counters
 from hoglab.storage.moving.errors import MoveError
 from hoglab.storage.moving.parts import parts
-from hoglab.storage.moving.rows import batches
+from hoglab.storage.moving.rows import batches, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -162,7 +162,7 @@ def _copied(
         every = table.count(connection)
     written = 0
     with database.read() as connection:
-        for batch in batches(table.rows(connection, last)):
+        for batch in batches(table.rows(connection, last), size_of):
             try:
                 with into.write() as tx:
                     table.write(tx.connection, batch)

@@ -125,7 +125,10 @@ class MovedLog:
         return moved
 
     def check_erasures(self) -> None:
-        """Who is to be erased is so with all that had come by then, which is told by its offset."""
+        """Refuse what waits while persons do who are to be erased with it: which that is, its offset tells.
+
+        Raises `MoveError`.
+        """
         with self.old.database.read() as connection:
             waiting = connection.scalar(
                 sa.select(sa.func.count())

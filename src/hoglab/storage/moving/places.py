@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.directory import DataDirectory
     from hoglab.storage.event_log.partitions import PartitionedLog
+    from hoglab.storage.moving.events import EventsPlace
 
 OTHERS_WAIT_S = 5.0
 """Time for which connections of processes that are just ending are waited for."""
@@ -32,6 +33,11 @@ OTHERS_WAIT_S = 5.0
 def directory_place(directory: DataDirectory) -> Location:
     """The files of a directory."""
     return Location(directory.metadata_path, directory.queue_path, str(directory.path))
+
+
+def events_in(directory: DataDirectory) -> EventsPlace:
+    """The file of a directory that has events."""
+    return file_place(directory.events_path)
 
 
 def server_as_it_is(url: str) -> Location:
@@ -84,7 +90,7 @@ def make_room(directory: DataDirectory, source: Location, *, events: bool = Fals
     if events and directory.events_path.exists():
         with source.opened() as opened:
             home = opened.home() or {}
-        with file_place(directory.events_path).opened() as stored:
+        with events_in(directory).opened() as stored:
             known = stored.identity()
         if known is not None and known[0] == home.get("installation_id") and known[1] < home["generation"]:
             files += [directory.events_path, directory.known_keys_path, directory.results_state_path]

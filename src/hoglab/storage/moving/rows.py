@@ -6,10 +6,10 @@ PostgreSQL cannot keep, becomes U+FFFD on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -17,6 +17,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 BATCH_ROWS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
@@ -96,14 +97,19 @@ def size_of(row: Row) -> int:
     return sum(len(cell) for cell in row if isinstance(cell, (bytes, str)))
 
 
-def batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Rows in parts that fit into memory and a transaction."""
-    batch: list[Row] = []
+def batches(
+    items: Iterable[T], size_of: Callable[[T], int], *, most: int = BATCH_ROWS, most_bytes: int = BATCH_BYTES
+) -> Iterator[list[T]]:
+    """Items in parts of at most so many, which end with the one that makes their size reach so many bytes.
+
+    Where a part ends follows from where it begins.
+    """
+    batch: list[T] = []
     size = 0
-    for row in rows:
-        batch.append(row)
-        size += size_of(row)
-        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if len(batch) >= most or size >= most_bytes:
             yield batch
             batch, size = [], 0
     if batch:

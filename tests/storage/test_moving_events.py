@@ -1,0 +1,221 @@
+"""Events on their way between DuckDB and ClickHouse: all of them, once, as they were, wherever the way is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tests.clickhouse import ClickHouseServer
+from tests.storage.event_rows import NOW, event_row
+from tests.storage.event_stores import append
+
+from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
+from hoglab.storage.moving import MoveError
+from hoglab.storage.moving import events as moving
+from hoglab.storage.moving.clickhouse_events import BOUNDED, MENDED, ClickHouseEvents, database_place
+from hoglab.storage.moving.duckdb_events import DuckDbEvents, file_place
+from hoglab.storage.moving.events import EventsPlace, MovingEvents, compare_events, copy_events, placed
+
+PARTITIONS = 3
+
+
+def partition_of(project_id: int, distinct_id: str) -> int:
+    return (project_id + len(distinct_id)) % PARTITIONS
+
+
+def nothing(_what: str, _rows: int, _every: int) -> None:
+    """What is told is not looked at."""
+
+
+def rows() -> list[EventRow]:
+    """Events of two projects, some late, with whatever texts there are; two of each record."""
+    made = []
+    for number in range(60):
+        text = ("plain", "é\N{SNOWMAN}\N{PILE OF POO}", "a\0b", "'\\\"\n\t")[number % 4]
+        made.append(
+            event_row(
+                1 + number // 2,
+                uuid=UUID(int=number + 1),
+                project_id=1 + number % 2,
+                event=text,
+                distinct_id=f"{text}-{number % 7}",
+                timestamp=NOW - timedelta(days=17 * (number % 5), microseconds=number),
+                captured_at=NOW + timedelta(microseconds=number),
+                properties=b'{"a":1.0,"n":"\\u0000","t":"\xe2\x98\x83"}',
+                person_id=None if number % 3 == 0 else UUID(int=number % 7 + 1),
+                person_created_at=None if number % 3 == 0 else datetime(1999, 1, 1, tzinfo=UTC),
+                person_mode="propertyless" if number % 3 == 0 else "full",
+                elements_chain=text,
+                groups={} if number % 2 else {0: text, 4: "g"},
+                feature_flag=None if number % 2 else "flag",
+                feature_flag_response=None if number % 2 else text,
+                session_id=text if number % 2 else None,
+            )
+        )
+    return made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> EventsPlace:
+    """Events in a file: the first are sealed, some are erased, one person was merged."""
+    path = tmp_path / "events.duckdb"
+    store = DuckDbEventStore(path, memory="200MB")
+    store.append(
+        EventBatch(rows(), [PersonOverride(1, UUID(int=2), UUID(int=3))], is_checked=True), log_offset=30
+    )
+    assert store.seal(SealingLimits(busy_rows=1, idle_rows=1, recent_rows=20), is_idle=True)
+    store.set_identity("i", 1, 4)
+    store.close()
+    return file_place(path)
+
+
+@pytest.fixture
+def database(clickhouse: ClickHouseServer) -> Iterator[EventsPlace]:
+    url = clickhouse.database()
+    yield database_place(url, PARTITIONS, partition_of)
+    clickhouse.drop(url)
+
+
+def contents(events: MovingEvents) -> list[moving.PlacedEvent]:
+    """All events in order."""
+    return [placed(row) for part in events.in_order(1) for row in part]
+
+
+def arrive(old: MovingEvents, new: MovingEvents) -> moving.MovedEvents:
+    written = copy_events(old, new, nothing)
+    new.settle(old.position(), old.next_seq(), old.merges())
+    return compare_events(old, new, written, nothing)
+
+
+def test_there_and_back_every_event_is_the_same(
+    file: EventsPlace, database: EventsPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "BATCH_ROWS", 7)
+    monkeypatch.setattr("hoglab.storage.moving.clickhouse_events.SORTED_PLACES", 25)
+    back = file_place(tmp_path / "back.duckdb")
+    with file.opened() as old, database.opened() as new, back.opened() as again:
+        before = contents(old)
+        assert [seq for seq, _ in before] == list(range(1, 61))
+        moved = arrive(old, new)
+        assert (moved.events, moved.written, moved.different) == (60, 60, {})
+        assert moved.days == len({(each.project_id, each.timestamp.date()) for _, each in before})
+        assert contents(new) == before
+        assert (new.position(), new.next_seq(), new.merges()) == (30, 61, old.merges())
+        assert arrive(new, again).written == 60
+        assert contents(again) == before
+        assert (again.position(), again.next_seq(), again.merges()) == (30, 61, old.merges())
+    assert [seq for seq, _ in before] == list(range(1, 61))
+    # Whoever works with either from now on knows what is there.
+    store = DuckDbEventStore(tmp_path / "back.duckdb", memory="200MB")
+    assert append(store, event_row(31, uuid=UUID(int=3), project_id=1)) == set()
+    store.close()
+
+
+def test_events_that_are_sent_again_are_known_where_they_would_come_now(
+    file: EventsPlace, database: EventsPlace, tmp_path: Path
+) -> None:
+    from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
+
+    with file.opened() as old, database.opened() as new:
+        arrive(old, new)
+        assert isinstance(new, ClickHouseEvents)
+        url = new.url
+    store = ClickHouseEventStore(url, tmp_path / "keys", memory="200MB", query_timeout_s=60)
+    for number in range(PARTITIONS):
+        assert store.position(number) == 30
+    ours = [each for each in rows() if partition_of(each.project_id, each.distinct_id) == 2]
+    again = [
+        event_row(
+            31, uuid=each.uuid, project_id=each.project_id, distinct_id=each.distinct_id, log_partition=2
+        )
+        for each in ours
+    ]
+    new_one = event_row(31, distinct_id="another", log_partition=2)
+    stored = append(store, *again, new_one, log_partition=2, first_seq=70)
+    assert stored == {new_one.uuid}
+    store.close()
+
+
+@pytest.mark.parametrize("cut_at", ["before", "within", "behind"])
+def test_a_copy_that_was_cut_off_goes_on(
+    file: EventsPlace, database: EventsPlace, monkeypatch: pytest.MonkeyPatch, cut_at: str
+) -> None:
+    """Before anything of a batch was written, between two inserts of one, and before its end is noted."""
+    monkeypatch.setattr(moving, "BATCH_ROWS", 9)
+    calls = {"before": ("insert", 5), "within": ("insert", 6), "behind": ("_note", 2)}[cut_at]
+    with file.opened() as old:
+        with database.opened() as new:
+            assert isinstance(new, ClickHouseEvents)
+            place = new if calls[0] == "_note" else new.connection
+            real, left = getattr(place, calls[0]), [calls[1]]
+
+            def cut(*arguments: object) -> None:
+                left[0] -= 1
+                if not left[0]:
+                    raise ZeroDivisionError
+                real(*arguments)
+
+            monkeypatch.setattr(place, calls[0], cut)
+            with pytest.raises(ZeroDivisionError):
+                copy_events(old, new, nothing)
+            there = new.count()
+        with database.opened() as new:
+            assert 0 < new.count() == there < 60
+            arrive(old, new)
+            assert contents(new) == contents(old)
+
+
+def test_what_cannot_be_kept_is_told(tmp_path: Path, database: EventsPlace) -> None:
+    path = tmp_path / "odd.duckdb"
+    store = DuckDbEventStore(path, memory="200MB")
+    append(
+        store,
+        event_row(1, timestamp=datetime(1850, 1, 1, tzinfo=UTC)),
+        event_row(2, person_created_at=datetime(2400, 1, 1, tzinfo=UTC)),
+        event_row(3, properties=b'{"a":1e999}'),
+        event_row(4),
+    )
+    store.close()
+    with file_place(path).opened() as old, database.opened() as new:
+        assert arrive(old, new).different == {BOUNDED: 2, MENDED: 1}
+        assert [each for _, each in contents(new)] == [new.kept(each)[0] for _, each in contents(old)]
+
+
+def test_one_event_that_differs_is_noticed(file: EventsPlace, tmp_path: Path) -> None:
+    with file.opened() as old, file_place(tmp_path / "other.duckdb").opened() as new:
+        every = contents(old)
+        seq, event = every[33]
+        changed = moving.placed(_as_row(seq, event))
+        assert changed == every[33]
+        every[33] = (seq, event_row(event.log_offset, uuid=event.uuid, project_id=event.project_id))
+        new.add(every)
+        with pytest.raises(MoveError, match=f"first of project {event.project_id} on .* here, .* there"):
+            compare_events(old, new, 0, nothing)
+
+
+def _as_row(seq: int, event: EventRow) -> list[object]:
+    from hoglab.storage.event_store.rows import COLUMNS
+
+    cells = {name: event.groups.get(int(name[-1])) for name in COLUMNS if name.startswith("group_")}
+    cells |= {"seq": seq, "properties": event.properties.decode()}
+    cells |= {"person_properties": event.person_properties.decode()}
+    return [cells[name] if name in cells else getattr(event, name) for name in COLUMNS]
+
+
+def test_batches_are_bounded_by_the_size_of_texts(
+    file: EventsPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    with file.opened() as old, file_place(tmp_path / "other.duckdb").opened() as new:
+        assert isinstance(new, DuckDbEvents)
+        size = sum(map(moving.size_of, contents(old)))
+        monkeypatch.setattr(moving, "BATCH_BYTES", size // 6)
+        monkeypatch.setattr(new, "add", lambda batch: sizes.append(len(batch)))
+        assert copy_events(old, new, nothing) == 60
+    assert len(sizes) == 6
+    assert max(sizes) <= 11
