@@ -103,7 +103,7 @@ def copied(folder: Path, to: Path) -> float:
 def engines_copy(folder: Path, to: Path) -> float:
     """Seconds that the engine takes for a copy of the events in a file of its own."""
     started = time.perf_counter()
-    with duckdb.connect(str(folder / "events.duckdb"), read_only=True) as connection:
+    with duckdb.connect(str(folder / "events.duckdb")) as connection:
         connection.execute(f"ATTACH '{to}' AS target")
         connection.execute("CREATE TABLE target.copied AS SELECT * FROM stored_events ORDER BY seq")
     return time.perf_counter() - started

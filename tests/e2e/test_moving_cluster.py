@@ -93,28 +93,21 @@ class Client:
         [found] = self.api.get("/persons/", params={"distinct_id": who}).json()["results"]
         return found
 
-    def series(self, experiment: int) -> Any:
-        """The daily results."""
+    def daily(self, experiment: int, *, anew: bool = False) -> dict[str, int]:
+        """The sums of the daily results by variant; ``anew``: calculated now."""
         [metric] = self.api.get(f"/experiments/{experiment}/").json()["metrics"]
+        if anew:
+            body = {"metric": metric, "fingerprint": metric["fingerprint"]}
+            assert self.api.post(f"/experiments/{experiment}/recalculate_timeseries/", json=body).is_success
         query = {"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]}
         path = f"/experiments/{experiment}/timeseries_results/"
 
         def completed() -> Any:
             found = self.api.get(path, params=query).json()
-            return found if found["status"] == "completed" else None
+            return found["recalculation_status"] is None and found["status"] == "completed" and found
 
-        return wait_for(completed, "the daily results")["timeseries"]
-
-
-def numbers(series: Any) -> Any:
-    return {
-        day: [
-            (each["key"], each["number_of_samples"], each["sum"])
-            for each in (point["baseline"], *point["variant_results"])
-        ]
-        for day, point in series.items()
-        if point is not None
-    }
+        [*_, last] = wait_for(completed, "the daily results")["timeseries"].values()
+        return {each["key"]: each["sum"] for each in (last["baseline"], *last["variant_results"])}
 
 
 def _is_erased(metadata: Path) -> bool:
@@ -155,8 +148,8 @@ def test_there_and_back(
     wait_for(lambda: _is_erased(data / "hoglab.db"), "the erasure")
     assert len(client.events()) == len(batch) - 1
     check_results(client.api, experiment)
-    known, daily = client.events(), numbers(client.series(experiment))
-    assert daily
+    assert client.daily(experiment, anew=True) == {"control": 9, "test": 0}
+    known = client.events()
     server.stop()
 
     tail, uuids = record_of("user-5", "user-6", "user-7", "new")
@@ -166,7 +159,7 @@ def test_there_and_back(
     estimated = migrate_to(postgres_url, data, "--dry-run", *named)
     lines = {line.split()[0]: line.split()[1] for line in estimated.splitlines()}
     assert lines["events"] == str(len(known))
-    for place in ("project:", "compared:", "events:", "events compared:"):
+    for place in ("project:", "events:", "events compared:"):
         migrate_to(postgres_url, data, *named, kill_at=place)
     there = migrate_to(postgres_url, data, *named)
     assert f"{len(known)} events, equal on both sides" in there
@@ -183,10 +176,11 @@ def test_there_and_back(
     assert client.person("user-5")["properties"]["tail"] is True
     assert sorted(client.person("user-1")["distinct_ids"]) == ["user-0", "user-1"]
     check_results(client.api, experiment)
-    assert numbers(client.series(experiment)) == daily
+    assert client.daily(experiment) == {"control": 9, "test": 0}
     resent = [each for each in batch if each["event"] != "gone"]
-    client.send([*resent, an_event("hello", "user-99")])
+    client.send([*resent, an_event("purchase", "user-2")])
     wait_for(lambda: len(client.events()) == len(known) + len(uuids) + 1, "one more event")
+    assert client.daily(experiment, anew=True) == {"control": 10, "test": 0}
     known = client.events()
     server.stop()
 
@@ -198,8 +192,7 @@ def test_there_and_back(
     assert "is in Kafka: name it with --event-log" in refused(
         "directory", data, **{**cluster, "HOGLAB_EVENT_LOG_URL": ""}
     )
-    for place in ("project:", "events:"):
-        migrate_to("directory", data, kill_at=place, **cluster)
+    migrate_to("directory", data, kill_at="events:", **cluster)
     assert f"{len(known)} events, equal on both sides" in migrate_to("directory", data, **cluster)
     assert [each.name for each in data.rglob("*") if each.stat().st_mode & 0o077] == []
     moved = serve("--data", str(tmp_path / "another"), **cluster)
@@ -209,7 +202,7 @@ def test_there_and_back(
     wait_for(lambda: len(client.events()) == len(known) + len(uuids), "what waited in Kafka")
     assert client.events().keys() == known.keys() | set(uuids)
     assert {uuid: each for uuid, each in client.events().items() if uuid in known} == known
-    check_results(client.api, experiment)
-    assert numbers(client.series(experiment)) == daily
-    client.send([*resent, an_event("hello", "user-100")])
+    assert client.daily(experiment) == {"control": 10, "test": 0}
+    client.send([*resent, an_event("purchase", "user-2"), an_event("purchase", "user-6")])
     wait_for(lambda: len(client.events()) == len(known) + len(uuids) + 1, "one more event")
+    assert client.daily(experiment, anew=True) == {"control": 11, "test": 0}

@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from tests.clickhouse import ClickHouseServer
 from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import append
@@ -190,21 +191,10 @@ def test_one_event_that_differs_is_noticed(file: EventsPlace, tmp_path: Path) ->
     with file.opened() as old, file_place(tmp_path / "other.duckdb").opened() as new:
         every = contents(old)
         seq, event = every[33]
-        changed = moving.placed(_as_row(seq, event))
-        assert changed == every[33]
-        every[33] = (seq, event_row(event.log_offset, uuid=event.uuid, project_id=event.project_id))
+        every[33] = (seq, replace(event, properties=event.properties + b" "))
         new.add(every)
         with pytest.raises(MoveError, match=f"first of project {event.project_id} on .* here, .* there"):
             compare_events(old, new, 0, nothing)
-
-
-def _as_row(seq: int, event: EventRow) -> list[object]:
-    from hoglab.storage.event_store.rows import COLUMNS
-
-    cells = {name: event.groups.get(int(name[-1])) for name in COLUMNS if name.startswith("group_")}
-    cells |= {"seq": seq, "properties": event.properties.decode()}
-    cells |= {"person_properties": event.person_properties.decode()}
-    return [cells[name] if name in cells else getattr(event, name) for name in COLUMNS]
 
 
 def test_batches_are_bounded_by_the_size_of_texts(

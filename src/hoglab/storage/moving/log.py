@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 APPENDED_RECORDS, APPENDED_BYTES = 1_000, 4 * 1024 * 1024
 """Number and size of the records that are appended to a topic at once; at least one."""
-WAIT_S = 1.0
+WAIT_S = 0.1
 """Interval at which a partition is asked for the records that are known to be there."""
 
 OF_A_LOG: frozenset[Table] = frozenset(
