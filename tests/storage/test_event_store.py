@@ -125,6 +125,15 @@ class TestRows:
         counts = "SELECT count(*), count(session_id), count(group_1), count(DISTINCT uuid) FROM stored_events"
         assert query(store, counts) == [(5000, 1667, 2500, 5000)]
 
+    def test_a_batch_of_large_events(self, store: EventStore) -> None:
+        """Of more than a client sends at once."""
+        large = b'{"text":"%s"}' % (b"x" * 3_000)
+        rows = [event_row(1, properties=large, distinct_id=f"user-{number}") for number in range(3_000)]
+        assert len(append(store, *rows)) == 3_000
+        assert query(store, "SELECT count(*), count(DISTINCT distinct_id) FROM stored_events") == [
+            (3_000, 3_000)
+        ]
+
 
 class TestResends:
     def test_an_event_is_stored_once(self, store: EventStore) -> None:

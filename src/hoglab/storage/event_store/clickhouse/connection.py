@@ -165,16 +165,20 @@ class Connection:
         columns: Mapping[str, Sequence[Any]],
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add rows, given as columns; they are there when this returns."""
+        """Add rows, given as columns, all or none of them; they are there when this returns."""
         with self.explained():
-            self.client.insert(
+            context = self.client.create_insert_context(
                 table,
-                list(columns.values()),
                 column_names=list(columns),
                 column_type_names=[types[name] for name in columns],
                 column_oriented=True,
                 settings=dict(settings or {}),
+                data=list(columns.values()),
             )
+            # The client divides what is larger than 2 MB. The engine took the parts for the first one sent again, since
+            # all have the same deduplication token, and did not store them.
+            context.block_row_count = max(1, context.row_count)
+            self.client.insert(context=context)
 
     def kill(self, condition: str, *, wait: bool) -> int:
         """End statements of the server by a condition on ``query_id``; how many were told to end."""
