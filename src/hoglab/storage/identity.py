@@ -1,9 +1,9 @@
 """Files that know each other: what tells at a start that one of a directory is missing, foreign, older or cut off.
 
 ``hoglab.db``, ``queue.db`` and ``events.duckdb`` hold the same id of the installation, its generation (one more after
-each restore) and the number of its starts. Beside that each knows how far another one had come: both stores know
-offsets of the event log, and the queue knows how much was changed in the metadata. What does not fit is never taken
-silently: it is told with what it means and what to do (`FilesDisagreeError`).
+each restore, and move of events) and the number of its starts. Beside that each knows how far another one had come:
+both stores know offsets of the event log, and the queue knows how much was changed in the metadata. What does not fit
+is never taken silently: it is told with what it means and what to do (`FilesDisagreeError`).
 """
 
 from __future__ import annotations
@@ -205,7 +205,9 @@ class Installation:
         )
         if len({each.installation_id for each in known.values()}) > 1:
             return [f"They belong to different installations ({of}), so that one was put there by mistake."]
-        return [f"They are of different generations ({of}): some are from before a restore."]
+        return [
+            f"They are of different generations ({of}): some are from before a restore, or before the events moved."
+        ]
 
     def _older(self) -> list[str]:
         """Files that missed starts. One start is allowed for: it is counted in one file after the other.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hoglab.storage.database import tables
-from hoglab.storage.event_store import EventStoreUnavailableError
+from hoglab.storage.event_store.upkeep import FAILURES
 from hoglab.storage.identity import PEOPLE_STAGE
 from hoglab.storage.invocations.holding import DISPATCHING
 from hoglab.storage.moving.errors import MoveError
@@ -246,7 +246,7 @@ class Parts:
             if sorted(new.merges()) != merges:
                 raise MoveError(f"merges of persons are not the same in {new.name}")
             return compare_events(old, new, written, told)
-        except EventStoreUnavailableError as error:
+        except FAILURES as error:
             raise MoveError(str(error)) from error
 
     def settle(self, new: Opened, records: int) -> int | None:

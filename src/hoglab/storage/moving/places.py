@@ -80,21 +80,34 @@ def topic_place(url: str) -> TopicPlace:
 def make_room(directory: DataDirectory, source: Location, *, events: bool = False) -> Path | None:
     """Set files aside whose content moved to the source before; the folder with them.
 
-    ``events``: also those with events. Files of any other installation stay, and will be refused.
+    ``events``: also those with events, and what is known of events there. Files of any other installation stay, and
+    will be refused.
     """
     files: list[Path] = []
     if directory.metadata_path.exists():
         mark = _home_in(directory.metadata_path).get("move")
         if mark == {"step": "left", "other": source.name}:
             files += [directory.metadata_path, directory.queue_path]
-    if events and directory.events_path.exists():
-        with source.opened() as opened:
-            home = opened.home() or {}
-        with events_in(directory).opened() as stored:
-            known = stored.identity()
-        if known is not None and known[0] == home.get("installation_id") and known[1] < home["generation"]:
+    if events:
+        if directory.remote_keys_path.exists():
+            files.append(directory.remote_keys_path)
+        if directory.events_path.exists() and _moved_before(directory, source):
             files += [directory.events_path, directory.known_keys_path, directory.results_state_path]
     return directory.set_aside(files) if files else None
+
+
+def _moved_before(directory: DataDirectory, source: Location) -> bool:
+    """Whether the events of a directory are those that the source had at a time."""
+    with source.opened() as opened:
+        home = opened.home()
+    with events_in(directory).opened() as stored:
+        known = stored.identity()
+    return (
+        home is not None
+        and known is not None
+        and known[0] == home["installation_id"]
+        and known[1] < home["generation"]
+    )
 
 
 def is_home(place: Path | str) -> bool:

@@ -14,7 +14,7 @@ def _identity(of: MetaData, *further: Column[object]) -> Table:
         of,
         Column("id", Integer, primary_key=True),  # there is one row
         Column("installation_id", String(36), nullable=False),
-        Column("generation", Integer, nullable=False),  # one more after each restore
+        Column("generation", Integer, nullable=False),  # one more after each restore, and move of events
         Column("starts", Integer, nullable=False),  # of a server; equal in all files
         *further,
     )
