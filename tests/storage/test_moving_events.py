@@ -16,7 +16,7 @@ from tests.storage.event_stores import append
 from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
-from hoglab.storage.moving import MoveError
+from hoglab.storage.moving import Location, MoveError, estimates
 from hoglab.storage.moving import events as moving
 from hoglab.storage.moving.clickhouse_events import BOUNDED, MENDED, ClickHouseEvents, database_place
 from hoglab.storage.moving.duckdb_events import DuckDbEvents, file_place
@@ -209,3 +209,14 @@ def test_batches_are_bounded_by_the_size_of_texts(
         assert copy_events(old, new, nothing) == 60
     assert len(sizes) == 6
     assert max(sizes) <= 11
+
+
+def test_the_estimate_of_events_has_all_of_them(file: EventsPlace, tmp_path: Path) -> None:
+    here = Location(tmp_path / "hoglab.db", tmp_path / "queue.db", "here", file)
+    there = Location(here.metadata, here.queue, "there", file_place(tmp_path / "other.duckdb"))
+    [estimated] = estimates(here, there)
+    with file.opened() as events:
+        size = sum(map(moving.size_of, contents(events)))
+    assert (estimated.table, estimated.rows, estimated.size) == ("events", 60, size)
+    assert estimated.seconds > 0
+    assert not (tmp_path / "other.duckdb").exists()
