@@ -73,8 +73,9 @@ class Machine:
         for path in (*_FOLDERS[1:], "/etc/nginx/conf.d", "/bin"):
             (folder / path[1:]).mkdir(parents=True)
         shutil.copytree(ROOT / "docs" / "deploy", folder / "docs" / "deploy")
-        for path in (folder / "docs" / "deploy").iterdir():
-            path.write_text(self.placed(path.read_text()))
+        for path in (folder / "docs" / "deploy").rglob("*"):
+            if path.is_file():
+                path.write_text(self.placed(path.read_text()))
         self._program("systemctl", f'exec "{sys.executable}" -m tests.deploy.systemctl "$@"')
         nginx = self.folder / "etc" / "nginx"
         user = "user root;" if os.getuid() == 0 else ""

@@ -29,7 +29,7 @@ SETTINGS = {f"HOGLAB_{name.upper()}" for name in Settings.model_fields}
 
 
 def test_every_setting_is_known() -> None:
-    for file in DEPLOY.iterdir():
+    for file in (each for each in DEPLOY.rglob("*") if each.is_file()):
         assert set(re.findall(r"\bHOGLAB_[A-Z_]+", file.read_text())) <= SETTINGS, file.name
 
 
