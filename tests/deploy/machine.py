@@ -1,4 +1,4 @@
-"""A machine as docs/operate.md sees one, for tests: its commands as they are, below a folder and on free ports.
+"""A machine as docs/operate.md and docs/cluster.md see one: their commands as they are, below a folder, on free ports.
 
 Paths such as ``/etc/hoglab``, ports and the address of the database are put in the place of those of the documents.
 PostgreSQL and nginx are real; ``systemctl`` runs units as plain processes.
@@ -22,7 +22,7 @@ from tests.postgres import _programs
 from tests.storage.own_postgres import OwnServer, own_server
 
 ROOT = Path(__file__).parents[2]
-OPERATE = ROOT / "docs" / "operate.md"
+DOCUMENTS = (ROOT / "docs" / "operate.md", ROOT / "docs" / "cluster.md")
 PORTS = ("8000", "8001", "8002", "8011", "8012", "8013", "8080")
 _FOLDERS = ("/etc/hoglab", "/etc/nginx", "/etc/systemd/system", "/var/lib/hoglab", "/mnt/backups")
 _NGINX = """
@@ -43,11 +43,16 @@ http {{
 """
 
 
+def told() -> str:
+    """What documents tell operators."""
+    return "".join(document.read_text() for document in DOCUMENTS)
+
+
 def block(name: str) -> str:
-    """The commands of one of the blocks of docs/operate.md that are marked with a name."""
+    """The commands of one of the blocks of the documents that are marked with a name."""
     (found,) = re.findall(
         rf"<!-- {name}: begin -->\n```sh\n(.*?)```\n<!-- {name}: end -->",
-        OPERATE.read_text(),
+        told(),
         flags=re.DOTALL,
     )
     return str(found)
@@ -59,6 +64,15 @@ def needed(program: str, package: str) -> str:
     if found is None:
         pytest.skip(f"needs {program}: apt install {package}")
     return found
+
+
+def docker_compose() -> list[str]:
+    """The command of Docker Compose: the plugin, or the program that was before it."""
+    if (docker := shutil.which("docker")) is not None:
+        plugin = [docker, "compose"]
+        if subprocess.run([*plugin, "version"], capture_output=True, check=False).returncode == 0:
+            return plugin
+    return [needed("docker-compose", "docker-compose")]
 
 
 class Machine:

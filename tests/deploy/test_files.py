@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 from tests.cluster import cluster
-from tests.deploy.machine import ROOT, block, needed
+from tests.deploy.machine import ROOT, block, docker_compose, needed, told
 
 import hoglab.app  # noqa: F401 - defines the metrics of a server
 from hoglab.capture.reference import capture_paths
@@ -98,7 +99,7 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def test_every_alert_is_documented() -> None:
-    documented = set(re.findall(r"\bHoglab[A-Z][A-Za-z]+\b", (ROOT / "docs" / "operate.md").read_text()))
+    documented = set(re.findall(r"\bHoglab[A-Z][A-Za-z]+\b", told()))
     assert documented == {rule["alert"] for rule in _rules()}
 
 
@@ -156,7 +157,7 @@ def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
     families = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
     asked = [rule["expr"] for rule in _rules()] + _expressions()
     named = {name.removesuffix("_bucket") for name in re.findall(r"\bhoglab_[a-z_]+\b", "".join(asked))}
-    named |= set(re.findall(r"`(hoglab_[a-z_]+)[`{]", (ROOT / "docs" / "operate.md").read_text()))
+    named |= set(re.findall(r"`(hoglab_[a-z_]+)[`{]", told()))
     named -= {"hoglab_queue"}  # a schema
     assert named
     assert named <= families
@@ -196,35 +197,25 @@ def test_the_proxy_hands_everything_of_sdks_to_edges() -> None:
         assert not any(re.search(location, path) for location in locations), path
 
 
-def test_docker_compose_accepts_the_file(tmp_path: Path) -> None:
-    """The commands of docs/operate.md, with the plugin or the program that was before it."""
-    plugin = (
-        subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-        if _has_docker()
-        else None
-    )
-    path = os.environ["PATH"]
-    if plugin is None or plugin.returncode:
-        standalone = needed("docker-compose", "docker-compose")
-        (tmp_path / "bin").mkdir()
-        shim = tmp_path / "bin" / "docker"
-        shim.write_text(f'#!/bin/sh\nshift\nexec {standalone} "$@"\n')
-        shim.chmod(0o755)
-        path = f"{tmp_path / 'bin'}:{path}"
-    (tmp_path / "docs").mkdir()
-    subprocess.run(["cp", "-r", str(DEPLOY), str(tmp_path / "docs")], check=True)
+@pytest.mark.parametrize("commands", ["containers", "cluster-containers"])
+def test_docker_compose_accepts_the_files(commands: str, tmp_path: Path) -> None:
+    """The commands of the documents, with the plugin or the program that was before it."""
+    (tmp_path / "bin").mkdir()
+    shim = tmp_path / "bin" / "docker"
+    shim.write_text(f'#!/bin/sh\nshift\nexec {shlex.join(docker_compose())} "$@"\n')
+    shim.chmod(0o755)
+    shutil.copytree(DEPLOY, tmp_path / "docs" / "deploy")
     checked = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block("containers")],
-        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+        ["bash", "-euo", "pipefail", "-c", block(commands)],
+        cwd=tmp_path, env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stderr
 
 
-def _has_docker() -> bool:
-    return any((Path(folder) / "docker").exists() for folder in os.environ["PATH"].split(":"))
-
-
-@pytest.mark.parametrize("file", ["compose.yaml", "alerts.yaml"])
+@pytest.mark.parametrize(
+    "file", ["compose.yaml", "compose-common.yaml", "compose-cluster.yaml", "alerts.yaml"]
+)
 def test_no_key_is_given_twice(file: str) -> None:
     from ruamel.yaml import YAML
 
