@@ -18,6 +18,7 @@ from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
+from prometheus_client import REGISTRY
 from tests import waiting
 from tests.clickhouse import ClickHouseServer
 from tests.ingestion.conftest import LIMITS, ONE, event, record
@@ -289,6 +290,11 @@ def named(partition: int, number: int = 0) -> str:
     return next(name for name in names if partition_of(1, name, PARTITIONS) == partition)
 
 
+def _counted(name: str) -> float:
+    """One of the figures of the process, which all loops of the run share."""
+    return REGISTRY.get_sample_value(f"hoglab_event_log_{name}") or 0.0
+
+
 def test_loops_share_partitions_and_what_they_ingest_is_in_order(house: House) -> None:
     first, second = house.new(), house.new()
     for loop in (first, second):
@@ -302,6 +308,7 @@ def test_loops_share_partitions_and_what_they_ingest_is_in_order(house: House) -
     house.check()
     assert first.steps.taken["append"]
     assert second.steps.taken["append"]
+    assert _counted("partitions_held") == 2  # of the loop that was asked last
     assert house.persons() == {
         frozenset({named(0), named(1)}): {"n": 4},
         frozenset({named(2)}): {"n": 4},
@@ -347,10 +354,13 @@ def test_who_takes_over_ends_what_another_began(house: House, step: str) -> None
     house.send(event("third", named(0), properties={"$set": {"n": 3}}), event("third", named(1)))
     wait_for(lambda: not dead.ingestion.is_alive())
     assert dead.steps.taken[step] > 0
+    before = _counted("batches_taken_over_total")
     other = house.new()
     other.start()
     house.send(event("fourth", named(0)))
     house.check()
+    # What was not begun, or is ended, nobody has to end.
+    assert (_counted("batches_taken_over_total") > before) == (step not in ("begin", "dispatch!"))
     assert house.persons() == {frozenset({named(0), named(1)}): {"first": 1, "n": 3}}
 
 
@@ -367,10 +377,12 @@ def test_a_paused_loop_writes_nothing_when_it_goes_on(house: House, step: str) -
     other.start()
     house.send(event("third", named(0), properties={"$set": {"n": 10}}))
     wait_for(house.is_done)
-    before = paused.steps.taken.copy()
+    before, fenced = paused.steps.taken.copy(), _counted("fenced_writes_total")
     paused.steps.before.clear()
     go_on.set()
     wait_for(lambda: 0 not in paused.ingestion.held())
+    # It was refused the first time that it wrote into the database: which may have been over.
+    assert _counted("fenced_writes_total") - fenced == 1 or step == "dispatch!"
     house.send(event("fourth", named(0)))
     house.check()
     assert house.persons()[frozenset({named(0)})] == {"n": 10}

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 from tests.clickhouse import ClickHouseServer
 from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, append, query
@@ -132,6 +133,10 @@ def of_months(log_offset: int, months: int = 2) -> list[EventRow]:
     return [event_row(log_offset, timestamp=NOW - timedelta(days=35 * month)) for month in range(months)]
 
 
+def _counted(name: str) -> float:
+    return REGISTRY.get_sample_value(name) or 0.0
+
+
 class TestOnce:
     # Two chunks of events, the merge, the position.
     @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -144,6 +149,7 @@ class TestOnce:
         append(store, first)
         resent = replace(first, log_offset=3)
         batch = EventBatch([*rows, resent], [PersonOverride(1, *PEOPLE[:2])])
+        repairs = _counted("hoglab_event_store_repairs_total")
         if way == "the client tries again":
             proxy.arm(number, times=1)
             new = list(store.append(batch, log_offset=3))
@@ -159,6 +165,9 @@ class TestOnce:
             new = list(store.append(batch, log_offset=3))
         assert proxy.cuts >= 1
         assert new == [0, 1, 2, 3]
+        # What the client sent again was answered, and a process that finds the position has nothing to look for.
+        repaired = way == "the same process" or (way == "the next process" and number < 4)
+        assert (_counted("hoglab_event_store_repairs_total") > repairs) == repaired
         last = event_row(4)
         assert append(store, last, replace(rows[0], log_offset=4)) == {last.uuid}
         found = query(store, "SELECT uuid, count(*), min(seq) FROM stored_events GROUP BY uuid")
@@ -288,6 +297,11 @@ class TestParts:
             "WHERE database = currentDatabase() AND table = 'event' AND active",
         )
         assert len(parts) == 5  # long ago, three of the last two years, and what is still to come
+        store.check()
+        before = _counted("hoglab_event_store_parts")
+        append(store, event_row(2))
+        store.check()
+        assert (before, _counted("hoglab_event_store_parts")) == (1, 2)
 
     @pytest.mark.parametrize("year", [1950, 1969, 2149, 2290])
     def test_the_index_knows_all_moments(self, store: EventStore, year: int) -> None:

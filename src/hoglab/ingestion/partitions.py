@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import structlog
+from prometheus_client import Counter, Gauge
 
 from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.ingestion.batches import Batch, Unreadable, ahead, batches_of
@@ -48,6 +49,16 @@ SMALL_RECORDS = 1_000
 EVERYTHING = 1 << 62
 
 _log = structlog.get_logger(__name__)
+
+_HELD = Gauge("hoglab_event_log_partitions_held", "Partitions of the event log that this process ingests.")
+_TAKEN = Counter("hoglab_event_log_partitions_taken", "Partitions that this process began to ingest.")
+_TAKEN_OVER = Counter(
+    "hoglab_event_log_batches_taken_over", "Batches that another process had begun, and this one ended."
+)
+_FENCED = Counter(
+    "hoglab_event_log_fenced_writes",
+    "Writes that came to nothing, as another process had taken the partition.",
+)
 
 
 class _PartitionTrack(Track):
@@ -178,6 +189,7 @@ class PartitionedIngestion(IngestionService):
 
     def _close(self, number: int) -> None:
         self._readings.pop(number).partition.close()
+        _HELD.set(len(self._readings))
 
     # --- the loop
 
@@ -195,6 +207,7 @@ class PartitionedIngestion(IngestionService):
             try:
                 is_busy |= self._ingest_of(self._readings[number], decoder)
             except LeaseLostError as error:
+                _FENCED.inc()
                 _log.warning("partition_lost", partition=number, reason=str(error))
                 self._close(number)
                 self._keeper.forget(number)
@@ -227,10 +240,13 @@ class PartitionedIngestion(IngestionService):
             self._store.forget(lease.partition)
             self._stored_under[lease.partition] = lease
         track = _PartitionTrack(self._log, lease)
+        _TAKEN.inc()
         if track.begun is not None:
+            _TAKEN_OVER.inc()
             numbers = [offset + track.begun.shift for offset in (track.reached, track.begun.last)]
             track.owe(self._steps.people.overrides_after(*numbers))
         self._readings[lease.partition] = _Reading(lease, self._log.source.partition(lease.partition), track)
+        _HELD.set(len(self._readings))
         _log.info("partition_taken", partition=lease.partition, epoch=lease.epoch, position=track.reached)
 
     def _ingest_of(self, reading: _Reading, decoder: Executor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from prometheus_client import Counter
 
 from hoglab.storage.event_store.clickhouse.rows import (
     chunks,
@@ -30,6 +31,11 @@ KEY_RECORDS: Final = 100_000
 """Log records whose events' keys are read at once when they have to be made anew."""
 _EXACT: Final = {"optimize_use_projections": 0}
 """Right after rows were deleted, projections still have them."""
+
+REPAIRS: Final = Counter(
+    "hoglab_event_store_repairs",
+    "Batches of which it was looked for what an insert without an answer had stored.",
+)
 
 Identity = tuple[int, int, int]
 """The log record, project and uuid of an event."""
@@ -83,6 +89,7 @@ class Partition:
         """
         reach = max(self.position, min(self._doubtful, log_offset))
         if reach > self.position:
+            REPAIRS.inc()
             self._connection.kill(f"startsWith(query_id, '{self._inserts}')", wait=True)
         asked = [position for position, row in enumerate(rows) if row.log_offset <= reach]
         if not asked:

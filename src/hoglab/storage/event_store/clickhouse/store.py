@@ -12,6 +12,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from prometheus_client import Gauge
+
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.clickhouse.connection import Connection
 from hoglab.storage.event_store.clickhouse.erasing import AT_ONCE, WIDE, condition_of, listed
@@ -40,6 +42,15 @@ if TYPE_CHECKING:
 
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 CHECK_TIMEOUT_S = 5.0
+
+_PARTS = Gauge(
+    "hoglab_event_store_parts",
+    "Parts of that partition of the table of events which has most, at the last look.",
+)
+_MOST_PARTS = (
+    "SELECT max(parts) FROM (SELECT count() AS parts FROM system.parts "  # noqa: S608 - a constant
+    f"WHERE active AND database = currentDatabase() AND table = '{EVENTS}' GROUP BY partition_id)"
+)
 
 
 class ClickHouseEventStore:
@@ -214,7 +225,8 @@ class ClickHouseEventStore:
     def check(self) -> None:
         """See `EventStore.check`."""
         with self.reader() as reader:
-            reader.execute("SELECT 1", timeout_s=CHECK_TIMEOUT_S)
+            [(parts,)] = reader.execute(_MOST_PARTS, timeout_s=CHECK_TIMEOUT_S)
+        _PARTS.set(parts)
 
     def close(self) -> None:
         """Write down what is known of events, and close the connections. Again: does nothing."""
