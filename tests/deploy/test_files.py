@@ -19,7 +19,8 @@ from prometheus_client import REGISTRY
 from tests.cluster import cluster
 from tests.deploy.machine import ROOT, block, docker_compose, needed, told
 
-import hoglab.app  # noqa: F401 - defines the metrics of a server
+import hoglab.app
+import hoglab.storage.event_store.clickhouse.store  # noqa: F401 - both define the metrics of a server
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery.webhooks.reference import webhook_paths
 from hoglab.flags.api.reference import flag_paths
@@ -67,10 +68,29 @@ def test_the_alerts_are_rules(tmp_path: Path) -> None:
         {"series": 'hoglab_ingestion_lag_seconds{instance="c"}', "values": "0 400x30"},
         {"series": 'hoglab_delivery_oldest_due_seconds{instance="d"}', "values": "10x30"},
         {"series": 'hoglab_database_connections{instance="c"}', "values": "90x30"},
+        {
+            "series": 'hoglab_event_log_partition_lag_seconds{partition="0",instance="e"}',
+            "values": "0 400x30",
+        },
+        {"series": 'hoglab_event_log_partition_lag_seconds{partition="1",instance="e"}', "values": "1x30"},
+        {"series": 'hoglab_event_log_partition_lag_seconds{partition="2",instance="e"}', "values": "1x30"},
+        {"series": 'hoglab_event_log_partition_waiting{partition="0",instance="e"}', "values": "1x30"},
+        {"series": 'hoglab_event_log_partition_waiting{partition="1",instance="e"}', "values": "1x30"},
+        {"series": 'hoglab_event_log_partitions_held{role="ingest",instance="e"}', "values": "1x30"},
+        {"series": 'hoglab_event_log_partitions_held{role="edge",instance="f"}', "values": "0x30"},
+        {"series": 'hoglab_event_log_fenced_writes_total{instance="e"}', "values": "0+1x30"},
+        {"series": 'hoglab_event_store_parts{instance="e"}', "values": "1200x30"},
+        {"series": 'hoglab_event_store_repairs_total{instance="e"}', "values": "0+1x30"},
         {"series": 'hoglab_database_connections_most{instance="c"}', "values": "97x30"},
     ]
     fires = {"HoglabProcessDown", "HoglabNotReady", "HoglabEventsRefused", "HoglabIngestionLate"}
-    fires |= {"HoglabDatabaseConnections"}
+    fires |= {
+        "HoglabDatabaseConnections",
+        "HoglabPartitionLate",
+        "HoglabPartitionHot",
+        "HoglabPartitionsIdle",
+    }
+    fires |= {"HoglabFencedWrites", "HoglabEventStoreParts"}
     rules = {rule["alert"]: rule for rule in _rules()}
     assert fires < set(rules)
     asked = [
@@ -155,6 +175,8 @@ def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
         assert httpx.post(f"{process.url}/batch/", json={}, timeout=30).status_code in (400, 401)
         shown = httpx.get(f"{process.url}/metrics", timeout=30).text
     families = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
+    # Of ClickHouse's store, which that server does not have.
+    families |= {each for each in REGISTRY._names_to_collectors if each.startswith("hoglab_event_store_")}
     asked = [rule["expr"] for rule in _rules()] + _expressions()
     named = {name.removesuffix("_bucket") for name in re.findall(r"\bhoglab_[a-z_]+\b", "".join(asked))}
     named |= set(re.findall(r"`(hoglab_[a-z_]+)[`{]", told()))
