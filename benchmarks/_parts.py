@@ -30,6 +30,7 @@ from hoglab.delivery.dispatch.dispatcher import EventDispatcher
 from hoglab.http.server import claim, serve, stop_on_signals
 from hoglab.people import PersonService
 from hoglab.settings import Settings
+from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
 
 HTTP, LOG, INGESTION = "capture and HTTP", "event log", "ingestion"
 PEOPLE, STORE, DISPATCH, DELIVERY = "people", "event store", "dispatch and queue", "delivery"
@@ -113,6 +114,7 @@ async def main(folder: str, role: str) -> None:
     meter = Meter()
     meter.watch(PersonService, "apply", PEOPLE)
     meter.watch(EmbeddedEventStore, "append", STORE)
+    meter.watch(ClickHouseEventStore, "append", STORE)
     meter.watch(EventDispatcher, "dispatch", DISPATCH)
     stop = asyncio.Event()
     stop_on_signals(stop)

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -95,8 +95,11 @@ class Server:
 
     def begin(self, *roles: str) -> None:
         """Let background work begin, of all processes when none is named."""
-        for role in roles or self._processes:
-            self._processes[role].send_signal(signal.SIGUSR1)
+        self.signal(signal.SIGUSR1, *(roles or self._processes))
+
+    def signal(self, number: signal.Signals, *roles: str) -> None:
+        for role in roles:
+            self._processes[role].send_signal(number)
 
     def seconds(self, *roles: str) -> float:
         """Processor time so far: of some processes, or of all and the engine."""
@@ -160,14 +163,14 @@ def step(server: Server, name: str, steps: dict[str, Step], things: Counter[str]
     )
 
 
-async def send(url: str, batches: int, *, first: int = 0) -> None:
+async def send(url: str, batches: int, *, first: int = 0, make: Callable[[int], bytes] = make_batch) -> None:
     """Send batches over some connections; ``first``: the number of the first."""
     numbers = iter(range(first, first + batches))
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
 
     async def work(client: httpx.AsyncClient) -> None:
         for number in numbers:
-            answer = await client.post("/batch/", content=make_batch(number), headers=headers)
+            answer = await client.post("/batch/", content=make(number), headers=headers)
             assert answer.status_code == 200, answer.text
 
     async with httpx.AsyncClient(base_url=url, timeout=120) as client, asyncio.TaskGroup() as group:
@@ -187,7 +190,7 @@ def measured(server: Server, batches: int, destination: Destination) -> Measured
     )
     with step(server, INGEST, steps, things):
         server.begin()
-        wait_until(lambda: _counted(core, COUNTER) >= batches * EVENTS)
+        wait_until(lambda: counted(core, COUNTER) >= batches * EVENTS)
         things[INGEST] = batches * EVENTS
     body = {**FUNCTION, "inputs": {"url": {"value": destination.url}}}
     made = core.post("/api/projects/1/hog_functions/", json=body)
@@ -217,20 +220,21 @@ def wait_until(look: object) -> None:
         time.sleep(POLL_S)
 
 
-def _counted(client: httpx.Client, name: str) -> float:
+def counted(client: httpx.Client, name: str) -> float:
     lines = client.get("/metrics").text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(name))
 
 
 @contextmanager
-def running(*roles: str, on_files: bool = False) -> Iterator[Server]:
-    """A server of some roles, on a database of its own unless it is on files."""
+def running(*roles: str, on_files: bool = False, more: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server of some roles, on a database of its own unless it is on files; ``more``: further settings."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=".")))
         environment = {
             "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": TOKEN,
             "HOGLAB_BOOTSTRAP_API_KEY": KEY,
             "HOGLAB_FETCH_ALLOW_CIDRS": "127.0.0.0/8",
+            **(more or {}),
         }
         engine = None
         if not on_files:
