@@ -24,6 +24,18 @@ def demo(
             envvar="HOGLAB_DATA",
         ),
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            help="A running server on this machine to show it on, in its project 1, instead of starting one; with "
+            "HOGLAB_API_KEY. Its functions have to reach 127.0.0.1.",
+            show_default=False,
+        ),
+    ] = None,
+    key: Annotated[
+        str, typer.Option("--key", envvar="HOGLAB_API_KEY", help="Personal API key (phx_…) for --url.")
+    ] = "",
     leave: Annotated[
         bool,
         typer.Option(
@@ -48,7 +60,7 @@ def demo(
             f"the demo needs the package {error.name}: install hoglab with its extra, hoglab[demo]"
         ) from error
 
-    options = DemoOptions(users=users, port=port, data=data, exit=leave)
+    options = DemoOptions(users=users, port=port, data=data, exit=leave, url=url, api_key=key)
     # Both must stop the server too, also where the shell lets background jobs ignore SIGINT.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
@@ -58,5 +70,5 @@ def demo(
         raise OperatorError(str(error)) from error
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    if leave and not holds:
+    if (leave or url is not None) and not holds:
         raise typer.Exit(1)

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from hoglab.demo.api import Api
 from hoglab.demo.receiver import Receiver
 from hoglab.demo.scenario import BASELINE, FLAG_KEY, PURCHASE, TREATMENT, Truth, population
-from hoglab.demo.server import ChildServer, ServerError
+from hoglab.demo.server import ChildServer, RunningServer, Server, ServerError
 from hoglab.demo.traffic import SentTraffic, send_users
 from hoglab.reports.report import MetricReport, metric_report
 from hoglab.reports.terminal import IntervalPlot, PlotRow, plot_rows, results_table
@@ -71,6 +71,8 @@ class DemoOptions:
     host: str = "127.0.0.1"
     port: int = 8000
     data: Path | None = None  # None: a temporary directory that is removed at the end
+    url: str | None = None  # of a running server; then none is started
+    api_key: str = ""  # for that
     seed: int = 2
     threads: int = 4
     exit: bool = False  # stop after the results instead of serving on
@@ -104,8 +106,15 @@ class DemoVerdict:
 def run_demo(options: DemoOptions, console: Console) -> bool:
     """Run the demo; whether everything that was expected happened. Raises `DemoError`.
 
-    Without ``options.exit`` the server goes on serving until it is interrupted.
+    Without ``options.exit`` a server that was started goes on serving until it is interrupted.
     """
+    if options.url is not None:
+        with Receiver() as receiver:
+            try:
+                running = RunningServer(options.url, options.api_key)
+                return _run_story(options, running, receiver, console).holds
+            except (ServerError, httpx.HTTPError) as error:
+                raise DemoError(str(error)) from error
     with _directory(options.data) as data, Receiver() as receiver:
         server = ChildServer(
             data=data,
@@ -147,9 +156,7 @@ def _directory(chosen: Path | None) -> Iterator[Path]:
     yield chosen
 
 
-def _run_story(
-    options: DemoOptions, server: ChildServer, receiver: Receiver, console: Console
-) -> DemoVerdict:
+def _run_story(options: DemoOptions, server: Server, receiver: Receiver, console: Console) -> DemoVerdict:
     truth = Truth()
     api = Api(server.url, server.api_key)
     function = api.create_hog_function(
@@ -221,7 +228,7 @@ def _run_story(
     return verdict
 
 
-def _await_deliveries(receiver: Receiver, sent: SentTraffic, server: ChildServer, progress: Progress) -> None:
+def _await_deliveries(receiver: Receiver, sent: SentTraffic, server: Server, progress: Progress) -> None:
     bar = progress.add_task("Purchases delivered", total=len(sent.purchases))
     _poll(
         lambda: len(receiver.delivered().keys() & sent.purchases.keys()),
@@ -233,7 +240,7 @@ def _await_deliveries(receiver: Receiver, sent: SentTraffic, server: ChildServer
 
 
 def _await_results(
-    api: Api, experiment: dict[str, Any], sent: SentTraffic, server: ChildServer, progress: Progress
+    api: Api, experiment: dict[str, Any], sent: SentTraffic, server: Server, progress: Progress
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     bar = progress.add_task("Purchases in the results", total=len(sent.purchases))
     latest: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -258,7 +265,7 @@ def _await_results(
     return latest
 
 
-def _poll(count: Callable[[], int], goal: int, bar: TaskID, server: ChildServer, progress: Progress) -> None:
+def _poll(count: Callable[[], int], goal: int, bar: TaskID, server: Server, progress: Progress) -> None:
     """Show ``count`` until it reaches ``goal``, or until nothing has moved for the settling time."""
     best, deadline = -1, time.monotonic() + SETTLE_TIMEOUT_S
     while best < goal and time.monotonic() < deadline:
@@ -313,12 +320,13 @@ def _print_verdict(
 
 
 def _print_next_steps(
-    server: ChildServer, experiment: dict[str, Any], function: dict[str, Any], console: Console
+    server: Server, experiment: dict[str, Any], function: dict[str, Any], console: Console
 ) -> None:
+    key = "$HOGLAB_API_KEY" if isinstance(server, RunningServer) else server.api_key
     console.print(
         f"""
 Look around:
-  export URL={server.url} KEY={server.api_key}
+  export URL={server.url} KEY={key}
   curl -H "Authorization: Bearer $KEY" $URL/api/projects/1/experiments/{experiment["id"]}/
   curl -H "Authorization: Bearer $KEY" $URL/api/projects/1/hog_functions/{function["id"]}/logs/
   SDKs: project token {server.project_token}, host {server.url}""",

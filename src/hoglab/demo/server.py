@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import httpx
 
@@ -21,7 +21,47 @@ STOP_TIMEOUT_S = 60.0
 
 
 class ServerError(Exception):
-    """The server did not start; the text is what it printed, in one line."""
+    """The server did not start, or does not let anybody in; the text is one line."""
+
+
+class Server(Protocol):
+    """Server that the demo is shown on."""
+
+    url: str
+    api_key: str
+    project_token: str
+
+    def alive(self) -> bool:
+        """Whether it may still answer."""
+        ...
+
+    def last_line(self) -> str:
+        """The last line that it printed, as far as that is known."""
+        ...
+
+
+class RunningServer:
+    """A server that somebody else started, of which the demo uses project 1."""
+
+    def __init__(self, url: str, api_key: str) -> None:
+        """Raises `ServerError`."""
+        self.url = url.rstrip("/")
+        self.api_key = api_key
+        try:
+            answer = httpx.get(
+                f"{self.url}/api/projects/1/", headers={"Authorization": f"Bearer {api_key}"}, timeout=30
+            )
+        except httpx.HTTPError as error:
+            raise ServerError(f"{url} does not answer: {error}") from error
+        if answer.is_error:
+            raise ServerError(f"{url} answered {answer.status_code}: {answer.text}")
+        self.project_token: str = answer.json()["api_token"]
+
+    def alive(self) -> bool:
+        return True
+
+    def last_line(self) -> str:
+        return ""
 
 
 class ChildServer:
