@@ -78,10 +78,10 @@ class Cluster:
     """Processes of roles on one database; they are started in the order in which they are asked for."""
 
     def __init__(self, folder: Path, database_url: str, **environment: str) -> None:
-        """``environment``: further settings of all of them."""
+        """``environment``: further settings of all of them, as the attribute has all that these have in common."""
         self.folder = folder
         self.secret_key = Fernet.generate_key().decode()
-        self._environment = {
+        self.environment = {
             "HOGLAB_ACCESS_LOG": "false",
             "HOGLAB_DATABASE_URL": database_url,
             "HOGLAB_BOOTSTRAP_API_KEY": KEY,
@@ -95,12 +95,12 @@ class Cluster:
 
     def add(self, name: str, role: str, **environment: str) -> ChildServer:
         """A process that is not started yet. Those that have no directory are given one that is none."""
-        data = self.folder / name if role in ("all", "core", "ingest") else Path("/dev/null/none")
+        data = Path("/dev/null/none") if role in ("edge", "deliver") else self.folder / name
         process = ForkedServer(
             data=data,
             host="127.0.0.1",
             port=free_port(),
-            environment={**self._environment, "HOGLAB_ROLE": role, **environment},
+            environment={**self.environment, "HOGLAB_ROLE": role, **environment},
             start_timeout_s=START_TIMEOUT_S,
         )
         self.processes[name] = process

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from hoglab.storage.engines import EngineOptions
 
 MIB = 1024 * 1024
-RoleName = Literal["all", "core", "edge", "ingest", "deliver"]
-WITHOUT_DIRECTORY = frozenset[RoleName]({"edge", "deliver"})
-"""Roles of processes that keep nothing beside them."""
-BESIDE_CORE = WITHOUT_DIRECTORY | frozenset[RoleName]({"ingest"})
-"""Roles of processes that work beside a core."""
+RoleName = Literal["all", "core", "api", "analysis", "edge", "ingest", "deliver"]
+BESIDE_CORE = frozenset[RoleName]({"analysis", "edge", "ingest", "deliver"})
+"""Roles of processes that begin no installation: they wait until another one has."""
 PREFIX = "HOGLAB_"
 OF_CLIENTS = frozenset({"HOGLAB_API_KEY"})
 """Variables that are no settings of a server: commands that are clients of one read them."""
@@ -123,7 +121,8 @@ class Settings(BaseSettings):
     role: RoleName = Field(
         "all",
         description="Role of this process: `all`; or one of several on one PostgreSQL database: `core` (one), `edge` "
-        "and `deliver` (any number), and with Kafka `ingest` (any number).",
+        "and `deliver` (any number), and with Kafka any number of each, of `ingest`, and of `api` and `analysis`, "
+        "which share what a core does.",
         examples=["edge"],
     )
     server_wait_s: float = Field(
@@ -412,10 +411,16 @@ class Settings(BaseSettings):
                 "ingests the partitions of a topic of Kafka: name it with HOGLAB_EVENT_LOG_URL, or leave ingestion to "
                 "the core, which does it where the event log is in PostgreSQL"
             )
-        if value in BESIDE_CORE and not known.data.get("secret_keys"):
+        if value in ("api", "analysis") and known.data.get("event_log_url") is None:
             raise ValueError(
-                "needs HOGLAB_SECRET_KEYS, the same keys in all processes (those of the core are in the file "
-                "secret-keys of its directory, where it was given none)"
+                "is a part of a core, and reads events in ClickHouse that come through Kafka: name these with "
+                "HOGLAB_EVENT_STORE_URL and HOGLAB_EVENT_LOG_URL, or let one process do all of it, with the role core"
+            )
+        is_one_of_several = value in BESIDE_CORE or (value != "all" and known.data.get("event_log_url"))
+        if is_one_of_several and not known.data.get("secret_keys"):
+            raise ValueError(
+                "needs HOGLAB_SECRET_KEYS, the same keys in all processes (those of a core or of an `all` that was "
+                "given none are in the file secret-keys of its directory)"
             )
         return value
 

@@ -58,7 +58,7 @@ def start(address: str, tmp_path: Path) -> Iterator[Start]:
             lab = Lab(tmp_path, address=address, beside=running[0] if running else None)
             running.append(lab)
             opened.callback(lab.close)
-            opened.callback(lab.service.queries.close)
+            opened.callback(lab.service.queries.stop)
             return lab
 
         yield start
@@ -152,7 +152,7 @@ def test_a_query_of_a_server_that_ends_in_order_is_answered_by_another(
     assert gate.reached.wait(PATIENCE_S)
     [computation] = one.service.queries._running.values()
     computation.cancellation.request()
-    closing = threading.Thread(target=one.service.queries.close)
+    closing = threading.Thread(target=one.service.queries.stop)
     closing.start()
     gate.open.set()
     closing.join(PATIENCE_S)

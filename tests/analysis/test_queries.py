@@ -26,7 +26,7 @@ PATIENCE_S = 60
 def lab(tmp_path: Path) -> Iterator[Lab]:
     lab = Lab(tmp_path)
     yield lab
-    lab.service.queries.close()
+    lab.service.queries.stop()
     lab.close()
 
 

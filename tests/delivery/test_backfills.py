@@ -18,6 +18,7 @@ from tests.embedded import EmbeddedEventStore
 from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import FirstStart
+from hoglab.background import RETRY_S
 from hoglab.delivery.api.backfill_routes import backfill_router
 from hoglab.delivery.replay import backfills as rules
 from hoglab.delivery.replay.backfills import Backfills
@@ -26,6 +27,7 @@ from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
 from hoglab.storage.event_store.history import TimeRange
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import InvocationBatch, JobKind, JobOverError, JobRunsError, ReplayJob
+from hoglab.storage.job_leases import JobLeases, JobName
 
 TELL = "fetch(inputs.url, {'body': {'n': event.properties.n, 'email': person.properties.email}})"
 DAY = datetime(2026, 1, 1, 10, tzinfo=UTC)
@@ -42,7 +44,7 @@ class History:
 
     @property
     def backfills(self) -> Backfills:
-        return Backfills(self.house.delivery, self.store)
+        return Backfills(self.house.delivery, self.store, JobLeases(self.house.database))
 
     def keep(self, *events: IngestedEvent) -> Sequence[IngestedEvent]:
         self.offset += 1
@@ -259,7 +261,7 @@ def test_the_service_works_in_the_background_and_waits_for_room(
     monkeypatch.setattr(rules, "WINDOW", 2)
     history.keep_numbers(9)
     function = house.create(TELL, values={"url": receiver.url})
-    backfills = Backfills(house.delivery, history.store, max_backlog=4)
+    backfills = Backfills(house.delivery, history.store, JobLeases(house.database), max_backlog=4)
     backfills.start()
     try:
         job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
@@ -280,7 +282,7 @@ def test_it_does_not_wait_for_functions_that_hold_themselves_back(house: House, 
     )
     function = house.create(filters={"events": [{"id": "past", "type": "events"}]})
     house.dispatch(*(stored("live") for _ in range(5)))
-    backfills = Backfills(house.delivery, history.store, max_backlog=4)
+    backfills = Backfills(house.delivery, history.store, JobLeases(house.database), max_backlog=4)
     backfills.start()
     try:
         job = backfills.begin(1, function["id"], *EVER, max_events=None, dry_run=False)
@@ -490,7 +492,7 @@ def failed_runs(house: House, count: int, source: str = "throw Error('no')") -> 
 
 @contextmanager
 def at_work(house: House, history: History) -> Iterator[Backfills]:
-    backfills = Backfills(house.delivery, history.store)
+    backfills = Backfills(house.delivery, history.store, JobLeases(house.database))
     backfills.start()
     try:
         yield backfills
@@ -579,3 +581,38 @@ def test_running_again_ends_when_the_function_is_disabled(house: House, history:
     with at_work(house, history):
         wait_for(lambda: api.get(path)["status"] == "failed")
     assert api.get(path)["error"] == "The function is disabled or deleted."
+
+
+def test_a_step_that_another_process_is_at_is_left_to_it(house: House, history: History) -> None:
+    history.keep_numbers(3)
+    job = history.begin(house.create())
+    backfills = history.backfills
+    with JobLeases(house.database).claimed(JobName("replay", job.id)):
+        assert backfills.round() == RETRY_S
+        assert history.read(job).queued == 0
+    assert backfills.round() == 0
+    assert history.read(job).status == "completed"
+    assert backfills.round() is None
+
+
+def test_who_comes_to_one_that_is_over_says_nothing(house: House, history: History) -> None:
+    history.keep_numbers(3)
+    function = house.create()
+    job = history.begin(function)
+    house.change(function, enabled=False)
+    for _ in range(2):  # by two processes that have read it while it was running
+        history.backfills.step(job)
+    assert [text for _, text in house.logs(function) if "failed" in text] == [
+        "Backfill failed: 0 of 3 events, 0 runs: The function is disabled or deleted."
+    ]
+
+
+def test_those_of_other_processes_are_looked_for(house: House, history: History) -> None:
+    others = Backfills(house.delivery, history.store, JobLeases(house.database), look_every_s=0.01)
+    others.start()
+    try:
+        history.keep_numbers(3)
+        job = history.begin(house.create())
+        wait_for(lambda: history.read(job).status == "completed")
+    finally:
+        others.stop(10)

@@ -20,6 +20,7 @@ from hoglab.storage.database.errors import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import DeadLetterSelection, InvocationBatch
 from hoglab.storage.invocations import dead_letter_rows as kept
+from hoglab.storage.job_leases import JobLeases
 
 BAD_FILTER = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
 BAD = {"a": "x", "b": "(", "$lib": "web"}
@@ -181,7 +182,7 @@ def test_letters_past_their_time_are_swept(house: House) -> None:
 
 @pytest.fixture
 def service(house: House) -> InternalEventDispatcher:
-    return house.delivery.internal_events(house.database)
+    return house.delivery.internal_events(house.database, JobLeases(house.database))
 
 
 @pytest.mark.logs_exceptions

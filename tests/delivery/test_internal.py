@@ -10,9 +10,11 @@ from tests.delivery.conftest import House, Receiver, stored
 from tests.waiting import wait_for
 
 from hoglab.accounts import internal_events
-from hoglab.delivery.dispatch.internal_events import InternalEventDispatcher
+from hoglab.background import RETRY_S
+from hoglab.delivery.dispatch.internal_events import JOB, InternalEventDispatcher
 from hoglab.functions.configuration.builder import Sent
 from hoglab.functions.state_changes import StateChanges
+from hoglab.storage.job_leases import JobLeases
 
 TELL = "fetch(inputs.url, {'body': {'event': event, 'person': person, 'project': project.id}})"
 
@@ -30,7 +32,7 @@ def listener(house: House, receiver: Receiver, *names: str, **filters: Any) -> d
 
 @pytest.fixture
 def service(house: House) -> InternalEventDispatcher:
-    return house.delivery.internal_events(house.database)
+    return house.delivery.internal_events(house.database, JobLeases(house.database))
 
 
 def dispatch_all(house: House, service: InternalEventDispatcher) -> None:
@@ -208,7 +210,7 @@ def test_states_of_functions_are_told(house: House, receiver: Receiver) -> None:
     house.close()
     house.options["on_state_change"] = lambda *change: StateChanges(house.database)(*change)
     house.open()
-    service = house.delivery.internal_events(house.database)
+    service = house.delivery.internal_events(house.database, JobLeases(house.database))
     listener(house, receiver, "$hog_function_state_change")
     slow = house.create(name="Slow")
     dispatch_all(house, service)
@@ -237,3 +239,14 @@ def test_states_of_functions_are_told(house: House, receiver: Receiver) -> None:
         ).all()
     assert [row[0] for row in entries] == [1, 1, 1]
     assert '"before":"healthy","after":"degraded"' in entries[0][1]
+
+
+def test_what_another_process_tells_is_left_to_it(
+    house: House, receiver: Receiver, service: InternalEventDispatcher
+) -> None:
+    listener(house, receiver)
+    with JobLeases(house.database).claimed(JOB):
+        assert service.round() == RETRY_S
+        assert len(waiting(house)) == 1
+    assert service.round() is None
+    assert waiting(house) == []

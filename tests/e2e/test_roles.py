@@ -51,7 +51,7 @@ def serve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         (["--role", "edge"], {}, "HOGLAB_DATABASE_URL"),
         ([], {"HOGLAB_ROLE": "core"}, "the role all"),
         (["--role", "deliver"], {"HOGLAB_DATABASE_URL": "postgresql://localhost/x"}, "HOGLAB_SECRET_KEYS"),
-        (["--role", "web"], {}, "'all', 'core', 'edge', 'ingest' or 'deliver'"),
+        (["--role", "web"], {}, "'all', 'core', 'api', 'analysis', 'edge', 'ingest' or 'deliver'"),
     ],
 )
 def test_what_is_no_shape_is_refused_in_one_line(

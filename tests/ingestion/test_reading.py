@@ -21,6 +21,7 @@ from hoglab.people.erasing import PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
+from hoglab.storage.job_leases import JobLeases
 
 KEY = {"Authorization": "Bearer phx_" + "k" * 43}
 
@@ -90,6 +91,7 @@ def client(house: Any) -> Iterator[ApiClient]:
         house.people.known,
         house.log,
         house.store,
+        JobLeases(house.database),
         ingested=lambda: house.ingestion.position,
         without=without_persons,
         forget_results=lambda: None,

@@ -16,10 +16,11 @@ from tests.storage.event_rows import event_row
 from hoglab.accounts import activity
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.ingestion.retention import EventRetention, kept_days
+from hoglab.ingestion.retention import JOB, EventRetention, kept_days
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import activity_log
 from hoglab.storage.event_store import EventBatch
+from hoglab.storage.job_leases import JobLeases
 
 NOW = datetime(2026, 3, 31, 17, 30, tzinfo=UTC)
 
@@ -80,10 +81,13 @@ def test_events_expire_by_project_and_day(store: EmbeddedEventStore, database: D
         database,
         store,
         lambda: projects[:1],
+        JobLeases(database),
         most_days=None,
         forget_results=forgotten.append,
         now=lambda: NOW,
     )
+    with JobLeases(database).claimed(JOB):  # by another process
+        assert retention.expire() == 0
     assert retention.expire() == 4
     # Whole days: what happened ten days ago stays to the last minute of its day.
     assert {days for project, days in days_left(store) if project == 1} == {0, 9, 10}
@@ -95,7 +99,13 @@ def test_events_expire_by_project_and_day(store: EmbeddedEventStore, database: D
     assert retention.expire() == 0
 
     both = EventRetention(
-        database, store, lambda: projects[:2], most_days=30, forget_results=forgotten.append, now=lambda: NOW
+        database,
+        store,
+        lambda: projects[:2],
+        JobLeases(database),
+        most_days=30,
+        forget_results=forgotten.append,
+        now=lambda: NOW,
     )
     assert both.expire() == 2
     assert {days for project, days in days_left(store) if project == 2} == {0, 9, 10, 11, 29}
@@ -108,7 +118,9 @@ def test_nothing_expires_by_default(store: EmbeddedEventStore, database: Databas
     def never(_before: datetime) -> None:
         raise AssertionError
 
-    retention = EventRetention(database, store, lambda: [Project(1)], most_days=None, forget_results=never)
+    retention = EventRetention(
+        database, store, lambda: [Project(1)], JobLeases(database), most_days=None, forget_results=never
+    )
     assert retention.expire() == 0
 
 

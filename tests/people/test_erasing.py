@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from hoglab.delivery.runs.state import Item, RunState, decode_state, encode_state, raw_json, without_persons
 from hoglab.people import PersonService
-from hoglab.people.erasing import PersonErasing
+from hoglab.people.erasing import JOB, PersonErasing
 from hoglab.people.reading import PersonView
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import (
@@ -28,6 +28,7 @@ from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import Acknowledged
 from hoglab.storage.event_store import ErasableEvents
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
+from hoglab.storage.job_leases import JobLeases
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SOMEBODY, EVENT = uuid4(), uuid4()
@@ -82,7 +83,7 @@ def log() -> NoLog:
 def erasing(database: Database, queue: Database, log: NoLog) -> PersonErasing:
     """Somebody was deleted, and is to be erased."""
     erasing = PersonErasing(
-        database, SqlRunErasing(queue), PersonService(database).known, log, OneEvent(),
+        database, SqlRunErasing(queue), PersonService(database).known, log, OneEvent(), JobLeases(database),
         ingested=lambda: 7, without=without_persons, forget_results=lambda: None, now=lambda: NOW,
     )  # fmt: skip
     with database.write() as tx:
@@ -197,3 +198,13 @@ def test_lines_go_by_the_event_that_they_are_about(erasing: PersonErasing, queue
     with queue.read() as connection:
         [left] = connection.scalars(sa.select(log_entry.c.instance_id))
     assert left != str(EVENT)
+
+
+def test_what_another_process_erases_is_left_to_it(
+    erasing: PersonErasing, database: Database, queue: Database
+) -> None:
+    add(queue, about("somebody"))
+    with JobLeases(database).claimed(JOB):
+        assert erasing.carry_out() == 0
+        assert len(waiting(queue)) == 1
+    assert erasing.carry_out() == 1

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from tests.databases import ENGINES, Template, template
 from tests.storage import job_worker
 from tests.storage.job_worker import done
+from tests.waiting import wait_for
 
 from hoglab.storage import job_leases
 from hoglab.storage.database import Database, DatabaseUnreachableError, Rebuildable, tables
@@ -267,3 +268,14 @@ def test_jobs_of_processes_that_are_killed_or_paused_are_done_once_each(
         assert numbers == list(range(len(numbers)))
     assert len({pid for _, _, pid, _ in found}) > 3
     assert any(was_left for _, _, _, was_left in found), "no process was killed amid a job"
+
+
+def test_processes_are_told_once_of_a_lease_that_ran_out(database: Database) -> None:
+    other, told = JobLeases(database), []
+    other.on_expired.append(lambda: told.append(1))
+    with JobLeases(database, lease_s=SHORT_S).claimed(NAME):
+        other.round()
+        assert told == []
+        wait_for(lambda: other.round() and told)
+        other.round()
+    assert told == [1]

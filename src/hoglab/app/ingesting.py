@@ -115,7 +115,7 @@ def _transformations(services: SharedServices) -> Transformations:
 
 
 class IngestServices(SharedServices):
-    """The services of a process that ingests beside the core."""
+    """The services of a process that does nothing but ingest."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class IngestServices(SharedServices):
         self._quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
         self.ingestion = _partitioned(self, engines.store, self._quarantine)
 
-    def beside(self) -> list[Service]:
+    def background(self) -> list[Service]:
         """The background services, in the order of starting."""
-        return [*super().beside(), self.ingestion]
+        return [*super().background(), self.ingestion]
 
     def problems(self) -> list[Problem]:
         """Problems of the process now."""

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 class Part(Enum):
     """A part of a server that is in one process as a whole."""
 
-    CORE = auto()
-    """All that reads events: analysis, jobs, the API and the UI. And ingestion, where only one process can ingest."""
+    API = auto()
+    """The API and the UI: whatever is done, read and computed on request."""
+    ANALYSIS = auto()
+    """Work of the background: daily results, recalculations, cohorts, backfills, exports, upkeep."""
     INGESTION = auto()
-    """From the partitions of the event log to persons, the event store and dispatch."""
+    """From the partitions of the event log to persons, the event store and dispatch.
+
+    A log of one order is ingested by the process that has the API, whether this is among its parts or not.
+    """
     SDK = auto()
     """Endpoints for SDKs: capture, flags, remote config, local evaluation; and webhooks."""
     RUNS = auto()
@@ -35,14 +40,16 @@ class Role:
     blocking: frozenset[str] | None = None
 
 
+_EVENTS = frozenset({"database", "queue", "event store"})
+
 ROLES: Mapping[RoleName, Role] = {
-    "all": Role(frozenset({Part.CORE, Part.INGESTION, Part.SDK, Part.RUNS})),
-    "core": Role(frozenset({Part.CORE, Part.SDK})),
+    "all": Role(frozenset({Part.API, Part.ANALYSIS, Part.INGESTION, Part.SDK, Part.RUNS})),
+    "core": Role(frozenset({Part.API, Part.ANALYSIS, Part.SDK})),
+    # Without an event log it takes no events, and says so to whoever sends one; all else is answered.
+    "api": Role(frozenset({Part.API, Part.SDK}), blocking=_EVENTS),
+    "analysis": Role(frozenset({Part.ANALYSIS}), blocking=_EVENTS),
     # Flags are answered from memory whatever else is away, and capture says itself that it has to wait.
     "edge": Role(frozenset({Part.SDK}), blocking=frozenset({"flags"})),
-    "ingest": Role(
-        frozenset({Part.INGESTION}),
-        blocking=frozenset({"database", "queue", "event log", "event store", "ingestion"}),
-    ),
+    "ingest": Role(frozenset({Part.INGESTION}), blocking=_EVENTS | {"event log", "ingestion"}),
     "deliver": Role(frozenset({Part.RUNS}), blocking=frozenset({"database", "queue", "delivery"})),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import structlog
@@ -29,7 +29,7 @@ from hoglab.http.app import HoglabApp
 from hoglab.settings import engine_options
 from hoglab.storage.database import Database, lost_commits
 from hoglab.storage.directory import DataDirectory
-from hoglab.storage.engines import Engines, IngestEngines, SharedEngines
+from hoglab.storage.engines import Engines, IngestEngines, SharedEngines, starting_alone
 from hoglab.storage.event_log.progress import PartitionedProgress
 from hoglab.storage.identity import Installation, Present, check_metadata_present
 from hoglab.storage.invocations.holding import release
@@ -81,38 +81,40 @@ class ServerProcess:
 
 
 class Beside(ServerProcess):
-    """A process beside the core of a server: on its PostgreSQL database, with nothing of its own."""
+    """A process that begins no installation: it waits until another process of its server has."""
 
     @classmethod
     def open(cls, settings: Settings) -> Beside:
         """Open what processes share. Raises what `Hoglab.open` raises, and `NotPreparedError`."""
         with ExitStack() as resources:
-            secrets = SecretBox(settings.secret_keys)
-            ingests = Part.INGESTION in ROLES[settings.role].parts
-            engines = resources.enter_context(
-                _ingest_engines(settings) if ingests else SharedEngines.on_server(engine_options(settings))
-            )
-            _await_core(engines.database)
-            check_shared_secrets(engines.database, secrets)
-            accounts = AccountService(engines.database)
-            services = (
-                IngestServices(settings, engines, secrets, accounts, resources)
-                if isinstance(engines, IngestEngines)
-                else SharedServices(settings, engines, secrets, accounts, resources)
-            )
-            beside = cls(web_beside(services), services.beside(), resources)
+            services = _services_beside(settings, resources)
+            beside = cls(web_beside(services), services.background(), resources)
             beside._resources = resources.pop_all()
             return beside
 
 
-@contextmanager
-def _ingest_engines(settings: Settings) -> Iterator[IngestEngines]:
-    """Those of a process that ingests, whose directory has caches."""
-    with (
-        DataDirectory.open(settings.data, create=True) as directory,
-        IngestEngines.beside(directory, engine_options(settings)) as engines,
-    ):
-        yield engines
+def _services_beside(settings: Settings, resources: ExitStack) -> SharedServices:
+    """The services of such a process; ``resources`` closes what they work with."""
+    secrets, options = SecretBox(settings.secret_keys), engine_options(settings)
+    parts = ROLES[settings.role].parts
+
+    def joined(database: Database) -> AccountService:
+        _await_core(database)
+        check_shared_secrets(database, secrets)
+        return AccountService(database)
+
+    if parts.isdisjoint({Part.INGESTION, Part.ANALYSIS}):
+        shared = resources.enter_context(SharedEngines.on_server(options))
+        return SharedServices(settings, shared, secrets, joined(shared.database), resources)
+    directory = resources.enter_context(DataDirectory.open(settings.data, create=True))
+    if Part.ANALYSIS not in parts:
+        with starting_alone(options):
+            ingesting = resources.enter_context(IngestEngines.beside(directory, options))
+        return IngestServices(settings, ingesting, secrets, joined(ingesting.database), resources)
+    with starting_alone(options):
+        engines = resources.enter_context(Engines.on(directory, options))
+    accounts = joined(engines.database)
+    return Services(settings, directory, engines, secrets, accounts, resources, lost_commits={})
 
 
 def _await_core(database: Database) -> None:
@@ -121,14 +123,14 @@ def _await_core(database: Database) -> None:
     while not is_prepared(database):
         if time.monotonic() > deadline:
             raise NotPreparedError(
-                "no core has worked on this database yet: start one, with --role core, and then this process"
+                "no core has worked on this database yet: start one, with --role core (or api), and then this process"
             )
         _log.info("waiting_for_core")
         time.sleep(CORE_POLL_S)
 
 
 class Hoglab(ServerProcess):
-    """Everything that one server consists of, or its core. Made with `open`."""
+    """Everything that one server consists of, or its core, or a process with its API. Made with `open`."""
 
     def __init__(
         self,
@@ -166,7 +168,7 @@ class Hoglab(ServerProcess):
         self.sessions = services.sessions
         self.status = services.status
         self.problems = services.problems
-        super().__init__(web(services), services.background, resources)
+        super().__init__(web(services), services.background(), resources)
 
     @classmethod
     def open(cls, settings: Settings, *, accept_loss: bool = False, deliver: bool = False) -> Hoglab:
@@ -180,7 +182,8 @@ class Hoglab(ServerProcess):
         """
         with ExitStack() as resources:
             directory = resources.enter_context(DataDirectory.open(settings.data, create=True))
-            hoglab = cls(settings, directory, resources, accept_loss=accept_loss, deliver=deliver)
+            with starting_alone(engine_options(settings)):
+                hoglab = cls(settings, directory, resources, accept_loss=accept_loss, deliver=deliver)
             hoglab._resources = resources.pop_all()
             return hoglab
 

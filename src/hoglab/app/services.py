@@ -1,4 +1,4 @@
-"""The services of a server: everything that it does, put together from the rooms."""
+"""The services of a process with events: whatever its role does of the API and of analysis, put together."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.app.ingesting import Ingesting
 from hoglab.app.problems import problems
+from hoglab.app.roles import Part
 from hoglab.app.shared import SharedServices
 from hoglab.app.system_status import SystemStatus
 from hoglab.background import Service
@@ -61,10 +62,12 @@ FILL_EVERY_S = 10.0
 """Interval at which new persons are put into the index for searches."""
 TIDY_EVERY_S = 3_600.0
 """Interval at which data that is too old, or too much, is looked for."""
+LOOK_FOR_JOBS_S = 1.0
+"""Interval at which backfills and reruns are looked for that other processes began."""
 
 
 class Services(SharedServices):
-    """The services of one server, and those that run in the background, in the order of starting."""
+    """The services of one server, or of a process of one that reads events."""
 
     def __init__(
         self,
@@ -83,15 +86,20 @@ class Services(SharedServices):
         self._lost_commits = lost_commits
         database, store = engines.database, engines.store
         people, delivery = self.people, self.delivery
-        self.sessions = sessions = SessionService(database, accounts)
+        self.sessions = SessionService(database, accounts)
         self.quarantine = quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
         self.ingesting = ingesting = Ingesting.of(self, engines, quarantine)
-        self.erasing = erasing = PersonErasing(
+        self.jobs = jobs = JobLeases(database)
+        if engines.leased is None:
+            # No other server is at work on this database, or in its directory: so nobody else is at its jobs.
+            jobs.take_over()
+        self.erasing = PersonErasing(
             database,
             engines.invocations.erasing,
             people.known,
             engines.log,
             store,
+            jobs,
             ingested=ingesting.done,
             without=without_persons,
             forget_results=lambda: _forget(self.kept_results),
@@ -117,10 +125,7 @@ class Services(SharedServices):
                 limits=StateLimits(bytes=settings.results_state_max_bytes),
             )
         )
-        # Nobody else is at the jobs of this database: no other server is at work on it, or in its directory.
-        jobs = JobLeases(database)
-        jobs.take_over()
-        self.results = results = ResultsService(
+        self.results = ResultsService(
             database,
             store,
             experiments,
@@ -135,9 +140,7 @@ class Services(SharedServices):
         self.function_service = FunctionService(
             database, secrets, delivery.states, check_tests=TestCases(delivery)
         )
-        self.integrity = integrity = IntegrityWatch(
-            {"hoglab.db": database, "queue.db": engines.queue_database}
-        )
+        self.integrity = IntegrityWatch({"hoglab.db": database, "queue.db": engines.queue_database})
         self.witness = Witness(database, engines.queue_database)
         self.streams = streams = Streams()
         self.status = SystemStatus(
@@ -150,44 +153,55 @@ class Services(SharedServices):
             lag_s=ingesting.lag_s,
             problems=self.problems,
         )
-        self.backfills = backfills = Backfills(
-            delivery, store, catch_up=catch_up, newest=ingesting.newest_place
+        self.backfills = Backfills(
+            delivery,
+            store,
+            jobs,
+            catch_up=catch_up,
+            newest=ingesting.newest_place,
+            look_every_s=None if engines.leased is None else LOOK_FOR_JOBS_S,
         )
-        self.calculator = calculator = CohortCalculator(
+        self.calculator = CohortCalculator(
             database, behaviour=performers(database, store), catch_up=catch_up, jobs=jobs
         )
-        # In the order of starting; stopped the other way round, so that nothing feeds what has ended.
-        self.background: list[Service] = [
+        self._socket = directory.socket_path
+
+    def background(self) -> list[Service]:
+        """The background services, in the order of starting.
+
+        Stopped the other way round, so that nothing feeds what has ended.
+        """
+        engines, delivery, parts = self.engines, self.delivery, self.role.parts
+        services: list[Service] = [
             *(() if engines.sole_server is None else (engines.sole_server,)),
             *(() if engines.database_load is None else (engines.database_load,)),
-            ChangeWatch(database, self.witness),
-            integrity,
-            accounts.usage,
-            sessions.usage,
+            ChangeWatch(engines.database, self.witness),
+            self.integrity,
+            *((self.accounts.usage, self.sessions.usage) if Part.API in parts else ()),
             *delivery.watches(),
-            *(() if self.geoip is None else (GeoIpByDefault(database, secrets),)),
-            Recompiler(database, secrets),
-            jobs,
-            calculator,
+            *(() if self.geoip is None else (GeoIpByDefault(engines.database, self.secrets),)),
+            *((Recompiler(engines.database, self.secrets),) if Part.ANALYSIS in parts else ()),
+            self.jobs,
+            *((self.calculator,) if Part.ANALYSIS in parts else ()),
             delivery,
-            delivery.internal_events(database),
-            backfills,
-            *(() if ingesting.service is None else (ingesting.service,)),
-            ResultsRunner(results, catch_up=catch_up),
-            ExportService(store, directory.socket_path, catch_up=catch_up),
-            Upkeep(
-                engines.event_file,
-                chores=[
-                    *_chores(settings, engines, accounts, sessions, erasing, kept_results),
-                    *(
-                        Chore(name, TIDY_EVERY_S, forget, (DatabaseError,))
-                        for name, forget in (
-                            ("jobs", jobs.forget_old),
-                            ("queries", results.queries.forget_old),
-                        )
-                    ),
-                ],
-            ),
+            *(self._replays() if Part.ANALYSIS in parts else ()),
+            *(() if self.ingesting.service is None else (self.ingesting.service,)),
+            *(self._analysis() if Part.ANALYSIS in parts else ()),
+            self.results.queries,
+        ]
+        return services
+
+    def _replays(self) -> list[Service]:
+        return [self.delivery.internal_events(self.engines.database, self.jobs), self.backfills]
+
+    def _analysis(self) -> list[Service]:
+        """Those that compute from events, and the upkeep of these."""
+        results = ResultsRunner(self.results, catch_up=self.catch_up)
+        self.jobs.on_expired += [results.wake, self.calculator.wake]
+        return [
+            results,
+            ExportService(self.engines.store, self._socket, catch_up=self.catch_up),
+            Upkeep(self.engines.event_file, chores=_chores(self)),
         ]
 
     def problems(self) -> list[Problem]:
@@ -211,28 +225,28 @@ def _forget(kept: AggregateCache | None, before: datetime | None = None) -> None
         kept.forget(before)
 
 
-def _chores(
-    settings: Settings,
-    engines: Engines,
-    accounts: AccountService,
-    sessions: SessionService,
-    erasing: PersonErasing,
-    kept: AggregateCache | None,
-) -> list[Chore]:
-    """Periodic chores: erasure, retention and upkeep, so that nothing grows for ever."""
-    database, failures = engines.database, (DatabaseError, BusyError)
+def _chores(services: Services) -> list[Chore]:
+    """Periodic chores: erasure, retention and upkeep, so that nothing grows for ever.
+
+    Several processes may do them: what is deleted a second time is not there any more, and who erases claims that.
+    """
+    database, erasing, jobs = services.engines.database, services.erasing, services.jobs
+    failures = (DatabaseError, BusyError)
     retention = EventRetention(
         database,
-        engines.store,
-        accounts.projects,
-        most_days=settings.event_retention_days,
-        forget_results=partial(_forget, kept),
+        services.engines.store,
+        services.accounts.projects,
+        jobs,
+        most_days=services.settings.event_retention_days,
+        forget_results=partial(_forget, services.kept_results),
     )
     return [
         Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
         Chore("person search", FILL_EVERY_S, erasing.fill_search, failures),
         Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
-        Chore("sessions", TIDY_EVERY_S, sessions.forget_old, failures),
+        Chore("sessions", TIDY_EVERY_S, services.sessions.forget_old, failures),
         Chore("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
         Chore("space", TIDY_EVERY_S, database.give_back, failures),
+        Chore("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
+        Chore("queries", TIDY_EVERY_S, services.results.queries.forget_old, (DatabaseError,)),
     ]

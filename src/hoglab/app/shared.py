@@ -121,8 +121,8 @@ class SharedServices:
         )
         self.preload = FlagPreload(database, self.evaluator.registry, accounts.projects)
 
-    def beside(self) -> list[Service]:
-        """The background services of a process beside the core, in the order of starting."""
+    def background(self) -> list[Service]:
+        """The background services, in the order of starting."""
         services: list[Service] = [ChangeWatch(self.shared_engines.database)]
         if Part.SDK in self.role.parts:
             services += [self.accounts.usage, self.preload]

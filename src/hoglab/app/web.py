@@ -113,6 +113,8 @@ def web(services: Services) -> HoglabApp:
         idempotency=Idempotency(database, services.secrets),
         streams=streams,
         lag_s=services.ingesting.lag_s,
+        # A proxy hands each request of somebody to another process, and they expect to read what they wrote.
+        catch_up=None if services.engines.leased is None else database.refresh_changes,
     )
 
 

@@ -76,7 +76,8 @@ def serve(
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="Role of this process: all (default), or on a PostgreSQL database core, edge, deliver or ingest.",
+            help="Role of this process: all (default), or on a PostgreSQL database core, edge or deliver; with Kafka "
+            "also api, analysis or ingest.",
             show_default=False,
         ),
     ] = None,
@@ -183,7 +184,7 @@ def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProc
 
     is_beside = settings.role in BESIDE_CORE
     if is_beside and (accept_loss or deliver):
-        raise OperatorError("--accept-loss and --deliver are for the process that has the data directory")
+        raise OperatorError("--accept-loss and --deliver are for a process with the role all, core or api")
     try:
         if is_beside:
             return Beside.open(settings)

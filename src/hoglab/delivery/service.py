@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from hoglab.functions.status import FunctionStates
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import AppMetric, InvocationStores, LogEntry
+    from hoglab.storage.job_leases import JobLeases
 
 CLOSE_BODIES_S = 0.2
 """Time for bodies that still compute after that to end by themselves."""
@@ -185,10 +186,10 @@ class Delivery:
             limits=webhook_limits,
         )
 
-    def internal_events(self, database: Database) -> InternalEventDispatcher:
+    def internal_events(self, database: Database, jobs: JobLeases) -> InternalEventDispatcher:
         """The service that asks internal destinations about the events that wait in the metadata database."""
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
-        return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)))
+        return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)), jobs)
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
         """Dispatcher of past events to one function, or (None) to all that receive events of a source.

@@ -114,6 +114,7 @@ def build_app(
     idempotency: Idempotency | None = None,
     streams: Streams | None = None,
     lag_s: Callable[[], float] = lambda: 0.0,
+    catch_up: Callable[[], object] | None = None,
     lifespan: Lifespan | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> HoglabApp:
@@ -124,6 +125,7 @@ def build_app(
     ``sessions``: what the cookies of browsers stand for, which only the routers' operations look at.
     ``public_routes`` (webhooks, say) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document.
     ``streams``: what the routers answer open-ended requests with. ``lag_s``: how late stored events are.
+    ``catch_up``: what is called before each request to the routers, where other processes may have changed something.
     """
     management = ManagementApi(
         routers,
@@ -135,6 +137,7 @@ def build_app(
         body_timeout_s=settings.body_timeout_s,
         public_url=settings.public_url,
         lag_s=lag_s,
+        catch_up=catch_up,
         threads=settings.handler_threads,
         heavy_threads=settings.heavy_threads,
         now=now,

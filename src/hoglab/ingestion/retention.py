@@ -12,9 +12,13 @@ from hoglab.accounts import activity
 from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http.fields.dates import format_moment, utc_now
 from hoglab.storage.event_store import EventsBefore
+from hoglab.storage.job_leases import JobName
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
+    from hoglab.storage.job_leases import JobLeases
+
+JOB = JobName("event retention", "")
 
 _log = structlog.get_logger(__name__)
 
@@ -45,24 +49,34 @@ class EventRetention:
         database: Database,
         events: RetainedEvents,
         projects: Callable[[], Iterable[KeptProject]],
+        jobs: JobLeases,
         *,
         most_days: int | None,
         forget_results: Callable[[datetime], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``most_days`` holds for all projects, which may keep events for fewer; None: they are kept for ever.
+        """``jobs`` are those of this process.
 
+        ``most_days`` holds for all projects, which may keep events for fewer; None: they are kept for ever.
         ``forget_results`` drops what results keep of events from before a moment.
         """
         self._database = database
         self._events = events
         self._projects = projects
+        self._jobs = jobs
         self._most_days = most_days
         self._forget_results = forget_results
         self._now = now
 
     def expire(self) -> int:
-        """Delete what is past its time, by whole days (UTC); how many events. Raises the errors of the engines."""
+        """Delete what is past its time, by whole days (UTC); how many events. Raises the errors of the engines.
+
+        Of several processes one does it at a time.
+        """
+        with self._jobs.claimed(JOB) as lease:
+            return 0 if lease is None else self._expire()
+
+    def _expire(self) -> int:
         today = self._now().replace(hour=0, minute=0, second=0, microsecond=0)
         expired = 0
         for project in self._projects():

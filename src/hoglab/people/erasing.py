@@ -34,6 +34,7 @@ from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_log import Acknowledged, Acknowledging
 from hoglab.storage.event_store import ErasableEvents, EventsOfPersons
 from hoglab.storage.invocations import ErasedPersons
+from hoglab.storage.job_leases import JobName
 from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ if TYPE_CHECKING:
     from hoglab.people.person_cache import PersonCache
     from hoglab.storage.database import Database
     from hoglab.storage.invocations import RunErasing
+    from hoglab.storage.job_leases import JobLeases
 
 DEFERRED = 2**63 - 1
 """The log offset of an erasure while events that came in before it wait for theirs."""
 
 MAX_AT_ONCE = 1_000
 """Persons that are erased together."""
+JOB = JobName("erasure", "")
 
 _log = structlog.get_logger(__name__)
 
@@ -99,13 +102,14 @@ class PersonErasing:
         known: PersonCache,
         log: Log,
         events: Events,
+        jobs: JobLeases,
         *,
         ingested: Callable[[], int],
         without: Callable[[bytes, Set[str], Set[str]], bytes | None],
         forget_results: Callable[[], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``ingested`` is the log offset up to which everything is done.
+        """``jobs`` are those of this process; ``ingested`` is the log offset up to which everything is done.
 
         ``without`` leaves persons with some ids, or distinct ids, out of the state of an invocation (None: nobody is
         left); ``forget_results`` drops what results keep of events.
@@ -115,6 +119,7 @@ class PersonErasing:
         self._known = known
         self._log = log
         self._events = events
+        self._jobs = jobs
         self._ingested = ingested
         self._without = without
         self._forget_results = forget_results
@@ -163,16 +168,20 @@ class PersonErasing:
                 more = person_search(tx.connection).fill(tx.connection)
 
     def carry_out(self) -> int:
-        """Erase everywhere who is to be erased by now; how many.
+        """Erase everywhere who is to be erased by now; how many. Of several processes one does it at a time.
 
         While functions are at work on them, and after errors of the engines, which are raised, some of it may be done,
         and the next call does the rest.
         """
         self._purge()
         self._settle()
-        due = self._due(self._ingested())
-        if not due:
+        if not self._due(self._ingested()):
             return 0
+        with self._jobs.claimed(JOB) as lease:
+            # Read once more: another process may just have erased them.
+            return 0 if lease is None else self._erase(self._due(self._ingested()))
+
+    def _erase(self, due: list[Erasure]) -> int:
         by_project = {
             project_id: erasures
             for project_id, group in groupby(due, attrgetter("project_id"))

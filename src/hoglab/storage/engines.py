@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from sqlalchemy import MetaData
+
     from hoglab.storage.database.postgres.load import DatabaseLoad
     from hoglab.storage.database.postgres.session import Connect
     from hoglab.storage.database.postgres.sole_server import SoleServer
@@ -144,9 +146,11 @@ class Engines(SharedEngines):
         """
         with ExitStack() as opened:
             address = options.database_url
-            sole_server, load = None, None
+            sole_server = load = None
             if address is not None:
-                sole_server, load = _alone(opened, address, options.wait_s)
+                load = _load(opened, address)
+                # Partitions have leases, and what else several processes share is settled where it is shared.
+                sole_server = None if options.event_log_url else _alone(opened, address, options.wait_s)
             shared = _shared(opened, directory, options)
             if shared.leased is not None:
                 shared.leased.leases.replace_log()
@@ -196,19 +200,38 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     return SharedEngines(database, queue_database, accepting, leased, stores_of(queue, queue_database), now)
 
 
-def _alone(opened: ExitStack, address: str, wait_s: float) -> tuple[SoleServer, DatabaseLoad]:
-    """The lock on a database, which ``opened`` gives back, and what measures it. Raises `AnotherServerError`."""
-    from hoglab.storage.database.postgres.driver import Driver
-    from hoglab.storage.database.postgres.load import DatabaseLoad
+def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
+    """The lock on a database, which ``opened`` gives back. Raises `AnotherServerError`."""
     from hoglab.storage.database.postgres.sole_server import SoleServer
 
-    driver = Driver(address, tables.metadata.info["postgresql"]["schema"])
-    connect = partial(driver.connect, autocommit=True)
-    sole_server = SoleServer(connect, driver.name, wait_s=wait_s)
+    connect, name = _connecting(address, tables.metadata)
+    sole_server = SoleServer(connect, name, wait_s=wait_s)
     opened.callback(sole_server.close)
-    load = DatabaseLoad(connect, driver.name)
+    return sole_server
+
+
+def _load(opened: ExitStack, address: str) -> DatabaseLoad:
+    """The measurement of a database's server; ``opened`` closes it."""
+    from hoglab.storage.database.postgres.load import DatabaseLoad
+
+    load = DatabaseLoad(*_connecting(address, tables.metadata))
     opened.callback(load.close)
-    return sole_server, load
+    return load
+
+
+@contextmanager
+def starting_alone(options: EngineOptions) -> Iterator[None]:
+    """Keep processes that may begin the same installation from doing so during the block. Raises `DatabaseError`.
+
+    Elsewhere than in a cluster the directory, or the lock on the database, keeps them away for longer.
+    """
+    if options.database_url is None or options.event_log_url is None:
+        yield
+        return
+    from hoglab.storage.database.postgres.sole_server import starting_alone as holding_the_lock
+
+    with holding_the_lock(*_connecting(options.database_url, tables.metadata)):
+        yield
 
 
 def _opened_log(
@@ -226,7 +249,7 @@ def _opened_log(
     else:
         from hoglab.storage.event_log.postgres import PostgresEventLog
 
-        log = PostgresEventLog(*_queue_server(place), limits=limits)
+        log = PostgresEventLog(*_connecting(place, tables.queue_metadata), limits=limits)
     opened.callback(log.close)
     return log, None
 
@@ -242,16 +265,18 @@ def _opened_queue(
 
     from hoglab.storage.invocations.postgres import PostgresInvocationQueue
 
-    shared_queue = PostgresInvocationQueue(*_queue_server(place), trace_days=options.trace_days)
+    shared_queue = PostgresInvocationQueue(
+        *_connecting(place, tables.queue_metadata), trace_days=options.trace_days
+    )
     opened.callback(shared_queue.close)
     return shared_queue, shared_queue.now
 
 
-def _queue_server(address: str) -> tuple[Connect, str]:
-    """Function that connects to the queue's tables, and the name of that database in messages."""
+def _connecting(address: str, metadata: MetaData) -> tuple[Connect, str]:
+    """Function that connects to the tables of a schema, and the name of that database in messages."""
     from hoglab.storage.database.postgres.driver import Driver
 
-    driver = Driver(address, tables.queue_metadata.info["postgresql"]["schema"])
+    driver = Driver(address, metadata.info["postgresql"]["schema"])
     return partial(driver.connect, autocommit=True), driver.name
 
 
@@ -262,7 +287,7 @@ def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> tuple[K
     from hoglab.storage.event_log.leases import LogLeases
 
     topic = kafka_topic.KafkaAddress.parse(url)
-    leases = LogLeases(*_queue_server(address), partitions=topic.partitions)
+    leases = LogLeases(*_connecting(address, tables.queue_metadata), partitions=topic.partitions)
     opened.callback(leases.close)
     log = KafkaEventLog(topic, finished=leases.positions, max_backlog_bytes=max_bytes)
     opened.callback(log.close)

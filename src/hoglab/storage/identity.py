@@ -232,13 +232,15 @@ class Installation:
         findings = []
         if self._known_identity() is None:
             return []  # made by an older version, which kept no such count
-        applied, stored, last = self.applied(), self._store.position(), self._log.last_offset()
+        # What is behind is read first: other processes may be ingesting, and changing things, meanwhile.
+        stored, seen_changes = self._store.position(), self._seen_changes()
+        applied, last = self.applied(), self._log.last_offset()
         if applied < stored:
             findings.append(
                 f"hoglab.db is older than events.duckdb, or was cut off (persons are known up to record {applied} of "
                 f"the event log, events up to {stored}): changes to flags, experiments, keys and persons are lost."
             )
-        elif self._changes() < self._seen_changes():
+        elif self._changes() < seen_changes:
             findings.append(
                 "hoglab.db is older than queue.db, or its write-ahead log was cut off: the latest changes to flags, "
                 "experiments, functions or keys are lost (a revoked key may work again)."
@@ -345,6 +347,7 @@ class Witness:
         """Call it now and then."""
         seen = changes(self._database)
         if seen > self._written:
+            behind = queue_installation.c.seen_changes < seen  # another process may have seen more
             with self._queue.write() as tx:
-                tx.execute(sa.update(queue_installation).values(seen_changes=seen))
+                tx.execute(sa.update(queue_installation).where(behind).values(seen_changes=seen))
             self._written = seen

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from hoglab.storage.database import Database, Transaction
 
-LEASE_S = 30.0
+LEASE_S = 15.0
 """Lifetime of a lease after its last renewal; then the job is another's."""
-RENEW_S = 8.0
+RENEW_S = 1.0
+"""Interval of renewals, and of looks at whether somebody did not renew."""
 POLL_S = 0.05
 KEPT_FOR_S = 7 * 86_400.0
 """Retention of the tries of a job that is not tried again."""
@@ -97,6 +98,9 @@ class JobLeases(BackgroundService):
         self._lease_us = int(lease_s * 1e6)
         self._held: dict[str, Callable[[], object] | None] = {}
         self._lock = threading.Lock()
+        self._expired: frozenset[str] = frozenset()
+        self.on_expired: list[Callable[[], object]] = []
+        """Functions that are called when the lease of another process has run out."""
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -106,10 +110,11 @@ class JobLeases(BackgroundService):
             tx.execute(sa.update(job).where(_row.token.is_not(None)).values(leased_until=now_micros() - 1))
 
     def round(self) -> float:
-        """Renew what is held, and tell those whose job was taken away."""
+        """Renew what is held, and tell those whose job was taken away, or is to be had."""
         held = self._holding()
         try:
             self._renew(held)
+            self._tell_of_expired()
         except DatabaseError as error:
             _log.warning("job_leases_not_renewed", jobs=len(held), reason=str(error))
             return RETRY_S
@@ -126,6 +131,13 @@ class JobLeases(BackgroundService):
                 on_lost = self._forget(token)
                 if on_lost is not None:
                     on_lost()
+
+    def _tell_of_expired(self) -> None:
+        with self._database.read(settled=False) as connection:
+            expired = frozenset(connection.scalars(sa.select(_row.token).where(_EXPIRED)))
+        fresh, self._expired = expired - self._expired, expired
+        for tell in self.on_expired if fresh else ():
+            tell()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End, and give back what is held: it is not its fault that the server ends."""

@@ -421,14 +421,17 @@ class Queries:
         with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
             query_status.forget_old(tx.connection, self._now())
 
-    def close(self) -> None:
+    def start(self) -> None:
+        """Nothing: threads begin with the first query."""
+
+    def stop(self, timeout_s: float = CANCEL_PATIENCE_S) -> None:
         """Cancel what runs here, and wait for it for a while. What has a status is left for the next process."""
         with self._lock:
             self._closed = True
             pool, running = self._pool, list(self._running.values())
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
-        deadline = time.monotonic() + CANCEL_PATIENCE_S
+        deadline = time.monotonic() + min(timeout_s, CANCEL_PATIENCE_S)
         for computation in running:  # those that had not begun never end
             computation.cancel(min(CANCEL_PATIENCE_S / WORKERS, deadline - time.monotonic()))
 

@@ -61,7 +61,6 @@ class ResultsRunner(BackgroundService):
 
     def interrupt(self) -> None:
         """Leave only the statement at hand."""
-        self._service.queries.close()
         if self._unsubscribe is not None:
             self._unsubscribe()
 

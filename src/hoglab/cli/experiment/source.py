@@ -215,7 +215,8 @@ class _Local:
         self._accounts = accounts
         self._project = project
         jobs = JobLeases(database)
-        jobs.take_over()
+        if settings.event_store_address is None:  # else a server may be at work that has another directory
+            jobs.take_over()
         self._results = ResultsService(
             database,
             events,

@@ -21,13 +21,16 @@ from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import DeadLetter
+from hoglab.storage.job_leases import JobName
 
 if TYPE_CHECKING:
     from hoglab.delivery.runs.globals import EventGlobals, ShownProject
     from hoglab.storage.database import Database
+    from hoglab.storage.job_leases import JobLeases
 
 BATCH = 500
 """Events that functions are asked about at a time."""
+JOB = JobName("internal events", "")
 
 _logger = structlog.get_logger(__name__)
 
@@ -47,15 +50,19 @@ class InternalEventDispatcher(BackgroundService):
     """Background service that dispatches the server's own events. `dispatch_waiting` may also be called by itself.
 
     An event is removed after its invocations are in the queue. Between the two a crash may happen, and then they are
-    enqueued once more, under the same ids.
+    enqueued once more, under the same ids. Of several processes one does it at a time.
     """
 
     NAME = "internal-events"
 
-    def __init__(self, database: Database, dispatcher: EventDispatcher) -> None:
-        """``database``: the metadata. ``dispatcher``: one of its own, made with `internal_audience`."""
+    def __init__(self, database: Database, dispatcher: EventDispatcher, jobs: JobLeases) -> None:
+        """``database``: the metadata. ``dispatcher``: one of its own, made with `internal_audience`.
+
+        ``jobs``: those of this process.
+        """
         super().__init__()
         self._database = database
+        self._jobs = jobs
         self._dispatcher = dispatcher
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -75,16 +82,23 @@ class InternalEventDispatcher(BackgroundService):
         """Dispatch what waits until nothing is left, or the queue has no room, or a database does not answer."""
         try:
             while self._dispatcher.has_room() and not self.is_stopping:
-                if not self.dispatch_waiting():
+                if not self._waiting():
                     return None
+                with self._jobs.claimed(JOB) as lease:
+                    if lease is None:
+                        return RETRY_S
+                    self.dispatch_waiting()
         except DatabaseError as error:
             _logger.warning("internal_events_wait", reason=str(error))
         return RETRY_S
 
+    def _waiting(self) -> list[InternalEvent]:
+        with self._database.read() as connection:
+            return internal_events.waiting(connection, BATCH)
+
     def dispatch_waiting(self) -> int:
         """Ask functions about the oldest events that wait; how many these were."""
-        with self._database.read() as connection:
-            events = internal_events.waiting(connection, BATCH)
+        events = self._waiting()
         if events:
             readable: list[IngestedEvent] = []
             dead: list[DeadLetter] = []

@@ -30,6 +30,7 @@ from hoglab.storage.event_store import (
 from hoglab.storage.event_store.history import TimeRange
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import JobKind, JobOverError, JobStep, LogEntry, ReplayJob
+from hoglab.storage.job_leases import JobName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.service import Delivery
     from hoglab.functions.runtime import CompiledFunction
     from hoglab.storage.event_store import EventRow, EventStore
+    from hoglab.storage.job_leases import JobLeases
 
 WINDOW = 2_000
 """Events of all projects that one step looks at."""
@@ -76,13 +78,21 @@ class Backfills(BackgroundService):
         self,
         delivery: Delivery,
         store: EventStore,
+        leases: JobLeases,
         *,
         max_backlog: int = MAX_BACKLOG,
         catch_up: CatchUp | None = None,
         newest: Callable[[], int] | None = None,
+        look_every_s: float | None = None,
     ) -> None:
-        """``newest``: the place up to which all events are stored, where the store itself does not know."""
+        """``leases``: those of this process, which has a job to itself for each step.
+
+        ``newest``: the place up to which all events are stored, where the store itself does not know.
+        ``look_every_s``: interval at which jobs are looked for that other processes began, where there are any.
+        """
         super().__init__()
+        self._leases = leases
+        self._look_every_s = look_every_s
         self._newest = newest
         self._delivery = delivery
         self._jobs = delivery.stores.jobs
@@ -167,22 +177,30 @@ class Backfills(BackgroundService):
     # --- life
 
     def round(self) -> float | None:
-        """One step of each backfill; how long to wait before the next round, None when none is left."""
+        """One step of each backfill that nobody else is at; how long to wait before the next round.
+
+        None when none is left, and nobody else begins one.
+        """
         try:
             jobs = self.running()
             _RUNNING.set(len(jobs))
             if not jobs:
                 self._history.forget()
-                return None
-            waits = True
+                return self._look_every_s
+            waits, is_elsewhere = True, False
             for job in jobs:
                 if self.is_stopping:
                     break
-                if job.dry_run or self._has_room_for(job.function_id):
+                if not job.dry_run and not self._has_room_for(job.function_id):
+                    continue
+                with self._leases.claimed(JobName("replay", job.id)) as lease:
+                    if lease is None:
+                        is_elsewhere = True
+                        continue
                     self._try(job)
                     waits = False
             if waits:
-                return ROOM_POLL_S
+                return RETRY_S if is_elsewhere else ROOM_POLL_S
         except (DatabaseError, *_STORE_TROUBLE) as error:
             _logger.warning("backfill_waits", reason=str(error))
             return RETRY_S
@@ -280,8 +298,9 @@ class _History:
             return wanted.window(reader, job.cursor, last, timeout_s=QUERY_TIMEOUT_S)
 
     def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
-        """Say that one is over."""
-        self._jobs.finish(job.id, status, self._delivery.now(), error)
+        """Say that one is over, unless that was said."""
+        if not self._jobs.finish(job.id, status, self._delivery.now(), error):
+            return
         after = self._jobs.get(JobKind.BACKFILL, job.project_id, job.function_id, job.id) or job
         text = f"Backfill {after.status}: {after.seen} of {after.total} events, {after.queued} runs"
         self.log(

@@ -85,8 +85,11 @@ class Recompiler(BackgroundService):
                     seen_at, changes = stale[row["id"]]
                     # Compiling takes its time, and nobody else can write here: only what was saved meanwhile.
                     values = changes if row["updated_at"] == seen_at else self._changes(row, context)
-                    store.change(tx.connection, row["id"], values)
-            tx.changed("functions", project_id)
+                    if any(
+                        row[name] != value for name, value in values.items()
+                    ):  # or another process was first
+                        store.change(tx.connection, row["id"], values)
+                        tx.changed("functions", project_id)
         return len(stale)
 
     def _changes(self, row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class ManagementApi:
         body_timeout_s: float = BODY_TIMEOUT_S,
         public_url: str | None = None,
         lag_s: Callable[[], float] = lambda: 0.0,
+        catch_up: Callable[[], object] | None = None,
         threads: int = HANDLER_THREADS,
         heavy_threads: int = HEAVY_THREADS,
         now: Callable[[], datetime] = utc_now,
@@ -144,6 +145,7 @@ class ManagementApi:
         self._body_timeout_s = body_timeout_s
         self._public_url = public_url
         self._lag_s = lag_s
+        self._catch_up = catch_up
         self._now = now
         self._threads = FairThreads(threads, "hoglab-http")
         self._heavy_threads = FairThreads(heavy_threads, "hoglab-heavy")
@@ -178,6 +180,8 @@ class ManagementApi:
         operation = entry.operation(method)
         if operation is not None and operation.is_open:
             return await self._answer_anybody(operation, arrived, record)
+        if self._catch_up is not None:
+            await asyncio.to_thread(self._catch_up)
 
         found = await self._recognised(arrived)
         if found is None:

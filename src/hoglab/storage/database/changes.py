@@ -53,6 +53,7 @@ class ChangeFeed:
         self._items: dict[tuple[str, int], OrderedDict[int, frozenset[str]]] = {}
         self._listeners: dict[str, tuple[Listener, ...]] = {}
         self._lock = threading.Lock()
+        self._refreshing = threading.Lock()
 
     def version(self, topic: Topic, project_id: int) -> int:
         """Number of changes of this topic of this project; 0 for none. Cheap enough for every request.
@@ -105,12 +106,16 @@ class ChangeFeed:
         return unsubscribe
 
     def refresh(self, connection: Connection) -> int:
-        """Take over versions that another process wrote, and notify of them; returns how many there were."""
-        rows = connection.execute(
-            select(change_version.c.topic, change_version.c.project_id, change_version.c.version)
-        )
-        fresh = self._take_over((topic, project_id, version) for topic, project_id, version in rows)
-        self._notify(fresh)
+        """Take over versions that another process wrote, and notify of them; returns how many there were.
+
+        Whoever comes while another thread tells of some waits until everybody knows of these.
+        """
+        with self._refreshing:
+            rows = connection.execute(
+                select(change_version.c.topic, change_version.c.project_id, change_version.c.version)
+            )
+            fresh = self._take_over((topic, project_id, version) for topic, project_id, version in rows)
+            self._notify(fresh)
         return len(fresh)
 
     def publish(self, committed: Sequence[tuple[str, int, int]]) -> None:

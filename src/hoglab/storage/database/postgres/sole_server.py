@@ -1,8 +1,8 @@
-"""The lock by which only one server ingests what is in a PostgreSQL database.
+"""Locks that servers of one PostgreSQL database keep each other out with: for all of their lives, or while they start.
 
-The events are in a file beside one server: a second one would ingest the same records into a file of its own. The lock
-is a session's. Who loses the session, because the database was restarted, takes it again; who then finds that another
-server has it ends.
+Where the events are in a file beside one server, a second one would ingest the same records into a file of its own. The
+lock is a session's. Who loses the session, because the database was restarted, takes it again; who then finds that
+another server has it ends.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,17 +21,20 @@ from hoglab.storage.database.postgres.connections import LOCK_CLASS
 from hoglab.storage.database.postgres.session import PostgresSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hoglab.storage.database.postgres.session import Connect
 
 LOCK_NUMBER = 3
-"""The second half of the lock's key; those of the schemas are 1 and 2."""
+START_LOCK_NUMBER = 4
+"""The second halves of the locks' keys; those of the schemas are 1 and 2."""
 POLL_S = 0.25
+START_WAIT_S = 60.0
+"""Time for which a server waits for others that are starting."""
 ROUND_S = 1.0
 """Interval at which a server looks whether it still has the lock."""
 
-_TAKE = f"SELECT pg_try_advisory_lock({LOCK_CLASS}, {LOCK_NUMBER})"
+_TAKE = f"SELECT pg_try_advisory_lock({LOCK_CLASS}, %s)"
 
 _log = structlog.get_logger("hoglab")
 
@@ -60,19 +64,16 @@ class SoleServer(BackgroundService):
         super().__init__()
         self._session = PostgresSession(connect, name)
         self._on_lost = on_lost
-        deadline = time.monotonic() + wait_s
-        while not self._session.value(_TAKE):
-            if time.monotonic() > deadline:
-                self._session.close()
-                raise AnotherServerError(
-                    f"another server works on {name}: stop it, only one may, because events are in a file beside it"
-                )
-            time.sleep(POLL_S)
+        if not _taken(self._session, LOCK_NUMBER, wait_s):
+            self._session.close()
+            raise AnotherServerError(
+                f"another server works on {name}: stop it, only one may, because events are in a file beside it"
+            )
 
     def round(self) -> float | None:
         """Take the lock once more: of the same session it is had already, else somebody may have been quicker."""
         try:
-            has = self._session.value(_TAKE)
+            has = self._session.value(_TAKE, (LOCK_NUMBER,))
         except DatabaseError as error:
             _log.warning("lock_not_looked_at", error=str(error))
             return ROUND_S
@@ -85,3 +86,25 @@ class SoleServer(BackgroundService):
     def close(self) -> None:
         """Give the lock back."""
         self._session.close()
+
+
+@contextmanager
+def starting_alone(connect: Connect, name: str) -> Iterator[None]:
+    """Have what a server begins with to itself during the block: ids, first keys, tables of the event store.
+
+    Raises `AnotherServerError` when others take longer than `START_WAIT_S`.
+    """
+    with closing(PostgresSession(connect, name)) as session:
+        if not _taken(session, START_LOCK_NUMBER, START_WAIT_S):
+            raise AnotherServerError(f"another server has been starting on {name} for {START_WAIT_S:g} s")
+        yield
+
+
+def _taken(session: PostgresSession, number: int, wait_s: float) -> bool:
+    """Whether a lock was free within some time, and is the session's now."""
+    deadline = time.monotonic() + wait_s
+    while not session.value(_TAKE, (number,)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
