@@ -21,7 +21,7 @@ ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py po
 ON_PROCESSES := tests/deploy tests/faults/test_processes_disturbed.py tests/faults/test_processes_killed.py \
 	tests/e2e/test_roles.py tests/e2e/test_clickhouse.py tests/backup/test_document.py tests/backup/test_beside_database.py \
 	tests/storage/test_event_log_kafka.py tests/capture/test_capture_kafka.py tests/e2e/test_kafka.py \
-	tests/ingestion/test_partitions.py tests/faults/test_ingesting_processes.py \
+	tests/ingestion/test_partitions.py tests/faults/test_ingesting_processes.py tests/e2e/test_cluster.py \
 	tests/storage/test_moving_cluster.py tests/e2e/test_moving_cluster.py
 
 .DEFAULT_GOAL := help

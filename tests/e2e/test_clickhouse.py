@@ -114,7 +114,7 @@ def exposure(who: str, variant: str) -> dict[str, Any]:
     )
 
 
-def launched(api: httpx.Client) -> int:
+def launched(api: httpx.Client, flag: str = "price") -> int:
     metric = {
         "kind": "ExperimentMetric",
         "uuid": "11111111-1111-4111-8111-111111111111",
@@ -125,8 +125,8 @@ def launched(api: httpx.Client) -> int:
     made = api.post(
         "/experiments/",
         json={
-            "name": "price",
-            "feature_flag_key": "price",
+            "name": flag,
+            "feature_flag_key": flag,
             "start_date": start.isoformat(),
             "metrics": [metric],
             "stats_config": {"method": "frequentist"},
