@@ -21,8 +21,8 @@ ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py po
 ON_PROCESSES := tests/deploy tests/faults/test_processes_disturbed.py tests/faults/test_processes_killed.py \
 	tests/e2e/test_roles.py tests/e2e/test_clickhouse.py tests/backup/test_document.py tests/backup/test_beside_database.py \
 	tests/storage/test_event_log_kafka.py tests/capture/test_capture_kafka.py tests/e2e/test_kafka.py \
-	tests/ingestion/test_partitions.py tests/faults/test_ingesting_processes.py tests/e2e/test_cluster.py \
-	tests/storage/test_moving_cluster.py tests/e2e/test_moving_cluster.py
+	tests/ingestion/test_partitions.py tests/faults/test_ingesting_processes.py tests/faults/test_cluster_faults.py \
+	tests/e2e/test_cluster.py tests/storage/test_moving_cluster.py tests/e2e/test_moving_cluster.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test suite test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
@@ -91,7 +91,7 @@ bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
 soak: setup ## Kill the server and the processes of functions 200 times each, cut the power 200 times, let 10,000 retries be due at once (an hour)
-	HOGLAB_TEST_SEED=random HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_PROCESS_KILLS=5 HOGLAB_TEST_SNAPSHOT_S=60 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
+	HOGLAB_TEST_SEED=random HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_PROCESS_KILLS=5 HOGLAB_TEST_CLUSTER_FAULTS_S=600 HOGLAB_TEST_SNAPSHOT_S=60 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
 
 validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew
 	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md

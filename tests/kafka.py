@@ -44,8 +44,11 @@ _JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class Broker:
     """A broker of one folder, which keeps its topics over restarts; ``address`` is ``host:port``."""
 
-    def __init__(self, folder: Path, ports: tuple[int, int]) -> None:
-        """``ports``: free ones, for clients and for the controller."""
+    def __init__(self, folder: Path, ports: tuple[int, int], linked: tuple[int, int] | None = None) -> None:
+        """``ports``: free ones, for clients and for the controller.
+
+        ``linked``: one more for clients, and the port that these are told in its place: that of a proxy before it.
+        """
         self.folder = folder
         self.address = f"127.0.0.1:{ports[0]}"
         self._port = ports[0]
@@ -58,6 +61,10 @@ class Broker:
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(folder / "data"),
         }
+        if linked is not None:
+            settings["listener.security.protocol.map"] += ",LINKED:PLAINTEXT"
+            settings["listeners"] += f",LINKED://127.0.0.1:{linked[0]}"
+            settings["advertised.listeners"] += f",LINKED://127.0.0.1:{linked[1]}"
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         made = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._settings)]
         subprocess.run(self._java(*made), check=True, capture_output=True, cwd=folder)
@@ -128,20 +135,20 @@ def running(note: Path) -> Iterator[str]:
 
 
 @contextmanager
-def own_broker(folder: Path) -> Iterator[Broker]:
-    """A broker of the test's own during the block, not started."""
+def own_broker(folder: Path, linked: tuple[int, int] | None = None) -> Iterator[Broker]:
+    """A broker of the test's own during the block, not started. ``linked``: see `Broker`."""
     _require()
-    broker = _new(folder)
+    broker = _new(folder, linked)
     try:
         yield broker
     finally:
         broker.kill()
 
 
-def _new(folder: Path) -> Broker:
+def _new(folder: Path, linked: tuple[int, int] | None = None) -> Broker:
     from tests.conftest import free_port
 
-    return Broker(folder, (free_port(), free_port()))
+    return Broker(folder, (free_port(), free_port()), linked)
 
 
 def can_start() -> bool:

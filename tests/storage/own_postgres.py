@@ -22,7 +22,8 @@ class OwnServer:
         if programs is None:
             pytest.skip("needs PostgreSQL: apt install postgresql")
         self._data, self._programs, self._folder = folder / "data", programs, folder
-        self._options = f"-c listen_addresses= -k {folder}"
+        # For many processes, as docs/operate.md says.
+        self._options = f"-c listen_addresses= -c max_connections=300 -k {folder}"
         self._user: list[str] = []
         if os.getuid() == 0:
             subprocess.run(["chown", "postgres", folder], check=True)
@@ -33,15 +34,7 @@ class OwnServer:
         self.start()
 
     def start(self) -> None:
-        self._run(
-            "pg_ctl",
-            "start",
-            "-w",
-            "-l",
-            str(self._folder / "log"),
-            "-o",
-            f"-c listen_addresses= -k {self._folder}",
-        )
+        self._run("pg_ctl", "start", "-w", "-l", str(self._folder / "log"), "-o", self._options)
 
     def stop(self, how: str = "immediate") -> None:
         """``how``: ``immediate`` is as if it crashed, ``fast`` in order."""
