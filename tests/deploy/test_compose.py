@@ -22,7 +22,12 @@ from tests.kafka import new_topic
 
 DEPLOY = ROOT / "docs" / "deploy"
 
-COUNTS = {"compose.yaml": {"core": 1, "edge-1": 1, "edge-2": 1, "deliver": 3}}
+COUNTS = {
+    "compose.yaml": {"core": 1, "edge-1": 1, "edge-2": 1, "deliver": 3},
+    "compose-cluster.yaml": {
+        "api-1": 1, "api-2": 1, "edge-1": 1, "edge-2": 1, "ingest": 2, "analysis": 2, "deliver": 2,
+    },
+}  # fmt: skip
 ENGINES = {"database", "kafka", "events", "migrate", "proxy"}
 ADDRESSES = {
     "HOGLAB_DATABASE_URL": "postgresql://hoglab:secret@database/hoglab",
