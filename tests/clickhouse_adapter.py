@@ -6,6 +6,7 @@ quorum. What a library says otherwise is said here as a server says it:
 
 - It gives queries numbers of its own. Those of the client stand in a comment before the statement, where ``KILL
   QUERY`` finds them.
+- An insert that was ended is no failure to it: what the ``KILL QUERY`` of a client ended is noted, and answered so.
 - Settings and databases of one request are those of a connection, which is made for it; sessions keep theirs.
 """
 
@@ -37,6 +38,7 @@ NO_SETTINGS = frozenset(
         "cancel_http_readonly_queries_on_client_close",
     }
 )  # fmt: skip
+_KILL = re.compile(r"\s*KILL QUERY WHERE (.*?)(?: SYNC| ASYNC|\s+FORMAT\b|$)", re.DOTALL | re.IGNORECASE)
 _CODE = re.compile(r"Code: (\d+)")
 _INSERT = re.compile(rb"\s*(INSERT INTO .*?) FORMAT (\w+)\s*\n", re.DOTALL | re.IGNORECASE)
 _IDENTITY = "extract(query, '^/[*]([^*]*)[*]/')"
@@ -75,6 +77,8 @@ class Engine:
         self._first = chdb.connect(self._folder)  # the engine ends with the last connection
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
+        self.killed: set[str] = set()
+        """The beginnings of the statements that were told to end."""
 
     @contextlib.contextmanager
     def session(self, name: str | None) -> Any:
@@ -141,6 +145,7 @@ class Handler(BaseHTTPRequestHandler):
             mark = f"/*{values.get('query_id', '')}*/"
             if insert := _INSERT.match(statement):
                 data = statement[insert.end() :]
+                self.engine.killed.discard(mark)
                 inserter = session.connection.send_insert(mark + insert[1].decode(), insert[2].decode())
                 try:
                     inserter.append(data)
@@ -149,13 +154,15 @@ class Handler(BaseHTTPRequestHandler):
                     with contextlib.suppress(Exception):
                         inserter.cancel()
                     raise
+                if mark in self.engine.killed:
+                    raise RuntimeError("Code: 394. DB::Exception: Query was cancelled. (QUERY_WAS_CANCELLED)")
                 self._answer(200, b"")
                 return
             text = statement.decode()
             form = values.get("default_format", "TabSeparated")
-            if text.lstrip()[:4].upper() == "KILL":
-                answer = session.connection.query(text.replace("query_id", _IDENTITY), form)
-                self._answer(200, answer.bytes(), form)
+            if kill := _KILL.match(text):
+                text = self._noted(session, text, kill[1])
+                self._answer(200, session.connection.query(text, form).bytes(), form)
             elif values.get("wait_end_of_query") == "1" or not re.match(
                 r"\s*(SELECT|WITH)\b", text, re.IGNORECASE
             ):
@@ -163,6 +170,14 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(200, answer.bytes(), form)
             else:
                 self._stream(session.connection.send_query(mark + text, form, params=parameters))
+
+    def _noted(self, session: Session, text: str, condition: str) -> str:
+        """A ``KILL QUERY`` of just those statements of which is noted that they were told to end."""
+        found = f"SELECT {_IDENTITY} FROM system.processes WHERE {condition.replace('query_id', _IDENTITY)}"  # noqa: S608
+        names = session.connection.query(found, "TabSeparatedRaw").bytes().decode().splitlines()
+        self.engine.killed.update(f"/*{name}*/" for name in names)
+        listed = ", ".join(f"'{name}'" for name in names)
+        return text.replace(condition, f"has([{listed}], {_IDENTITY})")
 
     def _stream(self, answer: Any) -> None:
         first = answer.fetch()

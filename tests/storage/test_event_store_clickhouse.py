@@ -61,7 +61,12 @@ class CuttingProxy:
         self._target = target
         self._lock = threading.Lock()
         self._before = self._times = 0
+        self._is_holding = False
+        self._has_held = False
+        self._released = threading.Event()
         self.cuts = 0
+        self.late = threading.Event()
+        """Set when an insert was answered that had been held."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -70,6 +75,15 @@ class CuttingProxy:
         """Cut off the answers of the insert that is the ``number``-th from now on, and of so many from then on."""
         with self._lock:
             self._before, self._times = number - 1, times
+
+    def hold(self, number: int) -> None:
+        """Keep the ``number``-th insert from now on until `release`; nothing else of its client gets there any more."""
+        self.arm(number)
+        self._is_holding = True
+
+    def release(self) -> None:
+        """Let the server have what is held."""
+        self._released.set()
 
     def disarm(self) -> None:
         self.arm(1, times=0)
@@ -95,15 +109,32 @@ class CuttingProxy:
             while data := client.recv(1 << 20):
                 if b"POST /?" in data and b"octet-stream" in data and self._is_cut():
                     is_cut.set()
+                    if self._is_holding:
+                        data = self._kept(client, data)
                 server.sendall(data)
         server.close()
+
+    def _kept(self, client: socket.socket, request: bytes) -> bytes:
+        """The whole request, after it was released; who sent it is gone by then. Of later ones nothing."""
+        with self._lock:
+            is_first, self._has_held = not self._has_held, True
+        if not is_first:
+            client.shutdown(socket.SHUT_RDWR)
+            return b""
+        while not request.endswith(b"\r\n0\r\n\r\n"):
+            request += client.recv(1 << 20)
+        client.shutdown(socket.SHUT_RDWR)
+        assert self._released.wait(60)
+        return request
 
     def _answers(self, server: socket.socket, client: socket.socket, is_cut: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 20):
                 if is_cut.is_set():
                     self.cuts += 1
-                    client.shutdown(socket.SHUT_RDWR)
+                    self.late.set()
+                    with contextlib.suppress(OSError):
+                        client.shutdown(socket.SHUT_RDWR)
                     break
                 client.sendall(data)
         client.close()
@@ -206,6 +237,46 @@ class TestOnce:
             store, "SELECT count(*), count(DISTINCT uuid), count(DISTINCT seq) FROM stored_events"
         ) == [(18, 18, 18)]
         store.close()
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_an_insert_of_a_process_that_died_gets_there_late(
+        self, stores: ClickHouseStores, proxy: CuttingProxy, number: int
+    ) -> None:
+        """The next process has stored the same batch meanwhile, which it knows to be begun."""
+        died = through(proxy, stores)
+        batch = EventBatch([*of_months(1), *of_months(2)])
+        proxy.hold(number)
+        with pytest.raises(EventStoreUnavailableError):
+            died.append(batch, log_offset=2)
+        died.close()
+        store = stores.open()
+        assert list(store.append(batch, log_offset=2)) == [0, 1, 2, 3]
+        assert not proxy.late.is_set()
+        proxy.release()
+        assert proxy.late.wait(60)
+        append(store, event_row(3))
+        assert query(store, "SELECT count(*), count(DISTINCT uuid) FROM stored_events") == [(5, 5)]
+        store.close()
+
+    def test_a_month_of_which_some_chunks_are_there_gets_the_others(
+        self, stores: ClickHouseStores, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those that are missing have tokens of their own, whichever of the batch they are."""
+        from hoglab.storage.event_store.clickhouse import partition
+
+        monkeypatch.setattr(partition, "CHUNK_ROWS", 2)
+        batch = EventBatch([event_row(1), *(event_row(2) for _ in range(6))])
+        died = through(proxy, stores)
+        proxy.hold(3)
+        with pytest.raises(EventStoreUnavailableError):
+            died.append(batch, log_offset=2)
+        died.close()
+        store = stores.open()
+        assert query(store, "SELECT count(*) FROM stored_events") == [(4,)]
+        assert list(store.append(batch, log_offset=2)) == list(range(7))
+        assert query(store, "SELECT count(*), count(DISTINCT uuid) FROM stored_events") == [(7, 7)]
+        store.close()
+        proxy.release()
 
     def test_what_is_stored_is_known_without_digests(self, stores: ClickHouseStores) -> None:
         store = stores.open()
@@ -385,6 +456,27 @@ class TestNeighbours:
 
 
 class TestServer:
+    def test_an_insert_that_was_ended_has_failed(self, store: EventStore, stores: ClickHouseStores) -> None:
+        connection = Connection(stores.url)
+        connection.command(
+            "CREATE TABLE slow (a UInt8, b UInt8 MATERIALIZED sleepEachRow(0.2)) ENGINE = MergeTree ORDER BY a"
+        )
+        killed: list[int] = []
+
+        def kill() -> None:
+            while not killed:
+                if told := connection.kill("query_id = 'slow insert'", wait=False):
+                    killed.append(told)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        with pytest.raises(EventStoreUnavailableError, match="cancelled"):
+            connection.insert("slow", {"a": "UInt8"}, {"a": list(range(14))}, {"query_id": "slow insert"})
+        killer.join()
+        connection.insert("slow", {"a": "UInt8"}, {"a": [99]}, {"query_id": "slow insert"})
+        assert (99,) in connection.rows("SELECT a FROM slow")
+        connection.close()
+
     def test_a_server_that_is_away(self, stores: ClickHouseStores, proxy: CuttingProxy) -> None:
         store = through(proxy, stores)
         proxy.close()

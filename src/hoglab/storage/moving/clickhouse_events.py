@@ -137,7 +137,7 @@ class ClickHouseEvents:
         first, last = events[0][0], events[-1][0]
         rows = [readable(event) for _, event in events]
         indexes = indexes_of(rows)
-        for month, number, positions in chunks([month_of(row) for row in rows], BATCH_ROWS):
+        for month, number, positions in chunks(list(map(month_of, rows)), range(len(rows)), BATCH_ROWS):
             some = [rows[position] for position in positions]
             columns = columns_of(
                 some,

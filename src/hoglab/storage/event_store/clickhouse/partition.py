@@ -143,7 +143,7 @@ class Partition:
         self._doubtful = max(self._doubtful, log_offset)
         indexes = indexes_of(rows)
         chosen = [rows[position] if is_checked else readable(rows[position]) for position in positions]
-        for month, number, places in chunks([month_of(row) for row in chosen], CHUNK_ROWS):
+        for month, number, places in chunks(list(map(month_of, chosen)), positions, CHUNK_ROWS):
             token = f"p{self.number}:{self.position + 1}-{log_offset}:{month}.{number}"
             columns = columns_of(
                 [chosen[place] for place in places],

@@ -122,14 +122,16 @@ _MADE: Final[Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]]] = {
 """Fields of `EventRow`, and how each becomes a column."""
 
 
-def chunks(months: Sequence[int], most: int) -> Iterator[tuple[int, int, list[int]]]:
-    """Positions of rows that go into one part of the table: its month, how many such chunks were before, positions.
+def chunks(
+    months: Sequence[int], positions: Sequence[int], most: int
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Places of rows that go into one part of the table: its month, the number of the chunk, the places.
 
-    An insert of one chunk is there as a whole or not at all.
+    An insert of one chunk is there as a whole or not at all. The number follows from the positions of rows in their
+    batch, so that it is the same whichever other chunks are there already.
     """
-    places: dict[int, list[int]] = {}
-    for position, month in enumerate(months):
-        places.setdefault(month, []).append(position)
-    for month, positions in sorted(places.items()):
-        for number, start in enumerate(range(0, len(positions), most)):
-            yield month, number, positions[start : start + most]
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, (month, position) in enumerate(zip(months, positions, strict=True)):
+        places.setdefault((month, position // most), []).append(place)
+    for (month, number), found in sorted(places.items()):
+        yield month, number, found
