@@ -46,6 +46,7 @@ from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines
+from hoglab.storage.event_store import PartitionedEventStore
 from hoglab.storage.event_store.upkeep import Chore, Upkeep
 from hoglab.storage.identity import Witness
 from hoglab.storage.job_leases import JobLeases
@@ -62,6 +63,8 @@ FILL_EVERY_S = 10.0
 """Interval at which new persons are put into the index for searches."""
 TIDY_EVERY_S = 3_600.0
 """Interval at which data that is too old, or too much, is looked for."""
+TEND_EVERY_S = 60.0
+"""Interval at which typed columns are made and written; above `hoglab.storage.event_store.clickhouse`'s ``FRESH_S``."""
 LOOK_FOR_JOBS_S = 1.0
 """Interval at which backfills and reruns are looked for that other processes began."""
 
@@ -240,7 +243,7 @@ def _chores(services: Services) -> list[Chore]:
         most_days=services.settings.event_retention_days,
         forget_results=partial(_forget, services.kept_results),
     )
-    return [
+    chores = [
         Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
         Chore("person search", FILL_EVERY_S, erasing.fill_search, failures),
         Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
@@ -250,3 +253,7 @@ def _chores(services: Services) -> list[Chore]:
         Chore("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
         Chore("queries", TIDY_EVERY_S, services.results.queries.forget_old, (DatabaseError,)),
     ]
+    store = services.engines.store
+    if isinstance(store, PartitionedEventStore):
+        chores.append(Chore("typed columns", TEND_EVERY_S, store.tend))
+    return chores

@@ -289,3 +289,7 @@ class PartitionedEventStore(EventStore, Protocol):
     def forget(self, log_partition: int) -> None:
         """Others may have written of a partition meanwhile: what is known of it is to be read again."""
         ...
+
+    def tend(self) -> None:
+        """A round of upkeep: have ready what statements read often. Raises `EventStoreUnavailableError`."""
+        ...

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from hoglab.analysis.query.exposures import step_zero
 from hoglab.analysis.query.metrics.keyed_funnels import define_keyed_rows
 from hoglab.analysis.query.metrics.outcome import Outcome, Partial, with_covariate
@@ -46,6 +48,12 @@ def define_progress(scope: Scope, metric: FunnelMeasure) -> None:
     """
     window_us = metric.window_us or DEFAULT_WINDOW_US
     count = len(metric.steps)
+    if scope.days is None and _is_plain(scope, metric):
+        steps = [f"s{number} = 1" for number in range(count + 1)]
+        reached = scope.dialect.reached_step("ts", steps, window_us)
+        if reached is not None:
+            scope.define("partial", f"SELECT entity, {reached} AS reached FROM funnel_row GROUP BY entity")
+            return
     if metric.order is FunnelOrder.UNORDERED:
         progress = _define_unordered(scope, count, window_us)
     else:
@@ -53,6 +61,19 @@ def define_progress(scope: Scope, metric: FunnelMeasure) -> None:
         progress = _define_ordered(scope, count, window_us, strict=strict, resumable=_resumes(scope, metric))
     if scope.days is None:
         scope.define("partial", f"SELECT entity, max(reached) AS reached FROM {progress} GROUP BY entity")
+
+
+def _is_plain(scope: Scope, metric: FunnelMeasure) -> bool:
+    """Whether steps come in order, and no row can be two of them."""
+    exposures = scope.question.exposures
+    first = exposures.source if exposures.activation is None else exposures.activation
+    sources = [first, *(step for step in metric.steps if isinstance(step, EventSource))]
+    return (
+        metric.order is FunnelOrder.ORDERED
+        and not scope.resumable
+        and not tables_of(metric)
+        and not any(one.may_overlap(other) for one, other in combinations(sources, 2))
+    )
 
 
 def _resumes(scope: Scope, metric: FunnelMeasure) -> bool:

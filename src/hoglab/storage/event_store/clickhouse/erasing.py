@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from hoglab.storage.event_store import EventsBefore, EventsOfPersons
 from hoglab.storage.event_store.clickhouse.reader import bounded
+from hoglab.storage.event_store.dialects.clickhouse import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,5 +33,4 @@ def condition_of(events: ErasableEvents) -> str:
 
 def listed(texts: Iterable[str]) -> str:
     """A list of texts."""
-    quoted = ", ".join("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'" for text in texts)
-    return f"[{quoted}]"
+    return f"[{', '.join(map(literal, texts))}]"

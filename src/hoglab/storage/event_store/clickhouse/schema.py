@@ -13,6 +13,8 @@ from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.rows import COLUMNS, GROUP_TYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hoglab.storage.event_store.clickhouse.connection import Connection
 
 EVENTS: Final = "event"
@@ -21,6 +23,8 @@ POSITIONS: Final = "ingest_position"
 INSTALLATION: Final = "installation"
 REHEARSAL: Final = "event_rehearsal"
 """A table of the columns of events that keeps nothing."""
+USES: Final = "property_use"
+"""Times at which statements asked for a property."""
 _VERSIONS: Final = "schema_version"
 
 TYPES: Final = {
@@ -79,9 +83,27 @@ CREATE TABLE IF NOT EXISTS {EVENTS} (
 ORDER BY (project_id, toDate32(timestamp), event, cityHash64(distinct_id), timestamp)
 SETTINGS non_replicated_deduplication_window = 10000
 """
-_SHOWN = ", ".join(
-    "toString(uuid) AS uuid" if name == "uuid" else name for name in (*COLUMNS, "log_partition", "log_index")
-)
+
+
+def views(typed: Iterable[str]) -> tuple[str, ...]:
+    """The statements that make the views of events, with these typed columns.
+
+    Neither reads the other, so that each is whole while its columns become others.
+    """
+    names = (*COLUMNS, "log_partition", "log_index", *typed)
+    shown = {name: f"events.{name} AS {name}" for name in names}
+    shown |= {"uuid": "toString(events.uuid) AS uuid", "": "events.properties AS whole_properties"}
+    resolved = {**shown, "person_id": "coalesce(became.person_id, events.person_id) AS person_id"}
+    return (
+        f"CREATE OR REPLACE VIEW stored_events AS SELECT {', '.join(shown.values())} FROM {EVENTS} AS events",
+        f"""
+CREATE OR REPLACE VIEW resolved_events AS SELECT {", ".join(resolved.values())}
+FROM {EVENTS} AS events LEFT ANY JOIN person_override AS became
+    ON became.project_id = events.project_id AND became.old_person_id = events.person_id
+SETTINGS join_use_nulls = 1
+""",
+    )
+
 
 STEPS: Final = (
     (
@@ -100,7 +122,6 @@ ENGINE = ReplacingMergeTree(log_offset) ORDER BY log_partition
 CREATE TABLE IF NOT EXISTS {INSTALLATION} (id String, generation Int64, starts Int64, version Int64)
 ENGINE = ReplacingMergeTree(version) ORDER BY tuple()
 """,
-        f"CREATE OR REPLACE VIEW stored_events AS SELECT {_SHOWN}, properties AS whole_properties FROM {EVENTS}",
         f"""
 CREATE OR REPLACE VIEW person_override AS SELECT project_id, old_person_id, became AS person_id, since AS log_offset
 FROM (
@@ -108,14 +129,16 @@ FROM (
     FROM {OVERRIDES} GROUP BY project_id, old_person_id
 ) WHERE became <> old_person_id
 """,
-        """
-CREATE OR REPLACE VIEW resolved_events AS
-SELECT events.* REPLACE (coalesce(person_override.person_id, events.person_id) AS person_id)
-FROM stored_events AS events LEFT JOIN person_override
-    ON person_override.project_id = events.project_id AND person_override.old_person_id = events.person_id
-SETTINGS join_use_nulls = 1
-""",
         f"CREATE OR REPLACE VIEW store_state AS SELECT greatest(1, max(next_seq)) AS next_seq FROM {POSITIONS}",
+    ),
+    (
+        f"""
+CREATE TABLE IF NOT EXISTS {USES} (
+    name String, form String, json_column String, key String,
+    first_at SimpleAggregateFunction(min, DateTime('UTC')), used_at SimpleAggregateFunction(max, DateTime('UTC'))
+) ENGINE = AggregatingMergeTree ORDER BY (name, form, json_column, key) TTL used_at + INTERVAL 60 DAY
+""",
+        *views(()),
     ),
 )
 """Statements that make the tables: the first step is for an empty database, each later one for what is there."""

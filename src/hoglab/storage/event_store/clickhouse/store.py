@@ -30,6 +30,7 @@ from hoglab.storage.event_store.clickhouse.schema import (
     TYPES,
     upgrade,
 )
+from hoglab.storage.event_store.clickhouse.typed_columns import TypedColumns
 from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ _MOST_PARTS = (
 class ClickHouseEventStore:
     """See `EventStore` for tables and guarantees."""
 
-    dialect: Dialect = ClickHouse()
-
     def __init__(self, url: str, keys: Path, *, memory: str, query_timeout_s: float) -> None:
         """Open the store, making what is missing of its tables.
 
@@ -77,6 +76,8 @@ class ClickHouseEventStore:
         self._partitions: dict[int, Partition] = {}
         self._is_closed = False
         upgrade(self._connection)
+        self.typed_columns = TypedColumns(self._connection)
+        self.dialect: Dialect = ClickHouse(self.typed_columns.column)
 
     def _partition(self, number: int) -> Partition:
         """Partition of a number; read from the store the first time."""
@@ -126,6 +127,10 @@ class ClickHouseEventStore:
             partition = self._partitions.pop(log_partition, None)
             if partition is not None:
                 partition.close()
+
+    def tend(self) -> None:
+        """See `PartitionedEventStore.tend`."""
+        self.typed_columns.tend()
 
     @contextmanager
     def frozen(self) -> Iterator[int]:

@@ -87,6 +87,14 @@ class Dialect(PropertyDialect, Protocol):
         """Aggregate: ``value`` of the row that comes first by ``keys``."""
         ...
 
+    def reached_step(self, moment: str, steps: Sequence[str], window_us: int) -> str | None:
+        """Aggregate of rows of which each is one of the steps, or none: the last step that is reached, from 0.
+
+        Steps are reached one after the other, at the same moment too, within a time of the first one, which may begin
+        anew. None where the engine has no such aggregate.
+        """
+        ...
+
     def integer_division(self, dividend: str, divisor: int) -> str:
         """Rounded down; the dividend is not negative."""
         ...

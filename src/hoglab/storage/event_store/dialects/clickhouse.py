@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from typing import Final
 
 from hoglab.filters.sql import Bindable, Parameters
@@ -23,6 +24,8 @@ _MOMENT: Final = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
     "([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
+_MOST_STEPS: Final = 32
+"""So many conditions the engine takes for a funnel."""
 _TYPES: Final[Mapping[ColumnType, str]] = {
     ColumnType.INTEGER: "Nullable(Int64)",
     ColumnType.FLOAT: "Nullable(Float64)",
@@ -33,10 +36,30 @@ _TYPES: Final[Mapping[ColumnType, str]] = {
 }
 
 
+class PropertyForm(Enum):
+    """Forms of properties that columns have."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    """As float64 where the JSON value is a number."""
+
+
+TypedColumn = Callable[[PropertyForm, str, str], str | None]
+"""Function that gives the column for a form of a property, by its JSON column and its key; None where there is none."""
+
+
+def _no_typed_column(_form: PropertyForm, _column: str, _key: str) -> None:
+    """All is read from JSON."""
+
+
 class ClickHouse:
     """Statements for ClickHouse 26 or newer, with values as query parameters (``{name:Type}``)."""
 
     is_sealed = False
+
+    def __init__(self, typed: TypedColumn = _no_typed_column) -> None:
+        """``typed`` tells which properties are columns of their own already."""
+        self._typed = typed
 
     def named(self, name: str, sql: str) -> str:
         return f"{name} AS MATERIALIZED (\n{sql}\n)"
@@ -54,20 +77,10 @@ class ClickHouse:
         return f"DROP TEMPORARY TABLE IF EXISTS {name}"
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        name = parameters.bind(key)
-        # Whole numbers beyond 64 bits come in quotation marks; no other raw value begins with one.
-        raw = f"trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))"
-        return (
-            f"multiIf(JSONType({column}, {name}) = 'String', JSONExtract({column}, {name}, 'Nullable(String)'), "
-            f"JSONType({column}, {name}) = 'Null', NULL, {raw})"
-        )
+        return self._typed(PropertyForm.TEXT, column, key) or text_in_json(column, parameters.bind(key))
 
     def json_number(self, column: str, key: str, parameters: Parameters) -> str:
-        name = parameters.bind(key)
-        return (
-            f"if(JSONType({column}, {name}) IN ('Int64', 'UInt64', 'Double', 'BigInt'), "
-            f"toFloat64OrNull(trim(BOTH '\"' FROM JSONExtractRaw({column}, {name}))), NULL)"
-        )
+        return self._typed(PropertyForm.NUMBER, column, key) or number_in_json(column, parameters.bind(key))
 
     def number(self, text: str) -> str:
         return f"if(match({text}, '{_NUMBER}'), toFloat64OrNull({text}), NULL)"
@@ -147,6 +160,12 @@ class ClickHouse:
         key = keys[0] if len(keys) == 1 else f"tuple({', '.join(keys)})"
         return f"argMin({value}, {key})"
 
+    def reached_step(self, moment: str, steps: Sequence[str], window_us: int) -> str | None:
+        if len(steps) > _MOST_STEPS:
+            return None
+        not_negative = f"CAST({moment} + {1 << 62} AS UInt64)"
+        return f"greatest(windowFunnel({window_us})({not_negative}, {', '.join(steps)}) - 1, 0)"
+
     def integer_division(self, dividend: str, divisor: int) -> str:
         return f"intDiv({dividend}, {divisor})"
 
@@ -185,6 +204,29 @@ class ClickHouse:
 
     def month_later(self, micros: str, months: int) -> str:
         return f"toUnixTimestamp64Micro(addMonths(fromUnixTimestamp64Micro({micros}, 'UTC'), {int(months)}))"
+
+
+def text_in_json(column: str, key: str) -> str:
+    """The property ``key`` (SQL) of a JSON column as text."""
+    # Whole numbers beyond 64 bits come in quotation marks; no other raw value begins with one.
+    raw = f"trim(BOTH '\"' FROM JSONExtractRaw({column}, {key}))"
+    return (
+        f"multiIf(JSONType({column}, {key}) = 'String', JSONExtract({column}, {key}, 'Nullable(String)'), "
+        f"JSONType({column}, {key}) = 'Null', NULL, {raw})"
+    )
+
+
+def number_in_json(column: str, key: str) -> str:
+    """The property as float64 where its JSON value is a number."""
+    return (
+        f"if(JSONType({column}, {key}) IN ('Int64', 'UInt64', 'Double', 'BigInt'), "
+        f"toFloat64OrNull(trim(BOTH '\"' FROM JSONExtractRaw({column}, {key}))), NULL)"
+    )
+
+
+def literal(text: str) -> str:
+    """A text where statements take no parameters."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _type(value: Bindable) -> str:

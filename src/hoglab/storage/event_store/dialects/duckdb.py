@@ -129,6 +129,9 @@ class DuckDb:
         key = keys[0] if len(keys) == 1 else f"ROW({', '.join(keys)})"
         return f"arg_min({value}, {key})"
 
+    def reached_step(self, moment: str, steps: Sequence[str], window_us: int) -> str | None:  # noqa: ARG002
+        return None
+
     def integer_division(self, dividend: str, divisor: int) -> str:
         return f"({dividend}) // {divisor}"
 
