@@ -26,7 +26,7 @@ from hoglab.analysis.query.days import DayGrid
 from hoglab.analysis.query.model import Question, Span
 from hoglab.analysis.query.statements import at_end_of_day
 from hoglab.experiments.definitions.fingerprint import Calculation
-from hoglab.statistics import StatisticsConfig
+from hoglab.statistics import CupedConfig, StatisticsConfig
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 30
@@ -42,7 +42,8 @@ SELECT i + 1 AS seq, 1 AS project_id, uuid() AS uuid, kind AS event, 'user-' || 
        CASE WHEN flagged THEN 'new-checkout' END AS feature_flag,
        CASE WHEN flagged THEN CASE WHEN hash(person) % 2 = 0 THEN 'control' ELSE 'test' END END
            AS feature_flag_response,
-       's' || (i // 5) AS session_id, '' AS elements_chain, '{"plan":"pro"}' AS person_properties,
+       's' || (i // 5) AS session_id, 'company-' || (person // 4) AS group_0, '' AS elements_chain,
+       '{"plan":"pro"}' AS person_properties,
        '{"$lib":"web","$current_url":"https://example.com/shop/item?id=' || (i % 977) ||
        '","$browser":"Firefox","$os":"Linux","$device_id":"' || md5(CAST(person AS VARCHAR)) ||
        '","amount":' || (i % 100) || '.5,"size":"' || (CASE WHEN i % 3 = 0 THEN 'big' ELSE 'small' END) ||
@@ -132,17 +133,21 @@ def generated(path: Path, events: int, *, position: int | None = None) -> Embedd
     return EmbeddedEventStore(path)
 
 
-def question(metric: dict[str, Any]) -> Question:
+def question(
+    metric: dict[str, Any], *, group: int | None = None, lookback_days: int | None = None
+) -> Question:
     calculation = Calculation(
         start_date=START,
         feature_flag_key="new-checkout",
         variants=["control", "test"],
         statistics=StatisticsConfig(),
         exposure_criteria={"filterTestAccounts": False},
+        aggregation_group_type_index=group,
     )
+    cuped = CupedConfig(enabled=lookback_days is not None, lookback_days=lookback_days or 14)
     reader = MetricParser(lambda _identifier: None)
     span = Span(START, END, END, DayGrid.between(START, END, UTC))
-    return Question(reader.exposures(1, calculation), span, reader.metric(metric))
+    return Question(reader.exposures(1, calculation), span, reader.metric(metric, cuped=cuped))
 
 
 def best(work: Callable[[], Any], runs: int) -> tuple[float, Any]:
