@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,8 @@ from tests.embedded import EmbeddedEventStore
 from hoglab.analysis.execution.computer import Computer, Groups
 from hoglab.storage.table_files import TableDirectory
 
+EXAMPLES = int(os.environ.get("HOGLAB_TEST_CLICKHOUSE_EXAMPLES", "12"))
+"""Number of generated examples on ClickHouse, which plans the statements of one for a fifth of a second."""
 TENDED = (2, 4, 8, 20)
 """When so many batches are stored, ClickHouse gets columns for what statements asked for before and since."""
 
@@ -80,7 +83,7 @@ class ClickHouseEngine:
         self.store = ClickHouseEventStore(self._url, path / "keys", memory="1GB", query_timeout_s=60)
         self.computer = Computer(self.store, timeout_s=60, tables=self.tables, groups=_from(self.groups))
         self._adds = 0
-        self.examples = 8  # a series takes it about a second, however few events there are
+        self.examples = EXAMPLES
 
     def add(
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()

@@ -18,7 +18,7 @@ from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, append, query
 from tests.waiting import wait_for
 
-from hoglab.storage.event_store import EventBatch, PersonOverride
+from hoglab.storage.event_store import EventBatch, PartitionedEventStore, PersonOverride
 
 if TYPE_CHECKING:
     from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
@@ -229,3 +229,10 @@ class TestOnAnEmptyStore:
             assert other.typed_columns.tend(now)  # type: ignore[attr-defined]
             wait_for(lambda: written(store) == names)
             assert not other.typed_columns.tend(now)  # type: ignore[attr-defined]
+
+
+def test_upkeep_notes_what_was_asked_for(store: ClickHouseEventStore) -> None:
+    assert isinstance(store, PartitionedEventStore)  # which upkeep has a chore for
+    ask(store, "noted", "noted")
+    store.tend()
+    assert query(store, "SELECT count() FROM property_use WHERE key = 'noted'") == [(1,)]

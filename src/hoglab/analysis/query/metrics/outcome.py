@@ -158,8 +158,8 @@ def _define_days(scope: Scope, outcome: Outcome, partials: str) -> None:
     scope.define(
         "moved",
         f"SELECT entity, day, {names} FROM {partials} "
-        f"UNION ALL SELECT entity, enter_day, {zeros} FROM unit "
-        f"UNION ALL SELECT entity, multiple_day, {zeros} FROM unit WHERE multiple_day > enter_day",
+        f"UNION ALL SELECT entity, CASE WHEN twice.first = 1 THEN enter_day ELSE multiple_day END, {zeros} "
+        f"FROM unit CROSS JOIN {_TWICE} WHERE twice.first = 1 OR multiple_day > enter_day",
     )
     combined = ", ".join(f"{p.combine}({p.name}) AS {p.name}" for p in outcome.partials)
     scope.define("step", f"SELECT entity, day, {combined} FROM moved GROUP BY entity, day")
@@ -178,12 +178,13 @@ def _define_days(scope: Scope, outcome: Outcome, partials: str) -> None:
         for place in ("{name}_new", "{name}_old")
     )
     cell = "".join(f", {name}" for name in scope.cell)
+    changes = "".join(
+        f", CASE WHEN twice.first = 1 THEN {gained[name]} ELSE -{lost[name]} END AS {name}" for name in gained
+    )
     scope.define(
         "change",
-        f"SELECT entity, variant_new AS variant{cell}, day, "
-        f"{', '.join(f'{text} AS {name}' for name, text in gained.items())} FROM state "
-        f"UNION ALL SELECT entity, variant_old{cell}, day, {', '.join(f'-{text}' for text in lost.values())} "
-        "FROM state WHERE counted",
+        f"SELECT entity, CASE WHEN twice.first = 1 THEN variant_new ELSE variant_old END AS variant{cell}, "
+        f"day{changes} FROM state CROSS JOIN {_TWICE} WHERE twice.first = 1 OR counted",
     )
 
 
@@ -198,6 +199,12 @@ def total_of_days(scope: Scope, outcome: Outcome) -> Total:
     apart = "".join(f", {_magnitude(f'change.{name}')}" for name in outcome.squares if not outcome.exact)
     return Total(f"{key}, {summed}", "change", f" GROUP BY {key}{apart} ORDER BY variant, day")
 
+
+_TWICE = "(SELECT 1 AS first UNION ALL SELECT 0 AS first) AS twice"
+"""A relation that gives each row of another one a second time.
+
+Engines plan a subquery wherever it is named, with all that it names in turn: what names one twice takes twice as long.
+"""
 
 RUNNING_DAYS = "PARTITION BY entity ORDER BY day"
 """Windows over the days of an entity."""
