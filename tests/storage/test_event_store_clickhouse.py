@@ -456,27 +456,6 @@ class TestNeighbours:
 
 
 class TestServer:
-    def test_an_insert_that_was_ended_has_failed(self, store: EventStore, stores: ClickHouseStores) -> None:
-        connection = Connection(stores.url)
-        connection.command(
-            "CREATE TABLE slow (a UInt8, b UInt8 MATERIALIZED sleepEachRow(0.2)) ENGINE = MergeTree ORDER BY a"
-        )
-        killed: list[int] = []
-
-        def kill() -> None:
-            while not killed:
-                if told := connection.kill("query_id = 'slow insert'", wait=False):
-                    killed.append(told)
-
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        with pytest.raises(EventStoreUnavailableError, match="cancelled"):
-            connection.insert("slow", {"a": "UInt8"}, {"a": list(range(14))}, {"query_id": "slow insert"})
-        killer.join()
-        connection.insert("slow", {"a": "UInt8"}, {"a": [99]}, {"query_id": "slow insert"})
-        assert (99,) in connection.rows("SELECT a FROM slow")
-        connection.close()
-
     def test_a_server_that_is_away(self, stores: ClickHouseStores, proxy: CuttingProxy) -> None:
         store = through(proxy, stores)
         proxy.close()
