@@ -18,7 +18,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 import structlog
 
-from hoglab.background import RETRY_S, STOP_TIMEOUT_S, BackgroundService
+from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables.jobs import job
 from hoglab.storage.database.types import now_micros
@@ -117,7 +117,6 @@ class JobLeases(BackgroundService):
             self._tell_of_expired()
         except DatabaseError as error:
             _log.warning("job_leases_not_renewed", jobs=len(held), reason=str(error))
-            return RETRY_S
         return RENEW_S
 
     def _renew(self, held: set[str]) -> None:
