@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import psycopg
 import pytest
 from tests.cluster import TOKEN, Cluster, cluster
 from tests.deploy.machine import block
@@ -23,6 +24,7 @@ from hoglab.storage.engines import upgrade_databases
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PEOPLE = 8
+LAST_NUMBER = "SELECT last_offset FROM hoglab_queue.event_log_head"
 
 
 def run(commands: str, **environment: str) -> str:
@@ -104,7 +106,12 @@ def test_postgresql_is_set_back_to_a_moment_and_the_topic_is_lost(
     with cluster(tmp_path / "anew", restored, HOGLAB_SECRET_KEYS=secret_key, **urls) as server:
         for role in ("core", "edge", "ingest"):
             server.add(role, role)
-        server.start("core", "edge", "ingest")
+        with psycopg.connect(restored, autocommit=True) as connection:
+            connection.execute("UPDATE hoglab_queue.event_log_head SET last_offset = 0")
+            server.start("ingest")
+            [(last,)] = connection.execute(LAST_NUMBER).fetchall()
+            assert last >= 3 * PEOPLE, "what is ingested next gets places behind all that ClickHouse has"
+        server.start("core", "edge")
         with server.api() as api:
             send(server, "anew")
             wait_for(lambda: last_of_all(api) == Counter(anew=PEOPLE), "what comes through the new topic")

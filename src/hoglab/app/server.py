@@ -30,12 +30,12 @@ from hoglab.settings import engine_options
 from hoglab.storage.database import Database, lost_commits
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines, IngestEngines, SharedEngines, starting_alone
-from hoglab.storage.event_log.progress import PartitionedProgress
 from hoglab.storage.identity import Installation, Present, check_metadata_present
 from hoglab.storage.invocations.holding import release
 
 if TYPE_CHECKING:
     from hoglab.settings import Settings
+    from hoglab.storage.event_store import EventStore
 
 STOP_BUDGET_S = 6.0
 """Time for the background services together to finish their work."""
@@ -110,11 +110,23 @@ def _services_beside(settings: Settings, resources: ExitStack) -> SharedServices
     if Part.ANALYSIS not in parts:
         with starting_alone(options):
             ingesting = resources.enter_context(IngestEngines.beside(directory, options))
+            _number_beyond(ingesting, ingesting.store)
         return IngestServices(settings, ingesting, secrets, joined(ingesting.database), resources)
     with starting_alone(options):
         engines = resources.enter_context(Engines.on(directory, options))
     accounts = joined(engines.database)
     return Services(settings, directory, engines, secrets, accounts, resources, lost_commits={})
+
+
+def _number_beyond(engines: SharedEngines, store: EventStore) -> None:
+    """Have records of partitions numbered beyond every place in the store.
+
+    There are larger ones where events were ingested from another log before, or the database was set back.
+    """
+    if engines.leased is not None:
+        with store.reader() as reader:
+            [(next_seq,)] = reader.execute("SELECT next_seq FROM store_state")
+        engines.leased.leases.go_beyond(max(store.position(), next_seq - 1))
 
 
 def _await_core(database: Database) -> None:
@@ -219,11 +231,7 @@ class Hoglab(ServerProcess):
         if accept_loss:
             engines.database.accept_rows()
         files.begin(engines.store)
-        if isinstance(engines.log, PartitionedProgress):
-            # Of a time when events were ingested from another log there may be larger places.
-            with engines.store.reader() as reader:
-                [(next_seq,)] = reader.execute("SELECT next_seq FROM store_state")
-            engines.log.skip_to(max(engines.store.position(), next_seq - 1))
+        _number_beyond(engines, engines.store)
         keep_check(engines.database, secrets)
         return engines, secrets
 
