@@ -26,6 +26,10 @@ _FORKS.set_forkserver_preload(
 )
 
 
+_READ_BY_NEW_PROGRAMS = ("LD_", "MALLOC_", "PYTHON")
+"""Beginnings of the names of variables that are read before `main`."""
+
+
 class _Stream:
     """A file that goes along to the process."""
 
@@ -90,9 +94,12 @@ class ForkedProcess:
 
 
 class ForkedServer(ChildServer):
-    """A `ChildServer` that starts at once."""
+    """A `ChildServer` that starts at once, unless its environment is one that only a new program reads."""
 
     def _launched(self) -> Any:
+        own = self._environment.items() - os.environ.items()
+        if any(name.startswith(_READ_BY_NEW_PROGRAMS) for name, _ in own):
+            return super()._launched()
         return ForkedProcess(self._arguments, self._environment, self._output, self._output)
 
 
