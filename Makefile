@@ -66,7 +66,7 @@ tests/jars/.ready: tests/jars/pom.xml
 	-DincludeScope=runtime -DoutputDirectory=. && touch $@; fi
 
 test-processes: setup tests/jars/.ready ## Run tests of servers of several processes, on a broker of Kafka, and of what docs/operate.md says to operators
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_PROCESSES)
+	$(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder $(ON_PROCESSES)
 
 test-postgres: setup ## Run tests of the API, of accounts, flags, experiments, functions and people on PostgreSQL
 	HOGLAB_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_POSTGRES)
