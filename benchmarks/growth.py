@@ -385,7 +385,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="few events")
     parser.add_argument("--events", type=int, nargs="+", default=SIZES, help="sizes, ascending")
     options = parser.parse_args()
-    sizes = (5_000, 40_000) if options.smoke else tuple(options.events)
+    sizes = (1_000, 4_000) if options.smoke else tuple(options.events)
     with tempfile.TemporaryDirectory() as folder:
         columns = {f"{size:,}": grown(Path(folder), sizes, place) for place, size in enumerate(sizes)}
         alone = installed(Path(folder) / "alone")
