@@ -15,8 +15,8 @@ from uuid import uuid4
 import sqlalchemy as sa
 import structlog
 
+from hoglab.storage.database.changes import total_changes
 from hoglab.storage.database.tables import (
-    change_version,
     ingestion_progress,
     installation,
     queue_installation,
@@ -332,7 +332,7 @@ def write_identity(database: Database, table: sa.Table, identity: Identity, **fu
 def changes(database: Database) -> int:
     """Number of changes of the metadata so far: grows with every change of a flag, key, function."""
     with database.read() as connection:
-        return connection.scalar(sa.select(sa.func.coalesce(sa.func.sum(change_version.c.version), 0))) or 0
+        return total_changes(connection)
 
 
 class Witness:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import structlog
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from hoglab.storage.database.prepared import PreparedSelect, among, listed
 from hoglab.storage.database.tables.activity import change_version
@@ -50,6 +50,7 @@ class ChangeFeed:
 
     def __init__(self) -> None:
         self._versions: dict[tuple[str, int], int] = {}
+        self._total = 0  # their sum
         self._items: dict[tuple[str, int], OrderedDict[int, frozenset[str]]] = {}
         self._listeners: dict[str, tuple[Listener, ...]] = {}
         self._lock = threading.Lock()
@@ -108,9 +109,13 @@ class ChangeFeed:
     def refresh(self, connection: Connection) -> int:
         """Take over versions that another process wrote, and notify of them; returns how many there were.
 
-        Whoever comes while another thread tells of some waits until everybody knows of these.
+        Whoever comes while another thread tells of some waits until everybody knows of these. Where there are none, one
+        number is read: versions only ever rise.
         """
         with self._refreshing:
+            known = self._total  # before the database is asked, which so has all of it
+            if total_changes(connection) == known:
+                return 0
             rows = connection.execute(
                 select(change_version.c.topic, change_version.c.project_id, change_version.c.version)
             )
@@ -132,8 +137,10 @@ class ChangeFeed:
         fresh = []
         with self._lock:
             for topic, project_id, version in committed:
-                if self._versions.get((topic, project_id), 0) < version:
+                before = self._versions.get((topic, project_id), 0)
+                if before < version:
                     self._versions[topic, project_id] = version
+                    self._total += version - before
                     fresh.append((topic, project_id))
         return fresh
 
@@ -144,6 +151,11 @@ class ChangeFeed:
                     listener(project_id)
                 except Exception:
                     _log.exception("change_listener_failed", topic=topic, project_id=project_id)
+
+
+def total_changes(connection: Connection) -> int:
+    """Number of changes so far: of every topic, in all projects."""
+    return int(connection.scalar(select(func.coalesce(func.sum(change_version.c.version), 0))) or 0)
 
 
 _VERSIONS = PreparedSelect(
