@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ import pytest
 from tests.cluster import KEY, TOKEN, Cluster, cluster
 from tests.deploy.proxy import nginx
 from tests.e2e.test_clickhouse import an_event, exposure, launched
-from tests.e2e.test_readme import ROOT, tour
+from tests.e2e.test_readme import tour_taken
 from tests.e2e.test_roles import make_function, serve, wait_for
 from tests.faults.destination import Destination
 from tests.forked import run
@@ -106,17 +105,7 @@ def test_a_role_that_a_shape_does_not_have_is_refused_in_one_line(
 
 def test_the_tour_and_the_demo_through_the_proxy(site: Site) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOGLAB_")}
-    commands = tour().replace("http://127.0.0.1:8000", site.proxy)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands.replace("sleep 5", "sleep 20")],
-        cwd=ROOT,
-        env={**environment, **site.server.environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = tour_taken(site.proxy, {**environment, **site.server.environment}, pause_s=20)
     _, _, events, results, logs = (line for line in done.stdout.splitlines() if line.strip())
     assert '"event":"signed up"' in events
     assert '"credible_interval":[' in results

@@ -35,6 +35,27 @@ def tour() -> str:
     return block("tour")
 
 
+def tour_taken(
+    url: str, environment: dict[str, str], *, pause_s: int = 5
+) -> subprocess.CompletedProcess[str]:
+    """The tour on a server; ``pause_s``: how long it waits for what it sent to be ingested."""
+    commands = tour()
+    for there, here in (("http://127.0.0.1:8000", url), ("sleep 5", f"sleep {pause_s}")):
+        assert there in commands
+        commands = commands.replace(there, here)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", commands],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 def run_block(name: str, server: ChildServer, words: str = "", instead: str = "") -> dict[str, Any]:
     """The answer to a block's one command; ``words`` are the reader's own, such as an address."""
     command = block(name).replace("http://127.0.0.1:8000", server.url)
@@ -56,18 +77,7 @@ def run_block(name: str, server: ChildServer, words: str = "", instead: str = ""
 @pytest.mark.files
 def test_the_tour(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
-    port = server.url.rpartition(":")[2]
-    assert "http://127.0.0.1:8000" in tour()
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", tour().replace(":8000", f":{port}")],
-        cwd=ROOT,
-        env={**os.environ, "HOGLAB_DATA": str(server.data)},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = tour_taken(server.url, {**os.environ, "HOGLAB_DATA": str(server.data)})
     experiment, function, events, results, logs = (line for line in done.stdout.splitlines() if line.strip())
     assert '"feature_flag_key":"button-colour"' in experiment
     assert '"status":"running"' in experiment
