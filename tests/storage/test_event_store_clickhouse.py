@@ -29,6 +29,7 @@ from hoglab.storage.event_store import (
     EventsOfPersons,
     EventStore,
     EventStoreUnavailableError,
+    PartitionedEventStore,
     PersonOverride,
 )
 from hoglab.storage.event_store.clickhouse.connection import Connection
@@ -368,10 +369,11 @@ class TestParts:
             "WHERE database = currentDatabase() AND table = 'event' AND active",
         )
         assert len(parts) == 5  # long ago, three of the last two years, and what is still to come
-        store.check()
+        assert isinstance(store, PartitionedEventStore)
+        store.tend()
         before = _counted("hoglab_event_store_parts")
         append(store, event_row(2))
-        store.check()
+        store.tend()
         assert (before, _counted("hoglab_event_store_parts")) == (1, 2)
 
     @pytest.mark.parametrize("year", [1950, 1969, 2149, 2290])

@@ -236,3 +236,16 @@ def test_upkeep_notes_what_was_asked_for(store: ClickHouseEventStore) -> None:
     ask(store, "noted", "noted")
     store.tend()
     assert query(store, "SELECT count() FROM property_use WHERE key = 'noted'") == [(1,)]
+
+
+def test_what_another_process_asks_for_gets_a_column(
+    stores: ClickHouseStores, store: ClickHouseEventStore
+) -> None:
+    before, now = columns(store), datetime.now(UTC)
+    with contextlib.closing(stores.open()) as other:
+        assert isinstance(other, PartitionedEventStore)
+        for moment in (now - timedelta(hours=1), now):
+            ask(other, "asked elsewhere")  # type: ignore[arg-type]
+            other.typed_columns.note_uses(moment)  # type: ignore[attr-defined]
+    store.typed_columns.tend(now)
+    assert len(columns(store) - before) == 1

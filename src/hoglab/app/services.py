@@ -189,7 +189,7 @@ class Services(SharedServices):
             delivery,
             *(self._replays() if Part.ANALYSIS in parts else ()),
             *(() if self.ingesting.service is None else (self.ingesting.service,)),
-            *(self._analysis() if Part.ANALYSIS in parts else ()),
+            *(self._analysis() if Part.ANALYSIS in parts else self._upkeep_without()),
             self.results.queries,
         ]
         return services
@@ -206,6 +206,13 @@ class Services(SharedServices):
             ExportService(self.engines.store, self._socket, catch_up=self.catch_up),
             Upkeep(self.engines.event_file, chores=_chores(self)),
         ]
+
+    def _upkeep_without(self) -> list[Service]:
+        """Upkeep of a process beside those that analyse."""
+        store = self.engines.store
+        if not isinstance(store, PartitionedEventStore):
+            return []
+        return [Upkeep(None, chores=[Chore("uses of properties", TEND_EVERY_S, store.note_uses)])]
 
     def problems(self) -> list[Problem]:
         """Problems now."""

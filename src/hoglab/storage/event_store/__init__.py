@@ -293,3 +293,7 @@ class PartitionedEventStore(EventStore, Protocol):
     def tend(self) -> None:
         """A round of upkeep: have ready what statements read often. Raises `EventStoreUnavailableError`."""
         ...
+
+    def note_uses(self) -> None:
+        """Write down what statements of this process read, for whoever tends. Raises `EventStoreUnavailableError`."""
+        ...

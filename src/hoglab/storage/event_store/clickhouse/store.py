@@ -130,7 +130,12 @@ class ClickHouseEventStore:
 
     def tend(self) -> None:
         """See `PartitionedEventStore.tend`."""
+        _PARTS.set(self._connection.rows(_MOST_PARTS)[0][0])
         self.typed_columns.tend()
+
+    def note_uses(self) -> None:
+        """See `PartitionedEventStore.note_uses`."""
+        self.typed_columns.note_uses()
 
     @contextmanager
     def frozen(self) -> Iterator[int]:
@@ -230,8 +235,7 @@ class ClickHouseEventStore:
     def check(self) -> None:
         """See `EventStore.check`."""
         with self.reader() as reader:
-            [(parts,)] = reader.execute(_MOST_PARTS, timeout_s=CHECK_TIMEOUT_S)
-        _PARTS.set(parts)
+            reader.execute("SELECT 1", timeout_s=CHECK_TIMEOUT_S)
 
     def close(self) -> None:
         """Write down what is known of events, and close the connections. Again: does nothing."""

@@ -39,7 +39,7 @@ MAX_COLUMNS: Final = 100
 MAX_KEY_LENGTH: Final = 200
 """The longest key of a property that becomes a column, in characters."""
 MAX_ASKED: Final = 1_000
-"""So many properties are noted between two rounds of `TypedColumns.tend`."""
+"""Maximum number of properties that a process remembers until it notes them."""
 AGAIN: Final = timedelta(minutes=1)
 """Time between two statements that ask for a property, so that one question alone makes no column."""
 UNUSED: Final = timedelta(days=30)
@@ -122,8 +122,8 @@ class TypedColumns:
 
         Whether there is more to write. Raises `EventStoreUnavailableError`; what was cut off is done by the next round.
         """
-        moment = (datetime.now(UTC) if now is None else now).replace(microsecond=0)
-        self._note(moment)
+        moment = _second_of(now)
+        self.note_uses(moment)
         there, shown = self._columns_of(EVENTS), self._columns_of("resolved_events")
         wanted = self._wanted(moment)
         if gone := [name for name in there if name not in wanted and name not in shown]:
@@ -140,19 +140,21 @@ class TypedColumns:
             self._read_at = -FRESH_S
         return self._write(usable)
 
-    def _note(self, now: datetime) -> None:
-        """Write down what was asked for since the last round."""
-        asked, self._asked = self._asked, {}
+    def note_uses(self, now: datetime | None = None) -> None:
+        """Write down what was asked for since the last time. Raises `EventStoreUnavailableError`."""
+        moment = _second_of(now)
+        noted, self._asked = self._asked, {}
+        asked = list(noted.values())
         types = {"name": "String", "form": "String", "json_column": "String", "key": "String"}
         types |= dict.fromkeys(("first_at", "used_at"), "DateTime('UTC')")
         if asked:
             columns: dict[str, Sequence[Any]] = {
-                "name": list(asked),
-                "form": [each.form.value for each in asked.values()],
-                "json_column": [each.json_column for each in asked.values()],
-                "key": [each.key for each in asked.values()],
-                "first_at": [now] * len(asked),
-                "used_at": [now] * len(asked),
+                "name": [each.name for each in asked],
+                "form": [each.form.value for each in asked],
+                "json_column": [each.json_column for each in asked],
+                "key": [each.key for each in asked],
+                "first_at": [moment] * len(asked),
+                "used_at": [moment] * len(asked),
             }
             self._connection.insert(USES, types, columns)
 
@@ -190,6 +192,10 @@ class TypedColumns:
                 )
                 return True
         return False
+
+
+def _second_of(now: datetime | None) -> datetime:
+    return (datetime.now(UTC) if now is None else now).replace(microsecond=0)
 
 
 def _can_be_written(key: str) -> bool:
