@@ -24,7 +24,7 @@ class Service(Protocol):
         """Begin; called once."""
 
     def stop(self, timeout_s: float) -> object:
-        """End, and wait for that for a while; called once, after `start`."""
+        """Return end, and wait for that for a while; called once, after `start`."""
 
 
 class BackgroundService(ABC):

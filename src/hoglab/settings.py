@@ -501,7 +501,7 @@ def _with_password(address: SecretStr | None, file: Path | None, name: str = "pa
 
 
 def engine_options(settings: Settings) -> EngineOptions:
-    """Options of the engines in the settings."""
+    """Return options of the engines in the settings."""
     from hoglab.storage.engines import EngineOptions  # not for commands that open none
     from hoglab.storage.table_files import TableDirectory
 
@@ -521,7 +521,7 @@ def engine_options(settings: Settings) -> EngineOptions:
 
 
 def load(**overrides: Any) -> Settings:
-    """Settings from the environment, with the given values (those that are not None) on top.
+    """Return settings from the environment, with the given values (those that are not None) on top.
 
     Raises `SettingsError` with one line that names the variable, its value, what is wrong with it, and an example.
     """
@@ -545,7 +545,7 @@ def _explained(fault: Any) -> str:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Variables that look like settings and are none, each with the setting that is likely meant."""
+    """Return variables that look like settings and are none, each with the setting that is likely meant."""
     known = sorted(name.upper() for name in Settings.model_fields)
     unknown = sorted(
         name.removeprefix(PREFIX)

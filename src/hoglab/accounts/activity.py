@@ -35,7 +35,7 @@ ACTIVITY = "$activity_log_entry_created"
 
 
 def change(scope: str, field: str, before: Any, after: Any, action: str = "changed") -> dict[str, Any]:
-    """One entry of ``detail.changes``: a field of an object of ``scope`` that got another value."""
+    """Return one entry of ``detail.changes``: a field of an object of ``scope`` that got another value."""
     return {"type": scope, "action": action, "field": field, "before": before, "after": after}
 
 
@@ -127,7 +127,7 @@ def entries(
     item_id: str | None = None,
     user_uuid: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """A page of the log, newest first, as it goes on the wire, and how many entries there are in all."""
+    """Return a page of the log, newest first, as it goes on the wire, and how many entries there are in all."""
     where = [activity_log.c.project_id == project_id]
     if scopes:
         where.append(activity_log.c.scope.in_(scopes))

@@ -40,7 +40,7 @@ def first_start(
     api_key: str | None = None,
     project_token: str | None = None,
 ) -> FirstStart | None:
-    """Credentials to show to the operator: those of this start, or of an earlier one that could not show them.
+    """Return credentials to show to the operator: those of this start, or of an earlier one that could not show them.
 
     ``unannounced`` is a file that is there from before the key is made until it was shown: whoever shows it removes
     the file. The value of a key is kept nowhere, so a key that nobody saw gets another value. The parameters are

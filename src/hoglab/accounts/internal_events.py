@@ -72,7 +72,7 @@ def emit(
 
 
 def waiting(connection: Connection, limit: int) -> list[InternalEvent]:
-    """The oldest events that wait."""
+    """Return the oldest events that wait."""
     rows = connection.execute(select(internal_event).order_by(internal_event.c.id).limit(limit)).mappings()
     return [InternalEvent(**row) for row in rows]
 

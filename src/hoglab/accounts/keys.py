@@ -21,22 +21,22 @@ _HASH_PREFIX = "sha256$"
 
 
 def new_key() -> str:
-    """A personal API key."""
+    """Return a personal API key."""
     return KEY_PREFIX + _random()
 
 
 def new_secret_key() -> str:
-    """A project secret key: what SDKs that evaluate flags on their own identify themselves with."""
+    """Return a project secret key: what SDKs that evaluate flags on their own identify themselves with."""
     return SECRET_PREFIX + _random()
 
 
 def new_token() -> str:
-    """A project token. It is public: it says where events belong and opens nothing."""
+    """Return a project token. It is public: it says where events belong and opens nothing."""
     return TOKEN_PREFIX + _random()
 
 
 def new_distinct_id() -> str:
-    """New distinct id by which a user of this server is known as a person."""
+    """Return new distinct id by which a user of this server is known as a person."""
     return _random()
 
 
@@ -45,21 +45,21 @@ def _random() -> str:
 
 
 def hash_key(key: str) -> str:
-    """Stored hash of a key. Keys are random, so one plain SHA-256 cannot be guessed back."""
+    """Return stored hash of a key. Keys are random, so one plain SHA-256 cannot be guessed back."""
     return _HASH_PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def mask_key(key: str) -> str:
-    """Masked form of a key for people: ``phx_...abcd``."""
+    """Return masked form of a key for people: ``phx_...abcd``."""
     prefix = SECRET_PREFIX if key.startswith(SECRET_PREFIX) else KEY_PREFIX
     return f"{prefix}...{key[-4:]}"
 
 
 def is_key(text: str) -> bool:
-    """Whether a text may serve as a personal API key: ``phx_`` and at least 32 further characters."""
+    """Return whether a text may serve as a personal API key: ``phx_`` and at least 32 further characters."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_token(text: str) -> bool:
-    """Whether a text may serve as a project token."""
+    """Return whether a text may serve as a project token."""
     return _TOKEN.fullmatch(text) is not None

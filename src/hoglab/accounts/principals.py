@@ -38,7 +38,7 @@ class PrincipalCache:
         """Grows with each change, so that a slow reader does not bring back old data."""
 
     def recall(self, secret: str) -> Principal | Unknown:
-        """The principal of a secret seen within `RECHECK_S`, from memory alone."""
+        """Return the principal of a secret seen within `RECHECK_S`, from memory alone."""
         known = self._known.get(hash_key(secret))
         if known is None or self._clock() - known[1] > RECHECK_S:
             return UNKNOWN
@@ -48,7 +48,7 @@ class PrincipalCache:
         return principal
 
     def authenticate(self, secret: str) -> Principal | None:
-        """The principal of a secret, from memory or the database."""
+        """Return the principal of a secret, from memory or the database."""
         known = self.recall(secret)
         if not isinstance(known, Unknown):
             return known

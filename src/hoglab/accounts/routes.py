@@ -52,7 +52,7 @@ CheckFilters = Callable[[Project, list[dict[str, Any]]], None]
 def routers(
     accounts: AccountService, database: Database, check_account_filters: CheckFilters
 ) -> list[ResourceRouter]:
-    """Every router of the room."""
+    """Return every router of the room."""
     return [
         _project(accounts, check_account_filters),
         _projects(accounts),
@@ -67,7 +67,7 @@ def routers(
 
 
 def project_object(project: Project, principal: Principal) -> dict[str, Any]:
-    """A project as the wire shows it."""
+    """Return a project as the wire shows it."""
     admin = principal.at(project.organization_id).is_admin
     return {
         "id": project.id,
@@ -152,7 +152,7 @@ def _projects(accounts: AccountService) -> ResourceRouter:
 
 
 def _organization_id(call: Call, segment: str) -> str:
-    """The organization that a path segment means; 403 when the key, 404 when the user does not reach it."""
+    """Return the organization that a path segment means; 403 when the key, 404 when the user does not reach it."""
     principal = call.principal
     found = principal.organization_id if segment == "@current" else segment
     if found is None or (segment != "@current" and found not in principal.levels):
@@ -245,7 +245,7 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
 
 
 def me_object(accounts: AccountService, principal: Principal) -> dict[str, Any]:
-    """The user who calls, as the wire shows them."""
+    """Return the user who calls, as the wire shows them."""
     user = principal.user
     organizations = _organization_objects(accounts, principal)
     current = [each for each in organizations if each["id"] == principal.organization_id]
@@ -278,7 +278,7 @@ def _users(accounts: AccountService) -> ResourceRouter:
 
 
 def key_object(key: Mapping[str, Any], value: str | None = None) -> dict[str, Any]:
-    """A personal API key as the wire shows it."""
+    """Return a personal API key as the wire shows it."""
     return {
         "id": key["id"],
         "user_id": key["user_id"],
@@ -371,7 +371,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
 
 
 def _check_scopes(principal: Principal, scopes: Sequence[str]) -> None:
-    """Raises 403 when a key would hand on scopes that it does not hold itself."""
+    """Raise 403 when a key would hand on scopes that it does not hold itself."""
     for scope in scopes:
         if not scope_satisfied(scope, principal.scopes):
             raise errors.permission_denied(f"API key cannot grant scope '{scope}', which it does not have")
@@ -384,7 +384,7 @@ def _check_reach(
     organizations: Sequence[str] | None,
     accounts: AccountService,
 ) -> None:
-    """Raises 403 for scopes that the caller lacks, 400 for limits that name what the user does not reach."""
+    """Raise 403 for scopes that the caller lacks, 400 for limits that name what the user does not reach."""
     _check_scopes(principal, scopes)
     for project_id in projects or ():
         project = accounts.project(project_id)
@@ -422,7 +422,7 @@ def _activity(database: Database) -> ResourceRouter:
 
 
 def _page(call: Call, everything: Sequence[Any]) -> dict[str, Any]:
-    """A page of a list that is in memory as a whole."""
+    """Return a page of a list that is in memory as a whole."""
     page = call.page()
     return envelope(call, everything[page.offset : page.offset + page.limit], len(everything))
 

@@ -80,7 +80,7 @@ _SCOPE = re.compile(r"([A-Za-z][A-Za-z0-9_]*):(read|write)")
 
 
 def scope_fault(scope: str, objects: Set[str] = KNOWN) -> str | None:
-    """Problem of a scope, in words.
+    """Return the problem of a scope, in words.
 
     None for ``*`` and for ``object:read`` and ``object:write`` of one of the ``objects``.
     """

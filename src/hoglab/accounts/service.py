@@ -91,11 +91,11 @@ class AccountService:
     # Who is calling
 
     def recall(self, key: str) -> Principal | Unknown:
-        """The principal of a key seen lately, from memory alone."""
+        """Return the principal of a key seen lately, from memory alone."""
         return self._known.recall(key)
 
     def authenticate(self, key: str) -> Principal | None:
-        """The principal of a key; None when it is unknown, revoked, expired, or its user is inactive."""
+        """Return the principal of a key; None when it is unknown, revoked, expired, or its user is inactive."""
         return self._known.authenticate(key)
 
     def _read_principal(self, secure_value: str) -> Principal | None:
@@ -106,7 +106,7 @@ class AccountService:
             return self.principal_of_key(connection, row)
 
     def principal_of_key(self, connection: Connection, key: Mapping[str, Any]) -> Principal | None:
-        """Authenticated user of the row of a key; None when it is expired, or its user is inactive."""
+        """Return authenticated user of the row of a key; None when it is expired, or its user is inactive."""
         if key["expires_at"] is not None and key["expires_at"] <= self.now():
             return None
         user = self.principal_of_user(connection, key["user_id"])
@@ -123,7 +123,7 @@ class AccountService:
         )
 
     def principal_of_user(self, connection: Connection, user_id: int) -> Principal | None:
-        """A user with all that they may do; None when there is none, or an inactive one."""
+        """Return a user with all that they may do; None when there is none, or an inactive one."""
         user = store.user_by_id(connection, user_id)
         if user is None or not user.is_active:
             return None
@@ -137,7 +137,7 @@ class AccountService:
         )
 
     def _organization_of(self, user: User, levels: Mapping[str, int]) -> str | None:
-        """The organization that ``@current`` means: that of the user's current project, else the oldest."""
+        """Return the organization that ``@current`` means: that of the user's current project, else the oldest."""
         current = self._by_id.get(user.current_project_id or 0)
         if current is not None and current.organization_id in levels:
             return current.organization_id
@@ -151,20 +151,20 @@ class AccountService:
     # Projects
 
     def project(self, project_id: int) -> Project | None:
-        """The project of an id, from memory."""
+        """Return the project of an id, from memory."""
         return self._by_id.get(project_id)
 
     def project_by_token(self, token: str) -> Project | None:
-        """The project of a token (``phc_…``), from memory: fit for every event request."""
+        """Return the project of a token (``phc_…``), from memory: fit for every event request."""
         return self._by_token.get(token)
 
     def projects(self, organization_id: str | None = None) -> list[Project]:
-        """The projects of one organization, or all, by id."""
+        """Return the projects of one organization, or all, by id."""
         everything = self._by_id.values()
         return [each for each in everything if organization_id in (None, each.organization_id)]
 
     def has_several_projects(self) -> bool:
-        """Whether there is more than one project, from memory."""
+        """Return whether there is more than one project, from memory."""
         return len(self._by_id) > 1
 
     def _load_projects(self) -> None:
@@ -193,7 +193,7 @@ class AccountService:
         token: str | None = None,
         timezone: str = "UTC",
     ) -> Project:
-        """The same as `create_project`, inside a transaction of the caller."""
+        """Return the same as `create_project`, inside a transaction of the caller."""
         now = self.now()
         values: dict[str, Any] = {
             "uuid": str(uuid4()),
@@ -216,7 +216,7 @@ class AccountService:
         return project
 
     def update_project(self, project_id: int, values: Mapping[str, Any]) -> Project:
-        """Change fields of a project. Raises `AccountError`, and `LookupError` when there is none."""
+        """Return change fields of a project. Raises `AccountError`, and `LookupError` when there is none."""
         changes = dict(values)
         if "name" in changes:
             changes["name"] = _name(changes["name"])
@@ -260,7 +260,7 @@ class AccountService:
         return organization_id
 
     def organizations(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Organizations of some ids, oldest first."""
+        """Return organizations of some ids, oldest first."""
         with self._database.read() as connection:
             return store.organizations(connection, ids)
 
@@ -274,7 +274,7 @@ class AccountService:
     def insert_user(
         self, tx: Transaction, email: str, first_name: str, last_name: str, current_project_id: int | None
     ) -> User:
-        """The same as `create_user`, inside a transaction of the caller."""
+        """Return the same as `create_user`, inside a transaction of the caller."""
         if store.user_by_email(tx.connection, email) is not None:
             raise AccountError(f"There is already a user {email}.", "email")
         values = {
@@ -310,12 +310,12 @@ class AccountService:
             tx.changed("keys", EVERYWHERE)
 
     def users(self, ids: Sequence[int]) -> dict[int, User]:
-        """Users of some ids, by id."""
+        """Return users of some ids, by id."""
         with self._database.read() as connection:
             return store.users(connection, ids)
 
     def user_id(self, email: str) -> int:
-        """The user with an e-mail address. Raises `AccountError` when there is none."""
+        """Return the user with an e-mail address. Raises `AccountError` when there is none."""
         with self._database.read() as connection:
             found = store.user_by_email(connection, email)
         if found is None:
@@ -323,7 +323,7 @@ class AccountService:
         return found.id
 
     def owner_id(self) -> int:
-        """The user for whom keys are made on the command line. Raises `AccountError` when there is none."""
+        """Return the user for whom keys are made on the command line. Raises `AccountError` when there is none."""
         with self._database.read() as connection:
             found = store.owner_id(connection)
         if found is None:
@@ -368,7 +368,7 @@ class AccountService:
         expires_at: datetime | None = None,
         value: str | None = None,
     ) -> NewKey:
-        """The same as `create_key`, inside a transaction of the caller."""
+        """Return the same as `create_key`, inside a transaction of the caller."""
         now = self.now()
         if store.count_keys(tx.connection, user_id) >= MAX_KEYS_PER_USER:
             raise AccountError(f"A user may have at most {MAX_KEYS_PER_USER} personal API keys.")
@@ -396,12 +396,12 @@ class AccountService:
         return key
 
     def keys(self, user_id: int | None = None, key_id: str | None = None) -> list[dict[str, Any]]:
-        """Keys without their values, newest first: of one user, of one id, or all."""
+        """Return keys without their values, newest first: of one user, of one id, or all."""
         with self._database.read() as connection:
             return store.keys(connection, user_id, key_id)
 
     def personal_keys(self, user_id: int, key_id: str | None = None) -> list[dict[str, Any]]:
-        """The keys that are a user's own affair: not the secret keys of projects that this user had made."""
+        """Return the keys that are a user's own affair: not the secret keys of projects that this user had made."""
         return [row for row in self.keys(user_id, key_id) if not row["mask_value"].startswith(SECRET_PREFIX)]
 
     def update_key(self, key_id: str, values: Mapping[str, Any]) -> None:
@@ -438,7 +438,7 @@ class AccountService:
     # Project secret keys (spec: sdk-wire 4.1): keys of one project that may do nothing but read its flags.
 
     def secret_keys(self, project_id: int) -> list[dict[str, Any]]:
-        """The secret keys of a project without their values, newest first: the current one and the backup."""
+        """Return the secret keys of a project without their values, newest first: the current one and the backup."""
         return [
             row
             for row in self.keys()
@@ -473,7 +473,7 @@ class AccountService:
 
 
 def check_scopes(scopes: Sequence[str], objects: Set[str] = KNOWN) -> list[str]:
-    """Scopes without repetitions. Raises `AccountError` for none, too many, or one that is none."""
+    """Return scopes without repetitions. Raises `AccountError` for none, too many, or one that is none."""
     if not scopes:
         raise AccountError("A key needs at least one scope.", "scopes")
     if len(scopes) > MAX_SCOPES:

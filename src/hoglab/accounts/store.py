@@ -32,7 +32,7 @@ _USERS = PreparedSelect(select(*_USER_COLUMNS).where(among(user.c.id, bindparam(
 
 
 def projects(connection: Connection) -> list[Project]:
-    """Every project, by id."""
+    """Return every project, by id."""
     rows = connection.execute(select(*_PROJECT_COLUMNS).order_by(project.c.id))
     return [Project(*row) for row in rows]
 
@@ -49,14 +49,14 @@ def insert_project(connection: Connection, values: Mapping[str, Any]) -> Project
 
 
 def update_project(connection: Connection, project_id: int, values: Mapping[str, Any]) -> Project | None:
-    """Change columns of a project; None when there is none."""
+    """Return change columns of a project; None when there is none."""
     statement = update(project).where(project.c.id == project_id).values(**values)
     row = connection.execute(statement.returning(*_PROJECT_COLUMNS)).one_or_none()
     return None if row is None else Project(*row)
 
 
 def is_empty(connection: Connection) -> bool:
-    """Whether there is no organization yet."""
+    """Return whether there is no organization yet."""
     return connection.scalar(select(organization.c.id).limit(1)) is None
 
 
@@ -65,7 +65,7 @@ def insert_organization(connection: Connection, organization_id: str, name: str,
 
 
 def organizations(connection: Connection, ids: Iterable[str]) -> list[dict[str, Any]]:
-    """Organizations of some ids, oldest first."""
+    """Return organizations of some ids, oldest first."""
     statement = select(organization).where(organization.c.id.in_(list(ids)))
     rows = connection.execute(statement.order_by(organization.c.created_at, organization.c.id))
     return [dict(row) for row in rows.mappings()]
@@ -82,7 +82,7 @@ def user_by_email(connection: Connection, email: str) -> User | None:
 
 
 def users(connection: Connection, ids: Iterable[int | None]) -> dict[int, User]:
-    """Users of some ids, by id: for lists of objects that show who made them."""
+    """Return users of some ids, by id: for lists of objects that show who made them."""
     wanted = {user_id for user_id in ids if user_id is not None}
     if not wanted:
         return {}
@@ -100,7 +100,7 @@ def update_user(connection: Connection, user_id: int, values: Mapping[str, Any])
 
 
 def owner_id(connection: Connection) -> int | None:
-    """The user who has been a member of any organization with the highest level for longest."""
+    """Return the user who has been a member of any organization with the highest level for longest."""
     order = (membership.c.level.desc(), membership.c.joined_at, membership.c.user_id)
     return connection.scalar(select(membership.c.user_id).order_by(*order).limit(1))
 
@@ -118,7 +118,7 @@ def delete_membership(connection: Connection, organization_id: str, user_id: int
 
 
 def levels(connection: Connection, user_id: int) -> dict[str, int]:
-    """A user's membership level by organization, oldest membership first."""
+    """Return a user's membership level by organization, oldest membership first."""
     statement = select(membership.c.organization_id, membership.c.level)
     rows = connection.execute(
         statement.where(membership.c.user_id == user_id).order_by(membership.c.joined_at)
@@ -139,7 +139,7 @@ def key_by_hash(connection: Connection, secure_value: str) -> dict[str, Any] | N
 def keys(
     connection: Connection, user_id: int | None = None, key_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """Personal API keys, newest first: of one user, of one id, or all."""
+    """Return personal API keys, newest first: of one user, of one id, or all."""
     statement = select(personal_api_key)
     if user_id is not None:
         statement = statement.where(personal_api_key.c.user_id == user_id)
@@ -155,7 +155,7 @@ def count_keys(connection: Connection, user_id: int) -> int:
 
 
 def update_key(connection: Connection, key_id: str, values: Mapping[str, Any]) -> bool:
-    """Change columns of a key; False when there is none."""
+    """Return change columns of a key; False when there is none."""
     statement = update(personal_api_key).where(personal_api_key.c.id == key_id).values(**values)
     return connection.execute(statement).rowcount > 0
 
@@ -187,7 +187,7 @@ def session_by_hash(connection: Connection, secure_value: str) -> dict[str, Any]
 
 
 def sessions(connection: Connection, user_id: int | None = None) -> list[dict[str, Any]]:
-    """Sessions of one user, or all, the one seen last first."""
+    """Return sessions of one user, or all, the one seen last first."""
     statement = select(user_session)
     if user_id is not None:
         statement = statement.where(user_session.c.user_id == user_id)

@@ -33,7 +33,7 @@ class Reference:
     sent: str
 
     def error(self) -> ApiError:
-        """400: the project has no such action or cohort."""
+        """Return 400: the project has no such action or cohort."""
         name, code = self.kind.capitalize(), "does_not_exist"
         if self.kind == "cohort":
             code = "cohort_does_not_exist"
@@ -41,7 +41,7 @@ class Reference:
 
 
 def references(definition: object, path: Path = ()) -> Iterator[Reference]:
-    """Every action and cohort that JSON names: in filters, nodes, and entries of functions."""
+    """Yield every action and cohort that JSON names: in filters, nodes, and entries of functions."""
     if isinstance(definition, Mapping):
         yield from _of_object(definition, path)
         for key, value in definition.items():
@@ -57,7 +57,7 @@ def first_missing(
     actions: Collection[int],
     cohort_ids: Collection[int],
 ) -> Reference | None:
-    """The first of some references that is neither there nor ``stored`` already."""
+    """Return the first of some references that is neither there nor ``stored`` already."""
     known = {(each.kind, each.id) for each in stored}
     for reference in named:
         there = actions if reference.kind == "action" else cohort_ids
@@ -69,7 +69,7 @@ def first_missing(
 def check_references(
     connection: Connection, project_id: int, definition: object, stored: object = None, path: Path = ()
 ) -> None:
-    """Raises 400 when a definition names an action or a cohort that the project does not have."""
+    """Raise 400 when a definition names an action or a cohort that the project does not have."""
     named = list(references(definition, path))
     if not named:
         return

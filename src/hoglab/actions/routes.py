@@ -25,7 +25,7 @@ SCOPES = ("action:read", "action:write")
 
 
 def actions_router(service: ActionService) -> ResourceRouter:
-    """The endpoints of actions."""
+    """Return the endpoints of actions."""
     routes = ResourceRouter("/actions", tag="actions", scopes=SCOPES)
 
     def objects(call: Call, rows: Sequence[ActionRow]) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def actions_router(service: ActionService) -> ResourceRouter:
 
 
 def action_object(call: Call, row: ActionRow, created_by: dict[str, Any] | None) -> dict[str, Any]:
-    """An action in full."""
+    """Return an action in full."""
     shown = {
         "id": row.id,
         "name": row.name,

@@ -43,7 +43,7 @@ class ActionService:
         self._now = now
 
     def get(self, connection: Connection, project_id: int, action_id: int) -> ActionRow:
-        """An action. Raises 404 for an unknown or deleted one."""
+        """Return an action. Raises 404 for an unknown or deleted one."""
         row = store.action_by_id(connection, project_id, action_id)
         if row is None or row.deleted:
             raise not_found()
@@ -66,7 +66,7 @@ class ActionService:
             return row
 
     def update(self, project: Project, user: User, action_id: int, data: Mapping[str, Any]) -> ActionRow:
-        """Change fields of an action. A deleted one is reached only by ``deleted`` false, which restores it."""
+        """Return change fields of an action. A deleted one is reached only by ``deleted`` false, which restores it."""
         now = self._now()
         with self.database.write() as tx:
             row = store.action_by_id(tx.connection, project.id, action_id)
@@ -116,7 +116,10 @@ class ActionService:
 
 
 def checked_steps(steps: Sequence[Any]) -> list[dict[str, Any]]:
-    """The steps as they are stored: what was sent of the known parts. Raises 400 for what cannot match events."""
+    """Return the steps as they are stored: what was sent of the known parts.
+
+    Raises 400 for what cannot match events.
+    """
     checked = []
     for index, step in enumerate(steps):
         if not isinstance(step, Mapping):
@@ -137,7 +140,7 @@ def checked_steps(steps: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def compile_problem(steps: Sequence[Mapping[str, Any]]) -> str | None:
-    """Reason for which hog functions cannot use an action with these steps; None when they can.
+    """Return the reason for which hog functions cannot use an action with these steps; None when they can.
 
     Cohorts count as usable here: whether one is depends on its definition of the day.
     """

@@ -35,14 +35,14 @@ _COLUMNS = tuple(action.c[each.name] for each in fields(ActionRow))
 
 
 def action_by_id(connection: Connection, project_id: int, action_id: int) -> ActionRow | None:
-    """An action, deleted or not."""
+    """Return an action, deleted or not."""
     statement = sa.select(*_COLUMNS).where(action.c.project_id == project_id, action.c.id == action_id)
     row = connection.execute(statement).one_or_none()
     return None if row is None else ActionRow(*row)
 
 
 def action_named(connection: Connection, project_id: int, name: str) -> int | None:
-    """The id of an action of that name that is not deleted."""
+    """Return the id of an action of that name that is not deleted."""
     statement = sa.select(action.c.id).where(*_present(project_id), action.c.name == name)
     return connection.scalar(statement.limit(1))
 
@@ -50,7 +50,7 @@ def action_named(connection: Connection, project_id: int, name: str) -> int | No
 def list_actions(
     connection: Connection, project_id: int, *, search: str | None = None, limit: int, offset: int
 ) -> tuple[list[ActionRow], int]:
-    """Actions that are not deleted, newest first, and how many there are. ``search``: a part of the name."""
+    """Return actions that are not deleted, newest first, and how many there are. ``search``: a part of the name."""
     matching = sa.select(*_COLUMNS).where(*_present(project_id))
     if search:
         matching = matching.where(action.c.name.icontains(search, autoescape=True))
@@ -60,7 +60,7 @@ def list_actions(
 
 
 def count_actions(connection: Connection, project_id: int) -> int:
-    """Number of actions of a project that are not deleted."""
+    """Return the number of actions of a project that are not deleted."""
     statement = sa.select(sa.func.count()).select_from(action).where(*_present(project_id))
     return connection.scalar(statement) or 0
 
@@ -78,7 +78,7 @@ def update_action(connection: Connection, action_id: int, values: Mapping[str, A
 
 
 def names(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, str | None]:
-    """Names of the actions that exist and are not deleted, by id."""
+    """Return names of the actions that exist and are not deleted, by id."""
     if not ids:
         return {}
     statement = sa.select(action.c.id, action.c.name).where(*_present(project_id), action.c.id.in_(ids))
@@ -86,7 +86,7 @@ def names(connection: Connection, project_id: int, ids: Collection[int]) -> dict
 
 
 def steps(connection: Connection, project_id: int, ids: Collection[int] | None = None) -> dict[int, Steps]:
-    """The steps of actions that are not deleted (of all for None), by id."""
+    """Return the steps of actions that are not deleted (of all for None), by id."""
     if ids is not None and not ids:
         return {}
     statement = sa.select(action.c.id, action.c.steps).where(*_present(project_id))

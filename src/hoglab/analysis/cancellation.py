@@ -40,7 +40,7 @@ class Cancellation:
 
 @contextmanager
 def cancellable(cancellation: Cancellation) -> Iterator[None]:
-    """Computations of the block, in this thread, end when ``cancellation`` is requested."""
+    """Provide computations of the block, in this thread, end when ``cancellation`` is requested."""
     token = _current.set(cancellation)
     try:
         yield
@@ -49,5 +49,5 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
 
 
 def current_cancellation() -> Cancellation | None:
-    """Cancellation that may end the computations of this thread; None without one."""
+    """Return the cancellation that may end the computations of this thread; None without one."""
     return _current.get()

@@ -39,7 +39,7 @@ class DidNotEndError(ComputationError):
 
 
 def wire_error(error: ComputationError) -> ApiError:
-    """Response to a request whose answer could not be computed.
+    """Return the response to a request whose answer could not be computed.
 
     503 when the server is at fault, 429 when it may be asked again, else 400.
     """

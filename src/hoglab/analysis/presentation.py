@@ -63,7 +63,7 @@ _LEGACY_KEYS = (
 def result_object(
     answer: Answer, variants: Sequence[str], config: StatisticsConfig, metric: Metric
 ) -> dict[str, Any]:
-    """The ``ExperimentQuery`` response. Variants without data have rows of zeros.
+    """Return the ``ExperimentQuery`` response. Variants without data have rows of zeros.
 
     Raises `DefinitionError` when no variant can be the baseline.
     """
@@ -123,7 +123,7 @@ def adjusted(
 def evidence_of(
     row: Mapping[str, Any], config: StatisticsConfig, baseline_failures: Sequence[str] = ()
 ) -> Evidence:
-    """Evidence of a row of a result about its variant: the rule of significance for every face of results.
+    """Return the evidence of a row of a result about its variant: the rule of significance for every face of results.
 
     With a corrected p-value that one decides. The row of the baseline, which has no method, says nothing.
     """
@@ -149,7 +149,7 @@ def evidence_of(
 
 
 def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatistics:
-    """The sums of a row, as `sums_object` wrote them."""
+    """Return the sums of a row, as `sums_object` wrote them."""
     n, total = row["number_of_samples"], row["sum"] or 0.0
     plain: Proportion | SampleMean
     match metric_type:
@@ -175,7 +175,7 @@ def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatist
 def _rows(
     groups: Groups, key: str, variants: Sequence[str], config: StatisticsConfig, metric: Metric
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The row of the baseline and those of the others: variants with data first, in flag order."""
+    """Return the row of the baseline and those of the others: variants with data first, in flag order."""
     baseline = groups.get(key, _nothing(metric))
     row = {
         "key": key,
@@ -211,7 +211,7 @@ def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[
 
 
 def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> dict[str, Any]:
-    """The sums of one row; a variant that nobody saw has none but the first three."""
+    """Return the sums of one row; a variant that nobody saw has none but the first three."""
     plain = statistics.outcome if isinstance(statistics, WithCovariate) else statistics
     return {
         "number_of_samples": statistics.number_of_samples,
@@ -225,7 +225,7 @@ def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> d
 
 
 def without_step_sessions(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as a point of a series: rows name no sessions (spec experiments-api 8.2)."""
+    """Return a result as a point of a series: rows name no sessions (spec experiments-api 8.2)."""
     return {
         name: [without_step_sessions(row) for row in value]
         if name in _ROWS and isinstance(value, list)
@@ -249,7 +249,7 @@ def _quantile(statistics: QuantileSample) -> dict[str, Any]:
 
 
 def _nothing(metric: Metric) -> SufficientStatistics:
-    """The statistics of nobody (spec experiment-results 3.10)."""
+    """Return the statistics of nobody (spec experiment-results 3.10)."""
     match metric:
         case FunnelMeasure():
             return Proportion(0, 0)

@@ -80,7 +80,7 @@ class Ingesting:
 
 
 def _partitioned(services: SharedServices, store: EventStore, quarantine: Quarantine) -> PartitionedIngestion:
-    """The loop over the partitions that this process has leases of."""
+    """Return the loop over the partitions that this process has leases of."""
     leased = services.shared_engines.leased
     if leased is None or not isinstance(store, PartitionedEventStore):
         raise ValueError("partitions of an event log are ingested into a store that several processes write")
@@ -131,10 +131,10 @@ class IngestServices(SharedServices):
         self.ingestion = _partitioned(self, engines.store, self._quarantine)
 
     def background(self) -> list[Service]:
-        """The background services, in the order of starting."""
+        """Return the background services, in the order of starting."""
         return [*super().background(), self.ingestion]
 
     def problems(self) -> list[Problem]:
-        """Problems of the process now."""
+        """Return problems of the process now."""
         found = shared_problems(self.shared_engines, self.functions, self.delivery)
         return in_role([*ingestion_problems(self._store, self.ingestion), *found], self.role)

@@ -34,7 +34,7 @@ def problems(
     lost: Mapping[str, str],
     role: Role,
 ) -> list[Problem]:
-    """Problems now of a process with events.
+    """Return problems now of a process with events.
 
     ``ingestion``: where this process ingests. ``lag_s``: how long events wait for that, in whichever process.
     ``lost``: what write-ahead logs lacked at the start, by database files.
@@ -49,14 +49,14 @@ def problems(
 
 
 def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
-    """The same problems; what blocks is what keeps this role from its work."""
+    """Return the same problems; what blocks is what keeps this role from its work."""
     if role.blocking is None:
         return list(problems)
     return [replace(each, blocks=each.component in role.blocking) for each in problems]
 
 
 def shared_problems(engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery) -> list[Problem]:
-    """Problems now of the parts that processes of all roles have."""
+    """Return problems now of the parts that processes of all roles have."""
     problems = []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
         try:
@@ -77,7 +77,7 @@ def shared_problems(engines: SharedEngines, functions: FunctionRegistry, deliver
 
 
 def ingestion_problems(store: EventStore, ingestion: IngestionService | None) -> list[Problem]:
-    """The same of the event store, and of the loop that writes it in this process, if any does."""
+    """Return the same of the event store, and of the loop that writes it in this process, if any does."""
     problems = []
     try:
         store.check()
@@ -98,7 +98,7 @@ def event_problems(
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
 ) -> list[Problem]:
-    """The same of the events, and of what handles them."""
+    """Return the same of the events, and of what handles them."""
     problems = [
         Problem(
             "database",

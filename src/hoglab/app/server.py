@@ -94,7 +94,7 @@ class Beside(ServerProcess):
 
 
 def _services_beside(settings: Settings, resources: ExitStack) -> SharedServices:
-    """The services of such a process; ``resources`` closes what they work with."""
+    """Return the services of such a process; ``resources`` closes what they work with."""
     secrets, options = SecretBox(settings.secret_keys), engine_options(settings)
     parts = ROLES[settings.role].parts
 
@@ -202,7 +202,7 @@ class Hoglab(ServerProcess):
     def _open_engines(
         self, directory: DataDirectory, *, accept_loss: bool, deliver: bool
     ) -> tuple[Engines, SecretBox]:
-        """The engines of the directory, which belong together and to the secret keys."""
+        """Return the engines of the directory, which belong together and to the secret keys."""
         settings = self._settings
         on_server = settings.database_address is not None
         events_on_server = settings.event_store_address is not None

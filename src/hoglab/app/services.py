@@ -170,7 +170,7 @@ class Services(SharedServices):
         self._socket = directory.socket_path
 
     def background(self) -> list[Service]:
-        """The background services, in the order of starting.
+        """Return the background services, in the order of starting.
 
         Stopped the other way round, so that nothing feeds what has ended.
         """
@@ -208,14 +208,14 @@ class Services(SharedServices):
         ]
 
     def _upkeep_without(self) -> list[Service]:
-        """Upkeep of a process beside those that analyse."""
+        """Return the upkeep of a process beside those that analyse."""
         store = self.engines.store
         if not isinstance(store, PartitionedEventStore):
             return []
         return [Upkeep(None, chores=[Chore("uses of properties", TEND_EVERY_S, store.note_uses)])]
 
     def problems(self) -> list[Problem]:
-        """Problems now."""
+        """Return problems now."""
         return problems(
             self.engines,
             self.ingesting.service,
@@ -236,7 +236,7 @@ def _forget(kept: AggregateCache | None, before: datetime | None = None) -> None
 
 
 def _chores(services: Services) -> list[Chore]:
-    """Periodic chores: erasure, retention and upkeep, so that nothing grows for ever.
+    """Return periodic chores: erasure, retention and upkeep, so that nothing grows for ever.
 
     Several processes may do them: what is deleted a second time is not there any more, and who erases claims that.
     """

@@ -122,14 +122,14 @@ class SharedServices:
         self.preload = FlagPreload(database, self.evaluator.registry, accounts.projects)
 
     def background(self) -> list[Service]:
-        """The background services, in the order of starting."""
+        """Return the background services, in the order of starting."""
         services: list[Service] = [ChangeWatch(self.shared_engines.database)]
         if Part.SDK in self.role.parts:
             services += [self.accounts.usage, self.preload]
         return [*services, *self.delivery.watches(), self.delivery]
 
     def problems(self) -> list[Problem]:
-        """Problems now."""
+        """Return problems now."""
         found = shared_problems(self.shared_engines, self.functions, self.delivery)
         if Part.SDK in self.role.parts and not self.preload.is_done:
             found.append(Problem("flags", "are not loaded yet"))
@@ -137,7 +137,7 @@ class SharedServices:
 
 
 def _accepting(engines: SharedEngines) -> AcceptingLog:
-    """The log that requests are accepted into, as capture appends to it."""
+    """Return the log that requests are accepted into, as capture appends to it."""
     if not isinstance(engines.accepting, PartitionedLog):
         return engines.accepting
     from hoglab.capture.partitioning import DividedLog  # its hash is installed where Kafka's client is

@@ -94,7 +94,7 @@ class SystemStatus:
         self._started_at = datetime.now(UTC)
 
     def look(self) -> dict[str, Any]:
-        """Values of `hoglab.http.system_status.SystemStatusOut`. Takes a few milliseconds."""
+        """Return values of `hoglab.http.system_status.SystemStatusOut`. Takes a few milliseconds."""
         engines, measured = self._engines, _measured()
         problems = self._problems()
         reasons = [str(problem) for problem in problems if problem.blocks]
@@ -128,7 +128,7 @@ class SystemStatus:
         }
 
     def _queue(self) -> dict[str, Any]:
-        """State of the queue, of all processes that share it."""
+        """Return the state of the queue, of all processes that share it."""
         stats = self._delivery.queue.stats()
         oldest, now = stats.oldest_due_at, self._delivery.now()
         return {
@@ -147,13 +147,13 @@ class SystemStatus:
 
 
 def _measured() -> dict[str, float]:
-    """Measures that the parts of the server keep up to date for Prometheus."""
+    """Return measures that the parts of the server keep up to date for Prometheus."""
     registry = REGISTRY.restricted_registry(MEASURES)
     return {sample.name: sample.value for family in registry.collect() for sample in family.samples}
 
 
 def _sizes(data: Path) -> list[dict[str, Any]]:
-    """The files of a data directory, each with what its engine keeps beside it, the largest first."""
+    """Return the files of a data directory, each with what its engine keeps beside it, the largest first."""
     sizes: dict[str, int] = {}
     for path in data.iterdir():
         with suppress(OSError):  # gone meanwhile
@@ -170,7 +170,7 @@ def _sizes(data: Path) -> list[dict[str, Any]]:
 
 
 def _memory_bytes() -> int:
-    """Memory of the process in bytes; 0 where the system does not tell."""
+    """Return the memory of the process in bytes; 0 where the system does not tell."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

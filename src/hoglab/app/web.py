@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 def web(services: Services) -> HoglabApp:
-    """The application of some services; close it. Raises `AssetError`."""
+    """Return the application of some services; close it. Raises `AssetError`."""
     settings, accounts, sessions = services.settings, services.accounts, services.sessions
     database, store = services.engines.database, services.engines.store
     delivery, streams = services.delivery, services.streams
@@ -119,7 +119,10 @@ def web(services: Services) -> HoglabApp:
 
 
 def web_beside(services: SharedServices) -> HoglabApp:
-    """The application of a process beside the core: probes, and what SDKs ask where that is its part; close it."""
+    """Return the application of a process beside the core: probes, and what SDKs ask where that is its part.
+
+    Close it.
+    """
     asked = Part.SDK in services.role.parts
     return build_app(
         [],
@@ -157,7 +160,7 @@ def _sdk_routes(services: SharedServices) -> list[BaseRoute]:
 
 
 def _ui_routes(settings: Settings) -> list[Route]:
-    """The web UI; nothing where it is switched off. Raises `AssetError`."""
+    """Return the web UI; nothing where it is switched off. Raises `AssetError`."""
     if not settings.ui:
         return []
     return ui_routes(Assets.load(prefix=settings.path_prefix, version=__version__), settings.path_prefix)

@@ -132,7 +132,10 @@ def _check_beside(
 
 
 def _lost_commits(directory: DataDirectory, databases: Sequence[Path]) -> dict[Path, str]:
-    """Commits that write-ahead logs lack, by database; none beside a running server, whose readiness reports them."""
+    """Return commits that write-ahead logs lack, by database.
+
+    None beside a running server, whose readiness reports them.
+    """
     try:
         own = DataDirectory.open(directory.path)
     except DirectoryLockedError:

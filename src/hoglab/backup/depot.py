@@ -128,13 +128,13 @@ class Depot:
     # --- reading
 
     def names(self) -> list[str]:
-        """The backups, oldest first."""
+        """Return the backups, oldest first."""
         if not self._lists.is_dir():
             return []
         return sorted(path.stem for path in self._lists.glob("*.json"))
 
     def read(self, name: str) -> Manifest:
-        """The list of a backup. Raises `BackupError`."""
+        """Return the list of a backup. Raises `BackupError`."""
         path = self._lists / f"{name}.json"
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)

@@ -87,7 +87,10 @@ def _copy(directory: DataDirectory, depot: Depot) -> Manifest:
 
 
 def _copy_beside(url: str, directory: DataDirectory, depot: Depot) -> Manifest:
-    """The same of a directory that has the events alone. What the database knows is read while they stand still."""
+    """Return the same of a directory that has the events alone.
+
+    What the database knows is read while they stand still.
+    """
     database = Database.open(url)
     try:
         queue = Database.open(url, tables.queue_metadata)
@@ -135,7 +138,7 @@ def _manifest(**facts: Any) -> Manifest:
 
 @contextmanager
 def _store_held(directory: DataDirectory) -> Iterator[None]:
-    """The store as it is: by the server that has it open, or by keeping servers out."""
+    """Provide the store as it is: by the server that has it open, or by keeping servers out."""
     try:
         try:
             own = DataDirectory.open(directory.path)
@@ -164,7 +167,7 @@ def _number(found: Snapshot, query: str) -> int:
 
 
 def packed(data: Path, to: Path, *, database_url: str | None = None) -> Made:
-    """The same into one file, a tar archive that holds a folder with this backup alone."""
+    """Return the same into one file, a tar archive that holds a folder with this backup alone."""
     folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=".packing-"))
     try:
         backup = make_backup(data, folder / "backup", database_url=database_url)

@@ -132,7 +132,7 @@ def _new_generation(folder: Path, url: str | None, *, deliver: bool) -> tuple[Id
 
 @contextmanager
 def _opened(source: Path) -> Iterator[Depot]:
-    """The folder of backups, unpacked when it is an archive."""
+    """Provide the folder of backups, unpacked when it is an archive."""
     if not source.exists():
         raise BackupError(f"there is nothing at {source}")
     if source.is_dir():

@@ -15,5 +15,5 @@ __all__ = ["Capture", "CaptureLimits", "capture_routes"]
 
 
 def capture_routes(capture: Capture) -> dict[str, Endpoint]:
-    """Every event endpoint by its path (without trailing slash)."""
+    """Return every event endpoint by its path (without trailing slash)."""
     return {**v0_routes(capture), V1_PATH: V1Endpoint(capture)}

@@ -68,7 +68,7 @@ class Payload:
 
 
 def read_query(query_string: bytes) -> Query:
-    """The parameters of a raw query string; what is unknown or malformed is ignored."""
+    """Return the parameters of a raw query string; what is unknown or malformed is ignored."""
     if not query_string:
         return NO_QUERY
     try:
@@ -94,7 +94,7 @@ def _milliseconds(text: str) -> int | None:
 
 
 def _restore_plus(data: str) -> str:
-    """A ``+`` of base64 that was not percent-encoded arrives as a space."""
+    """Return a ``+`` of base64 that was not percent-encoded arrives as a space."""
     if " " in data and _BASE64_BUT_SPACES.fullmatch(data):
         return data.replace(" ", "+")
     return data
@@ -160,7 +160,7 @@ def _decompressed(raw: bytes, *, is_gzip: bool, is_lz64: bool, limit_bytes: int)
 
 
 def is_utf8(text: bytes) -> bool:
-    """Whether bytes are text."""
+    """Return whether bytes are text."""
     if text.isascii():
         return True
     decoder = _Utf8Decoder()
@@ -179,12 +179,12 @@ def _looks_like_form(raw: bytes) -> bool:
 
 
 def looks_like_base64(raw: bytes) -> bool:
-    """Whether a payload can be strict base64: its length and its first `SNIFFED_BYTES` bytes fit."""
+    """Return whether a payload can be strict base64: its length and its first `SNIFFED_BYTES` bytes fit."""
     return len(raw) % 4 == 0 and _BASE64_START.fullmatch(raw, 0, SNIFFED_BYTES) is not None
 
 
 def _from_base64(raw: bytes) -> bytes:
-    """Decoded base64; the payload itself when it was none: ``null`` and ``1234`` only look like it."""
+    """Return decoded base64; the payload itself when it was none: ``null`` and ``1234`` only look like it."""
     try:
         decoded = base64.b64decode(raw, validate=True)
     except binascii.Error:
@@ -193,7 +193,7 @@ def _from_base64(raw: bytes) -> bytes:
 
 
 def _read_form(raw: bytes) -> tuple[bytes, str | None]:
-    """The ``data`` field of a form, and the compression that the form names."""
+    """Return the ``data`` field of a form, and the compression that the form names."""
     if not _looks_like_form(raw):
         raise undecodable("the body is not a form; send JSON with Content-Type: application/json")
     if len(raw) > MAX_FORM_BYTES:

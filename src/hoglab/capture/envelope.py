@@ -170,12 +170,12 @@ def check_objects(text: bytes) -> None:
 
 
 def too_many_events() -> Refusal:
-    """413: SDKs send the events again in smaller batches."""
+    """Return 413: SDKs send the events again in smaller batches."""
     return Refusal(413, f"request holds more than {MAX_EVENTS} events")
 
 
 def mend_surrogates(text: bytes | msgspec.Raw) -> bytes:
-    """JSON text with U+FFFD in place of escaped halves of surrogate pairs.
+    """Return JSON text with U+FFFD in place of escaped halves of surrogate pairs.
 
     Browsers send them when they cut a string inside an emoji; no engine behind us can hold them.
     """
@@ -282,7 +282,7 @@ def _length(raw: msgspec.Raw) -> int:
 
 
 def _no_object(raw: msgspec.Raw, name: str) -> msgspec.Raw:
-    """Null and the empty array (of PHP) stand for an object that is missing; all else is refused."""
+    """Return null and the empty array (of PHP) stand for an object that is missing; all else is refused."""
     text = bytes(raw)
     if text == b"null" or (text[:1] == b"[" and not text[1:-1].strip()):
         return NO_JSON
@@ -323,7 +323,7 @@ def _fallbacks(event: IncomingEvent) -> _Fallbacks:
 
 
 def _are_canonical(uuids: list[str]) -> bool:
-    """Whether all are UUIDs in canonical lower-case form.
+    """Return whether all are UUIDs in canonical lower-case form.
 
     They are checked as one text, column by column, which costs a quarter of a match for each.
     """
@@ -354,7 +354,7 @@ def _canonical_uuid(text: str) -> str | None:
 
 
 def _token(events: list[IncomingEvent]) -> str:
-    """The one token that all events name."""
+    """Return the one token that all events name."""
     common: str | None = None
     for event in events:
         token: Any = event.token or event.dollar_token or event.api_key or _fallbacks(event).token
@@ -388,7 +388,7 @@ def _braces(text: bytes) -> int:
 
 
 def _brackets(text: bytes, enough: int) -> int:
-    """Number of opening brackets in a text; when there are more than ``enough``, some number above it."""
+    """Return the number of opening brackets in a text; when there are more than ``enough``, some number above it."""
     found = _braces(text)
     # Arrays are rare in events, and finding a rare byte is much faster than counting it.
     at = text.find(b"[")
@@ -405,7 +405,7 @@ def _check_depth(event: IncomingEvent) -> None:
 
 
 def nested_deeper_than(text: bytes, levels: int) -> bool:
-    """Whether valid JSON text nests objects and arrays more than ``levels`` deep.
+    """Return whether valid JSON text nests objects and arrays more than ``levels`` deep.
 
     Linear in time, and in memory no more than a few times the text, whatever it is.
     """
@@ -420,7 +420,7 @@ def nested_deeper_than(text: bytes, levels: int) -> bool:
 
 
 def _outside_of_strings(text: bytes) -> bytes:
-    """The brackets of JSON text that are not part of its strings."""
+    """Return the brackets of JSON text that are not part of its strings."""
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     text = text.translate(None, _NO_STRUCTURE)

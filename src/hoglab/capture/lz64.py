@@ -35,7 +35,7 @@ class Lz64LimitError(Exception):
 
 
 def decompress_lz64(data: bytes, limit_bytes: int) -> bytes:
-    """The text as UTF-8. Raises `Lz64Error`, and `Lz64LimitError` as soon as more than the limit is known."""
+    """Return the text as UTF-8. Raises `Lz64Error`, and `Lz64LimitError` as soon as more than the limit is known."""
     digits = data.strip().replace(b" ", b"+").rstrip(b"=")
     try:
         # What is missing of the last four digits counts as zero bits, however it was padded.
@@ -49,7 +49,7 @@ def decompress_lz64(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _text(units: array[int]) -> str:
-    """Surrogates without their other half become U+FFFD, all at once.
+    """Return surrogates without their other half become U+FFFD, all at once.
 
     The codec takes longer for each of them than for a page of text.
     """
@@ -71,7 +71,7 @@ class _Bits:
         self._end = len(packed) * 8
 
     def take(self, width: int) -> int:
-        """The next number, whose lowest bit comes first."""
+        """Return the next number, whose lowest bit comes first."""
         at = self._at
         self._at = at + width
         if self._at > self._end:
@@ -82,7 +82,7 @@ class _Bits:
 
 
 def _units(bits: _Bits, limit_units: int) -> array[int]:
-    """The code units of the text. A phrase is the one before it, and the unit that follows that in the text."""
+    """Return the code units of the text. A phrase is the one before it, and the unit that follows that in the text."""
     written = array("H")
     first = bits.take(2)
     if first == _END:

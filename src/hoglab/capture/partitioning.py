@@ -33,7 +33,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def partition_of(project_id: int, distinct_id: str, partitions: int) -> int:
-    """The partition of a distinct id: 64-bit xxHash of the project (4 bytes, big-endian) and the id, modulo."""
+    """Return the partition of a distinct id: 64-bit xxHash of the project (4 bytes, big-endian) and the id, modulo."""
     return xxhash.xxh64_intdigest(project_id.to_bytes(4) + distinct_id.encode()) % partitions
 
 
@@ -67,7 +67,7 @@ class DividedLog:
 
 
 def divided(record: bytes, partitions: int, max_bytes: int) -> list[tuple[int, bytes]]:
-    """The records of a request with their partitions, none larger than ``max_bytes``. Raises `Refusal` 413."""
+    """Return the records of a request with their partitions, none larger than ``max_bytes``. Raises `Refusal` 413."""
     decoded = decode_record(record)
     places: dict[int, list[int]] = {}
     known: dict[str, int] = {}
@@ -113,7 +113,7 @@ def _part(whole: DecodedRecord, indexes: Sequence[int]) -> bytes:
 
 
 def _as_json(event: IncomingEvent) -> dict[str, Any]:
-    """JSON object of which `read_envelope` makes the same event."""
+    """Return JSON object of which `read_envelope` makes the same event."""
     fields: dict[str, Any] = {"event": event.event, "distinct_id": event.distinct_id}
     if event.uuid is not None:
         fields["uuid"] = event.uuid

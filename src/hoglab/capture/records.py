@@ -56,7 +56,7 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return from_micros(self.received_at_us)
 
     def index_in_request(self, index: int) -> int:
-        """Index in its request of an event of the record."""
+        """Return the index in its request of an event of the record."""
         return index if self.indexes is None else int.from_bytes(self.indexes[4 * index : 4 * index + 4])
 
 
@@ -83,7 +83,7 @@ def new_header(
     sent_at_ms: int | None,
     max_event_bytes: int,
 ) -> RecordHeader:
-    """A header with a fresh random id."""
+    """Return a header with a fresh random id."""
     return RecordHeader(
         project_id,
         to_micros(received_at),
@@ -97,7 +97,7 @@ def new_header(
 
 
 def encode_record(header: RecordHeader, stored: bytes) -> bytes:
-    """The bytes of a record; ``stored`` is JSON text or a gzip of it, as the header says."""
+    """Return the bytes of a record; ``stored`` is JSON text or a gzip of it, as the header says."""
     head = msgspec.msgpack.encode(header)
     size = len(head).to_bytes(2)
     checksum = crc32(stored, crc32(head, crc32(size)))
@@ -105,7 +105,7 @@ def encode_record(header: RecordHeader, stored: bytes) -> bytes:
 
 
 def read_header(record: bytes) -> tuple[RecordHeader, memoryview]:
-    """The header and the stored body of a record. Raises `RecordError`."""
+    """Return the header and the stored body of a record. Raises `RecordError`."""
     if len(record) < 3 or record[0] not in _HEADER_AT:
         raise RecordError("the record has an unknown version" if record else "the record is empty")
     start = _HEADER_AT[record[0]]
@@ -133,7 +133,7 @@ def decode_record(record: bytes) -> DecodedRecord:
 
 
 def derived_uuid(header: RecordHeader, index: int) -> UUID:
-    """The UUIDv7 of the event at ``index`` when the client gave none: always the same for one request.
+    """Return the UUIDv7 of the event at ``index`` when the client gave none: always the same for one request.
 
     Whether that is one record or several. Its time is the time of capture (spec: sdk-wire 1.4).
     """

@@ -65,7 +65,7 @@ _QUERY = {
 
 
 def capture_paths() -> Mapping[str, Any]:
-    """The ``paths`` of the event endpoints."""
+    """Return the ``paths`` of the event endpoints."""
     paths = {
         path: {"post": _operation(path, summary)}
         for path, summary in (

@@ -25,12 +25,12 @@ class Refusal(Exception):  # noqa: N818 - an answer to the client, not a fault o
 
 
 def undecodable(reason: str) -> Refusal:
-    """The body is not what the protocol allows: 400."""
+    """Return the body is not what the protocol allows: 400."""
     return Refusal(400, reason)
 
 
 def unread(error: ApiError, limit_bytes: int) -> Refusal:
-    """Refusal of a body that could not be read, in the words of this wire."""
+    """Return the refusal of a body that could not be read, in the words of this wire."""
     if error.status == 413:
         return Refusal(413, f"request body exceeds the limit of {limit_bytes} bytes", closes=True)
     retry_after = error.headers.get("Retry-After")
@@ -47,10 +47,10 @@ _UNREAD = {
 
 
 def too_large(limit_bytes: int) -> Refusal:
-    """The body is larger than the limit of its path: 413."""
+    """Return the body is larger than the limit of its path: 413."""
     return Refusal(413, f"request body exceeds the limit of {limit_bytes} bytes")
 
 
 def bad_token(reason: str) -> Refusal:
-    """The project token is missing or cannot be one: 401 in the wording that SDKs show."""
+    """Return the project token is missing or cannot be one: 401 in the wording that SDKs show."""
     return Refusal(401, f"API key is not valid: {reason}")

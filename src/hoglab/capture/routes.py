@@ -37,7 +37,7 @@ EVENTS = Counter("hoglab_capture_events", "Events accepted and made durable.")
 
 
 def v0_routes(capture: Capture) -> dict[str, Endpoint]:
-    """The event endpoints that answer for a request as a whole, by path (without trailing slash)."""
+    """Return the event endpoints that answer for a request as a whole, by path (without trailing slash)."""
     limits = capture.limits
     batch = PathRules(limits.batch_body, limits.event)
     legacy = PathRules(limits.event_body, limits.event, legacy=True)
@@ -135,7 +135,7 @@ class DiscardEndpoint:
 async def read_whole(
     scope: Scope, receive: Receive, limit_bytes: int, timeout_s: float, *, keep: bool = True
 ) -> bytes:
-    """The body of a request; see `hoglab.http.requests.body.read_body`. Raises `Refusal`, `ClientGoneError`."""
+    """Return the body of a request; see `hoglab.http.requests.body.read_body`. Raises `Refusal`, `ClientGoneError`."""
     try:
         return await read_body(scope, receive, limit_bytes, timeout_s, keep=keep)
     except ApiError as error:

@@ -143,7 +143,7 @@ class Capture:
         return read.events
 
     def recognise(self, head: V1Head, scope: MutableMapping[str, Any]) -> KnownProject | None:
-        """The project of a v1 request, before its body is read; None when its events are to be dropped.
+        """Return the project of a v1 request, before its body is read; None when its events are to be dropped.
 
         Raises `V1Refusal` 401.
         """
@@ -188,7 +188,7 @@ class Capture:
         return batch
 
     def _project(self, token: str) -> KnownProject | None:
-        """The project of a token; None when its events are to be dropped. Raises `Refusal` 401."""
+        """Return the project of a token; None when its events are to be dropped. Raises `Refusal` 401."""
         project = self._project_by_token(token)
         if project is None and self.limits.unknown_projects == "reject":
             raise bad_token("unknown")

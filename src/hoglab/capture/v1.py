@@ -189,7 +189,10 @@ def _token(authorization: str) -> str:
 
 
 def read_batch(raw: bytes, head: V1Head, *, limit_bytes: int, max_event_bytes: int) -> V1Batch:
-    """Decompress, decode and judge every event of a body. Raises `V1Refusal` for what refuses the whole batch."""
+    """Return decompress, decode and judge every event of a body.
+
+    Raises `V1Refusal` for what refuses the whole batch.
+    """
     if not raw:
         raise V1Refusal(400, "empty_body", "the request has no body")
     body = _decoded(raw, head.encoding, limit_bytes)
@@ -275,7 +278,7 @@ def _check_uuids(events: list[_Event]) -> None:
 
 
 def _fault(event: _Event, max_event_bytes: int) -> str | None:
-    """Reason for which an event is dropped; None when it is kept."""
+    """Return the reason for which an event is dropped; None when it is kept."""
     if not event.event:
         return "missing_event_name"
     if len(event.event.encode()) > MAX_EVENT_NAME_BYTES:
@@ -297,7 +300,7 @@ def _fault(event: _Event, max_event_bytes: int) -> str | None:
 
 
 def _options(event: _Event) -> _Options | None:
-    """The options of an event; None when they cannot be read."""
+    """Return the options of an event; None when they cannot be read."""
     raw = bytes(event.options)
     if not raw or raw == b"null":
         return _Options()
@@ -308,7 +311,7 @@ def _options(event: _Event) -> _Options | None:
 
 
 def _properties(event: _Event, options: _Options, library: bytes, *, personless: bool) -> msgspec.Raw:
-    """The properties that a v0 event would have. Of a name that is there twice, readers take the last value."""
+    """Return the properties that a v0 event would have. Of a name that is there twice, readers take the last value."""
     skew = options.disable_skew_correction
     given = {
         "$session_id": event.session_id,

@@ -38,18 +38,18 @@ class ApiClient:
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
 
     def get(self, path: str, **query: Any) -> Any:
-        """The decoded answer; parameters that are None are left out."""
+        """Return the decoded answer; parameters that are None are left out."""
         with self._request("GET", path + _query(query), timeout_s=self._timeout_s) as answer:
             return _decoded(answer)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Fields that are None are left out."""
+        """Return fields that are None are left out."""
         sent = {name: value for name, value in body.items() if value is not None}
         with self._request("POST", path, json.dumps(sent), timeout_s=self._timeout_s) as answer:
             return _decoded(answer)
 
     def pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Every item of a list, page by page."""
+        """Yield every item of a list, page by page."""
         offset = 0
         while True:
             page = self.get(path, offset=offset or None, **query)
@@ -59,7 +59,7 @@ class ApiClient:
             offset += len(page["results"])
 
     def events(self, path: str, **query: Any) -> Iterator[tuple[str, Any]]:
-        """Server-sent events from now on, until the server hangs up: their names and data."""
+        """Return server-sent events from now on, until the server hangs up: their names and data."""
         with ExitStack() as resources:
             request = self._request("GET", path + _query(query), timeout_s=None)
             answer = resources.enter_context(request)

@@ -210,6 +210,6 @@ def repair(data: DataOption = None) -> None:
 
 
 def _refuse_remote_events(settings: Settings) -> None:
-    """Raises `OperatorError` where the events are in no file of the directory."""
+    """Raise `OperatorError` where the events are in no file of the directory."""
     if settings.event_store_address is not None:
         raise OperatorError("the events are in ClickHouse: use its own tools, and those of the database")

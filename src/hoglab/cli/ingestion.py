@@ -33,7 +33,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="All records.")]
 
 @contextmanager
 def opened_quarantine(data: Path | None) -> Iterator[Quarantine]:
-    """The quarantine of a directory. Needs no lock: a running server sees what is changed."""
+    """Provide the quarantine of a directory. Needs no lock: a running server sees what is changed."""
     from hoglab.ingestion.quarantine import Quarantine
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
@@ -114,7 +114,7 @@ def _wanted(ids: list[int] | None, every: bool) -> list[int] | None:
 
 
 def _found(quarantine: Quarantine, record_id: int) -> tuple[QuarantinedRecord, bytes]:
-    """A record with its payload. Raises `OperatorError`."""
+    """Return a record with its payload. Raises `OperatorError`."""
     found = quarantine.get(record_id)
     if found is None:
         raise OperatorError(

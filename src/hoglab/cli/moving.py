@@ -112,7 +112,7 @@ def migrate_to(
 def _ends(
     directory: DataDirectory, settings: Settings, *, back: bool, is_looked_at: bool
 ) -> tuple[Location, Location]:
-    """The places where everything is, and where it shall be."""
+    """Return the places where everything is, and where it shall be."""
     from hoglab.storage.moving.places import (
         directory_place,
         events_in,
@@ -136,7 +136,7 @@ def _ends(
 
 
 def _remote(settings: Settings) -> tuple[EventsPlace | None, TopicPlace | None]:
-    """The places for events and log on servers, as far as they are named."""
+    """Return the places for events and log on servers, as far as they are named."""
     topic = None
     if settings.event_log_address is not None:
         from hoglab.storage.moving.places import topic_place
@@ -159,7 +159,7 @@ def _remote(settings: Settings) -> tuple[EventsPlace | None, TopicPlace | None]:
 
 
 def _record_format() -> RecordFormat:
-    """The format of records, as capture has it."""
+    """Return the format of records, as capture has it."""
     from hoglab.capture.records import RecordError, read_header
     from hoglab.storage.moving.log import RecordFormat
 

@@ -35,7 +35,7 @@ ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project
 
 
 def existing_settings(data: Path | None) -> Settings:
-    """Settings of a command that needs a data directory that is there: only `serve` and `demo` make one.
+    """Return settings of a command that needs a data directory that is there: only `serve` and `demo` make one.
 
     Raises `OperatorError`, which says where it looked and what to do.
     """
@@ -49,7 +49,7 @@ def existing_settings(data: Path | None) -> Settings:
 
 
 def metadata_place(settings: Settings) -> str | Path:
-    """Place of all data but events: the address of a database, or a file of the directory.
+    """Return the place of all data but events: the address of a database, or a file of the directory.
 
     Beside a database there need not be a directory, as on another machine than the server's. Raises `DirectoryError`.
     """
@@ -59,7 +59,7 @@ def metadata_place(settings: Settings) -> str | Path:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Settings from the environment with the command's options on top. Raises `OperatorError`."""
+    """Return settings from the environment with the command's options on top. Raises `OperatorError`."""
     from hoglab import settings
 
     try:

@@ -265,7 +265,7 @@ def _first_start_text(address: Address, first: FirstStart, site: str, login_toke
 
 
 def _first_start_line(address: Address, first: FirstStart, site: str, login_token: str) -> str:
-    """The same for programs that read lines of JSON."""
+    """Return the same for programs that read lines of JSON."""
     from hoglab.accounts.sessions.service import login_address
 
     facts = {

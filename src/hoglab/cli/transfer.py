@@ -122,7 +122,7 @@ def _import_one(
 
 
 def _bar() -> Progress:
-    """A progress bar on standard error, where that is a terminal."""
+    """Return a progress bar on standard error, where that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

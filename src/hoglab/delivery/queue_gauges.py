@@ -57,7 +57,7 @@ class QueueGauges(BackgroundService):
         self._breakers = breakers
 
     def round(self) -> float:
-        """Measure, as far as the database answers."""
+        """Return measure, as far as the database answers."""
         try:
             measure(self._queue, self._breakers)
         except DatabaseError as error:

@@ -187,12 +187,12 @@ class Delivery:
         )
 
     def internal_events(self, database: Database, jobs: JobLeases) -> InternalEventDispatcher:
-        """The service that asks internal destinations about the events that wait in the metadata database."""
+        """Return the service that asks internal destinations about the events that wait in the metadata database."""
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
         return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)), jobs)
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
-        """Dispatcher of past events to one function, or (None) to all that receive events of a source.
+        """Return the dispatcher of past events to one function, or (None) to all that receive events of a source.
 
         It begins no run that was begun before. None when none of them runs.
         """
@@ -233,7 +233,10 @@ class Delivery:
         return self.function_breakers
 
     def watches(self) -> list[Service]:
-        """The services by which processes that share the queue know of each other; none where one has it alone."""
+        """Return the services by which processes that share the queue know of each other.
+
+        None where one has it alone.
+        """
         if self.stores.outages is None:
             return []
         watches: list[Service] = [
@@ -272,7 +275,7 @@ class Delivery:
             self.function_breakers.observe({function_id: cost})
 
     def problems(self) -> list[str]:
-        """Problems for health checks, one line each: threads that make no progress."""
+        """Return problems for health checks, one line each: threads that make no progress."""
         problems = []
         for progress, what in (
             (self.dispatcher.progress, "functions are not asked about events"),
@@ -284,5 +287,5 @@ class Delivery:
         return problems
 
     def is_alive(self) -> bool:
-        """Whether the worker runs where it is to run, for health checks."""
+        """Return whether the worker runs where it is to run, for health checks."""
         return self.worker.is_alive() or not self._runs

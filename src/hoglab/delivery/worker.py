@@ -163,7 +163,7 @@ class Worker:
         return not thread.is_alive()
 
     def is_alive(self) -> bool:
-        """Whether the worker runs, for health checks."""
+        """Return whether the worker runs, for health checks."""
         return self._thread is not None and self._thread.is_alive()
 
     def _ask_to_stop(self) -> None:
@@ -424,7 +424,7 @@ class _Shift:
     async def _perform(
         self, request: FetchRequest | Email, claimed: ClaimedInvocation, accepted_at: datetime | None
     ) -> tuple[Answer, float, str]:
-        """The answer, how many milliseconds it took, and where it came from."""
+        """Return the answer, how many milliseconds it took, and where it came from."""
         if isinstance(request, Email):
             places, where, seconds = self._mail_servers, self._mailer.host, _EMAIL_SECONDS
         else:

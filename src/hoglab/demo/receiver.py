@@ -47,7 +47,7 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_address[1]}/purchases"
 
     def delivered(self) -> Counter[str]:
-        """Number of deliveries of each event uuid so far."""
+        """Return the number of deliveries of each event uuid so far."""
         with self._lock:
             return Counter(self._deliveries)
 

@@ -280,7 +280,7 @@ def _poll(count: Callable[[], int], goal: int, bar: TaskID, server: Server, prog
 
 
 def _summed(result: dict[str, Any], field: str) -> int:
-    """A field of a metric's result over all variants."""
+    """Return a field of a metric's result over all variants."""
     return sum(row[field] for row in [result["baseline"], *result["variant_results"]])
 
 

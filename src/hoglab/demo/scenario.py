@@ -45,7 +45,7 @@ class SimulatedUser:
         return {"email": f"{self.distinct_id}@example.com", "plan": self.plan}
 
     def purchase(self, variant: str, truth: Truth) -> Purchase | None:
-        """Purchase of this user when shown ``variant``; None without one.
+        """Return the purchase of this user when shown ``variant``; None without one.
 
         The amount is drawn before the decision: it does not depend on the variant, so the true lift of
         revenue per user equals the true lift of the purchase rate.

@@ -32,11 +32,11 @@ class Server(Protocol):
     project_token: str
 
     def alive(self) -> bool:
-        """Whether it may still answer."""
+        """Return whether it may still answer."""
         ...
 
     def last_line(self) -> str:
-        """The last line that it printed, as far as that is known."""
+        """Return the last line that it printed, as far as that is known."""
         ...
 
 
@@ -44,7 +44,7 @@ class RunningServer:
     """A server that somebody else started, of which the demo uses project 1."""
 
     def __init__(self, url: str, api_key: str) -> None:
-        """Raises `ServerError`."""
+        """Raise `ServerError`."""
         self.url = url.rstrip("/")
         self.api_key = api_key
         try:
@@ -117,7 +117,7 @@ class ChildServer:
         )
 
     def login_line(self, screen: str = "") -> str:
-        """A new link to log in with, as `hoglab login` shows it; ``screen``: where it leads, below ``/ui``."""
+        """Return a new link to log in with, as `hoglab login` shows it; ``screen``: where it leads, below ``/ui``."""
         command = [*(sys.executable, "-m", "hoglab", "login"), "--data", str(self.data)]
         done = subprocess.run(command, capture_output=True, text=True, env=self._environment, check=False)  # noqa: S603
         if done.returncode != 0:
@@ -150,15 +150,15 @@ class ChildServer:
             self._process.wait()
 
     def wait(self) -> int:
-        """Block until the server ends by itself; its exit status."""
+        """Return block until the server ends by itself; its exit status."""
         return self._process.wait() if self._process is not None else 0
 
     def last_line(self) -> str:
-        """The last line that the server printed."""
+        """Return the last line that the server printed."""
         lines = self.output().strip().splitlines()
         return lines[-1] if lines else ""
 
     def output(self) -> str:
-        """Everything that the server printed so far."""
+        """Return everything that the server printed so far."""
         self._output.seek(0)
         return self._output.read().decode(errors="replace")

@@ -20,7 +20,7 @@ _FILTERS = ("search", "active", "created_by_id", "evaluation_runtime", "has_eval
 
 
 def eligible_flags(call: Call, registry: FlagRegistry, views: FlagViews) -> dict[str, Any]:
-    """A page of a project's flags with 2 to 20 variants, and how many there are. Raises 400."""
+    """Return a page of a project's flags with 2 to 20 variants, and how many there are. Raises 400."""
     limit = _number(call.query("limit"), DEFAULT_LIMIT)
     offset = _number(call.query("offset"), 0)
     order = call.query("order")

@@ -74,7 +74,7 @@ class Exposure:
 
 
 def exposures_of(row: ExperimentRow, flag: FlagRow) -> tuple[Exposure, ...]:
-    """Exposures of an experiment, any of which counts.
+    """Return exposures of an experiment, any of which counts.
 
     The custom filter of ``parameters``, else the criteria, else the call of the flag.
 

@@ -40,7 +40,7 @@ def _refuse(text: str) -> None:
 
 
 def frozen_groups(filters: Mapping[str, Any], cohort_id: int) -> list[dict[str, Any]]:
-    """The release groups, each for members of the cohort only."""
+    """Return the release groups, each for members of the cohort only."""
     member = {"type": "cohort", "key": "id", "value": cohort_id, "operator": "in"}
     return [
         {
@@ -54,7 +54,7 @@ def frozen_groups(filters: Mapping[str, Any], cohort_id: int) -> list[dict[str, 
 
 
 def thawed_groups(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The release groups without the marks and the cohort of a frozen exposure."""
+    """Return the release groups without the marks and the cohort of a frozen exposure."""
     thawed = []
     for group in filters.get("groups") or []:
         cohort_id = group.get(COHORT_KEY)
@@ -70,11 +70,11 @@ def thawed_groups(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_marked(filters: Mapping[str, Any]) -> bool:
-    """Whether any release group is frozen, be it that others were added since."""
+    """Return whether any release group is frozen, be it that others were added since."""
     return any(group.get(FROZEN) for group in filters.get("groups") or [])
 
 
 def cohorts_of(filters: Mapping[str, Any]) -> list[int]:
-    """The cohorts that freezing made for the flag."""
+    """Return the cohorts that freezing made for the flag."""
     found = (group.get(COHORT_KEY) for group in filters.get("groups") or [] if group.get(FROZEN))
     return sorted({each for each in found if isinstance(each, int) and not isinstance(each, bool)})

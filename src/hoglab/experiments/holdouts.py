@@ -31,7 +31,7 @@ class HoldoutService:
         self._database = experiments.database
 
     def list(self, actor: Actor, *, limit: int, offset: int) -> tuple[list[dict[str, Any]], int]:
-        """A page, newest first, and how many there are."""
+        """Return a page, newest first, and how many there are."""
         with self._database.read() as connection:
             rows, count = store.list_holdouts(connection, actor.project.id, limit=limit, offset=offset)
             users = accounts.users(connection, (row.created_by_id for row in rows))

@@ -207,7 +207,7 @@ class Lifecycle:
     # -- copies ----------------------------------------------------------------------------------------------------
 
     def duplicate(self, actor: Actor, experiment_id: int, body: DuplicateBody) -> dict[str, Any]:
-        """A new draft like this one (spec experiments-api 6.9)."""
+        """Return a new draft like this one (spec experiments-api 6.9)."""
         with self._service.database.write() as tx:
             source = self._service.to_change(tx, actor, experiment_id)
             self._refuse_legacy(tx, source, "Duplication")
@@ -223,7 +223,7 @@ class Lifecycle:
     def copy_to_project(
         self, actor: Actor, experiment_id: int, body: CopyBody, target: Project | None
     ) -> dict[str, Any]:
-        """A new draft like this one in another project of the organization (spec experiments-api 6.10)."""
+        """Return a new draft like this one in another project of the organization (spec experiments-api 6.10)."""
         if target is None or target.organization_id != actor.project.organization_id:
             raise BareError(404, {"detail": "Target team not found."})
         if not actor.principal.reaches_project(target):
@@ -256,7 +256,7 @@ class Lifecycle:
     def _copy(
         self, tx: Transaction, actor: Actor, source: ExperimentRow, flag: FlagRow, name: str
     ) -> ExperimentRow:
-        """A draft with the source's settings; its inline metrics are metrics of their own."""
+        """Return a draft with the source's settings; its inline metrics are metrics of their own."""
         fresh: dict[str, str] = {uuid: str(uuid4()) for uuid in _inline_uuids(source)}
 
         def renamed(found: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -308,7 +308,7 @@ class Lifecycle:
 
 
 def shipped_filters(filters: Mapping[str, Any], body: ShipVariantBody) -> dict[str, Any]:
-    """A flag's filters when one variant is shipped to all whom it reaches (spec experiments-api 6.7)."""
+    """Return a flag's filters when one variant is shipped to all whom it reaches (spec experiments-api 6.7)."""
     variants = []
     for variant in flag_config.variants_of(filters):
         share = 100 if variant["key"] == body.variant_key else 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def linked_experiments(
     connection: Connection, project_id: int, flag_ids: Collection[int] | None
 ) -> Mapping[int, list[LinkedExperiment]]:
-    """The experiments of flags, as the flags room asks for them."""
+    """Return the experiments of flags, as the flags room asks for them."""
     found: dict[int, list[LinkedExperiment]] = {}
     for row in store.of_flags(connection, project_id, flag_ids, deleted=True):
         linked = LinkedExperiment(row.id, row.name, row.is_running, row.deleted)
@@ -51,7 +51,7 @@ class FlagLinkage:
         *,
         active: bool,
     ) -> FlagRow:
-        """The flag of a new experiment: the existing one of that key as it is, else a new one. Raises 400."""
+        """Return the flag of a new experiment: the existing one of that key as it is, else a new one. Raises 400."""
         known = self._flags.get_by_key(tx.connection, actor.project.id, key)
         if known is not None:
             flag_config.check_suitable(known.filters)
@@ -84,7 +84,7 @@ class FlagLinkage:
         )
 
     def copy(self, tx: Transaction, actor: Actor, key: str, experiment_name: str, source: FlagRow) -> FlagRow:
-        """The flag of a copied experiment: the existing one of that key, else one with the source's variants."""
+        """Return the flag of a copied experiment: the existing one of that key, else one with the source's variants."""
         known = self._flags.get_by_key(tx.connection, actor.project.id, key)
         if known is not None:
             flag_config.check_suitable(known.filters)

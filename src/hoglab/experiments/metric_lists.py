@@ -39,7 +39,7 @@ class MetricLists:
     def created(
         self, connection: Connection, project: Project, body: ExperimentCreate
     ) -> dict[str, list[dict[str, Any]]]:
-        """The inline metrics of a new experiment by column, each with its uuid. Raises 400."""
+        """Return the inline metrics of a new experiment by column, each with its uuid. Raises 400."""
         assigned = metrics.assign_uuids(
             [body.metrics or [], body.metrics_secondary or []],
             taken=_uuids_to_be_linked(connection, project, body.saved_metrics_ids),
@@ -117,7 +117,7 @@ class MetricLists:
         *,
         known: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Raises 400 for a metric without results."""
+        """Raise 400 for a metric without results."""
         checked = self.unlike(found, known)
         for index, metric in enumerate(found):
             problem = self._problem(connection, project.id, metric) if metric in checked else None
@@ -127,7 +127,7 @@ class MetricLists:
     def unlike(
         self, found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()
     ) -> list[Mapping[str, Any]]:
-        """The metrics that must have results; ``known`` ones may have lost what they name."""
+        """Return the metrics that must have results; ``known`` ones may have lost what they name."""
         kept = [hashed_part(metric) for metric in known]
         return [
             metric for metric in found if not metrics.is_legacy(metric) and hashed_part(metric) not in kept
@@ -141,7 +141,7 @@ def _changed_orders(
     before: Sequence[SavedMetricLink],
     after: Sequence[SavedMetricLink],
 ) -> dict[str, Any]:
-    """The orders, complete after a change of metrics or links (spec experiments-api 3.10)."""
+    """Return the orders, complete after a change of metrics or links (spec experiments-api 3.10)."""
     links_sent = sent.get("saved_metrics_ids") is not None
     orders: dict[str, Any] = {}
     for kind, inline, column in _ORDERS:
@@ -199,7 +199,7 @@ def _set_links(
 
 
 def _saved_uuids(links: Iterable[SavedMetricLink], kind: str) -> list[str]:
-    """The uuids of the linked saved metrics of a kind, primary or secondary."""
+    """Return the uuids of the linked saved metrics of a kind, primary or secondary."""
     return [
         link.query["uuid"]
         for link in links
@@ -208,7 +208,7 @@ def _saved_uuids(links: Iterable[SavedMetricLink], kind: str) -> list[str]:
 
 
 def _unstamped(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Metrics as they are stored: a fingerprint follows from the rest, so it is made when a metric is read."""
+    """Return metrics as they are stored: a fingerprint follows from the rest, so it is made when a metric is read."""
     return [
         dict(metric)
         if metrics.is_legacy(metric)

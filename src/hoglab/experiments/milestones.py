@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def passed(before: ExperimentRow, after: ExperimentRow) -> list[str]:
-    """The milestones that lie between two states of an experiment."""
+    """Return the milestones that lie between two states of an experiment."""
     milestones = {
         "reset": not before.is_draft and after.is_draft,
         "launched": before.is_draft and not after.is_draft,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def project_config_router(accounts: AccountService) -> ResourceRouter:
-    """``/experiments_config``."""
+    """Return the routes of ``/experiments_config``."""
     routes = ResourceRouter(
         "/experiments_config", tag="experiments", scopes=("project:read", "project:write")
     )
@@ -40,7 +40,7 @@ def project_config_router(accounts: AccountService) -> ResourceRouter:
 
 
 def config_object(project: Project) -> dict[str, Any]:
-    """The settings as they go on the wire."""
+    """Return the settings as they go on the wire."""
     return {
         name: project.experiment_defaults.get(name, field.default)
         for name, field in ProjectConfigPatch.model_fields.items()

@@ -39,7 +39,7 @@ class SavedMetricService:
     def list(
         self, actor: Actor, *, search: str | None, limit: int, offset: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """A page by name, and how many there are."""
+        """Return a page by name, and how many there are."""
         with self._database.read() as connection:
             rows, count = store.list_saved_metrics(
                 connection, actor.project.id, search=search, limit=limit, offset=offset
@@ -109,7 +109,7 @@ class SavedMetricService:
     def _looked_for(
         self, actor: Actor, metric_id: int, sent: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
-        """The problem of a changed metric."""
+        """Return the problem of a changed metric."""
         with self._database.read() as connection:
             before = _existing(connection, actor, metric_id)
         new = [] if sent.get("query") is None else [_checked(sent["query"])]
@@ -156,7 +156,7 @@ def _check_name(connection: Connection, actor: Actor, name: str, own_id: int | N
 
 
 def _checked(query: Any) -> dict[str, Any]:
-    """A metric (spec experiments-api 7.2); its fingerprint depends on the experiment and is not kept."""
+    """Return a metric (spec experiments-api 7.2); its fingerprint depends on the experiment and is not kept."""
     if not isinstance(query, dict):
         raise validation_error("Query is required to create a saved metric")
     kind = query.get("kind")

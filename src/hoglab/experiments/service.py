@@ -79,7 +79,7 @@ class ExperimentService:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def find(self, project: Project, experiment_id: int) -> ExperimentRow:
-        """An experiment that is not deleted. Raises 404."""
+        """Return an experiment that is not deleted. Raises 404."""
         with self.database.read() as connection:
             return self.visible(connection, project, experiment_id)
 
@@ -91,20 +91,20 @@ class ExperimentService:
         return row
 
     def check_reachable(self, project: Project, experiment_id: int, body: Mapping[str, Any]) -> None:
-        """Raises 404 for an experiment that a change with this body cannot reach, whatever else the body says."""
+        """Raise 404 for an experiment that a change with this body cannot reach, whatever else the body says."""
         with self.database.read() as connection:
             row = store.get(connection, project.id, experiment_id)
         if row is None or (row.deleted and parse_bool(body.get("deleted", True))):
             raise not_found()
 
     def to_change(self, tx: Transaction, actor: Actor, experiment_id: int) -> ExperimentRow:
-        """An experiment that the caller is about to change or to copy. Raises 404, and 412 as `check_state`."""
+        """Return an experiment that the caller is about to change or to copy. Raises 404, and 412 as `check_state`."""
         row = self.visible(tx.connection, actor.project, experiment_id)
         self.check_state(tx, actor, row)
         return row
 
     def check_state(self, tx: Transaction, actor: Actor, row: ExperimentRow) -> None:
-        """Raises 412 when the experiment, or what it shows of its flag, is not in the state the caller asks for."""
+        """Raise 412 when the experiment, or what it shows of its flag, is not in the state the caller asks for."""
         if actor.if_match is not None:
             actor.if_match.require(self.present(tx.connection, actor, row))
 
@@ -203,7 +203,7 @@ class ExperimentService:
     def _looked_for(
         self, actor: Actor, experiment_id: int, body: ExperimentPatch
     ) -> AbstractContextManager[None]:
-        """The problems of what is new in a change."""
+        """Return the problems of what is new in a change."""
         with self.database.read() as connection:
             row = store.get(connection, actor.project.id, experiment_id)
         if row is None:
@@ -343,7 +343,7 @@ class ExperimentService:
         *,
         known: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises 400 for new criteria by which nobody could be counted."""
+        """Raise 400 for new criteria by which nobody could be counted."""
         if criteria and criteria != known:
             problem = self.problems.of_exposures(connection, project.id, criteria)
             if problem is not None:
@@ -351,7 +351,7 @@ class ExperimentService:
 
 
 def _naming(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a request that may name actions and cohorts."""
+    """Return fields of a request that may name actions and cohorts."""
     return {name: sent[name] for name in _NAMING if name in sent}
 
 
@@ -399,7 +399,7 @@ def _check_legacy(row: ExperimentRow, links: Sequence[SavedMetricLink], sent: Ma
 
 
 def _split_parameters(body: ExperimentPatch) -> tuple[flag_config.FlagConfig, dict[str, Any] | None]:
-    """The flag's part of a request, wherever it stands, and the experiment's own parameters."""
+    """Return the flag's part of a request, wherever it stands, and the experiment's own parameters."""
     own: dict[str, Any] | None = None
     config = flag_config.FlagConfig()
     if body.parameters is not None:
@@ -414,7 +414,7 @@ def _split_parameters(body: ExperimentPatch) -> tuple[flag_config.FlagConfig, di
 def _running_time(
     body: ExperimentPatch, parameters: dict[str, Any] | None, sent: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The calculator's values in both of their places (spec experiments-api 3.4)."""
+    """Return the calculator's values in both of their places (spec experiments-api 3.4)."""
     if "running_time_calculation" in sent:
         found = dict(body.running_time_calculation)
         return found, criteria.with_running_time(parameters, found)
@@ -437,5 +437,5 @@ def _excluded(
 
 
 def _plain(value: Any) -> Any:
-    """A column's value as the activity log keeps it."""
+    """Return a column's value as the activity log keeps it."""
     return value.isoformat() if isinstance(value, datetime) else value

@@ -163,7 +163,7 @@ _LINKS = PreparedSelect(
 
 
 def get(connection: Connection, project_id: int, experiment_id: int) -> ExperimentRow | None:
-    """One experiment of a project, deleted or not."""
+    """Return one experiment of a project, deleted or not."""
     rows = _BY_ID.rows(connection, project_id=project_id, experiment_id=experiment_id)
     return ExperimentRow(*rows[0]) if rows else None
 
@@ -207,7 +207,7 @@ def update(connection: Connection, experiment_id: int, values: Mapping[str, Any]
 
 
 def running(connection: Connection) -> list[ExperimentRow]:
-    """Every running experiment of every project: the daily run's work."""
+    """Return every running experiment of every project: the daily run's work."""
     statement = sa.select(*_EXPERIMENT).where(
         experiment.c.start_date.is_not(None), experiment.c.end_date.is_(None), experiment.c.deleted.is_(False)
     )
@@ -217,7 +217,7 @@ def running(connection: Connection) -> list[ExperimentRow]:
 def of_flags(
     connection: Connection, project_id: int, flag_ids: Collection[int] | None, *, deleted: bool = False
 ) -> list[ExperimentRow]:
-    """The experiments of some flags (None: of all), by id; deleted ones only when asked for."""
+    """Return the experiments of some flags (None: of all), by id; deleted ones only when asked for."""
     statement = sa.select(*_EXPERIMENT).where(experiment.c.project_id == project_id)
     if flag_ids is not None:
         statement = statement.where(experiment.c.feature_flag_id.in_(flag_ids))
@@ -232,7 +232,7 @@ def in_holdout(connection: Connection, holdout_id: int) -> list[ExperimentRow]:
 
 
 def names_like(connection: Connection, project_id: int, prefix: str) -> set[str]:
-    """Names of experiments that are not deleted and begin with ``prefix``."""
+    """Return names of experiments that are not deleted and begin with ``prefix``."""
     statement = sa.select(experiment.c.name).where(
         experiment.c.project_id == project_id,
         experiment.c.deleted.is_(False),
@@ -242,7 +242,7 @@ def names_like(connection: Connection, project_id: int, prefix: str) -> set[str]
 
 
 def flags(connection: Connection, ids: Iterable[int]) -> dict[int, FlagRow]:
-    """Flags by id, deleted ones too: an experiment shows its flag in any state."""
+    """Return flags by id, deleted ones too: an experiment shows its flag in any state."""
     rows = _FLAGS.rows(connection, ids=listed(set(ids)))
     return {flag.id: flag for flag in (FlagRow(*row) for row in rows)}
 
@@ -251,7 +251,7 @@ def flags(connection: Connection, ids: Iterable[int]) -> dict[int, FlagRow]:
 
 
 def links(connection: Connection, experiment_ids: Iterable[int]) -> dict[int, list[SavedMetricLink]]:
-    """The saved metrics of experiments, by experiment id, in the order in which they were linked."""
+    """Return the saved metrics of experiments, by experiment id, in the order in which they were linked."""
     found: dict[int, list[SavedMetricLink]] = {}
     for row in _LINKS.rows(connection, ids=listed(experiment_ids)):
         entry = SavedMetricLink(*row)
@@ -286,7 +286,7 @@ def delete_links(connection: Connection, link_ids: Iterable[int]) -> None:
 
 
 def linked_experiments(connection: Connection, saved_metric_id: int) -> list[ExperimentRow]:
-    """The experiments that use a saved metric."""
+    """Return the experiments that use a saved metric."""
     statement = (
         sa.select(*_EXPERIMENT)
         .join_from(
@@ -299,7 +299,7 @@ def linked_experiments(connection: Connection, saved_metric_id: int) -> list[Exp
 
 
 def saved_metrics(connection: Connection, project_id: int, ids: Iterable[int]) -> dict[int, SavedMetricRow]:
-    """Saved metrics of a project by id."""
+    """Return saved metrics of a project by id."""
     statement = sa.select(*_SAVED_METRIC).where(
         saved_metric.c.project_id == project_id, saved_metric.c.id.in_(set(ids))
     )
@@ -307,7 +307,7 @@ def saved_metrics(connection: Connection, project_id: int, ids: Iterable[int]) -
 
 
 def saved_metric_named(connection: Connection, project_id: int, name: str) -> int | None:
-    """The id of the saved metric of that name, ignoring case."""
+    """Return the id of the saved metric of that name, ignoring case."""
     statement = sa.select(saved_metric.c.id).where(
         saved_metric.c.project_id == project_id, sa.func.lower(saved_metric.c.name) == name.lower()
     )
@@ -317,7 +317,7 @@ def saved_metric_named(connection: Connection, project_id: int, name: str) -> in
 def list_saved_metrics(
     connection: Connection, project_id: int, *, search: str | None, limit: int, offset: int
 ) -> tuple[list[SavedMetricRow], int]:
-    """A page of saved metrics by name, ignoring case, and how many there are."""
+    """Return a page of saved metrics by name, ignoring case, and how many there are."""
     where = [saved_metric.c.project_id == project_id]
     if search:
         where.append(saved_metric.c.name.icontains(search, autoescape=True))
@@ -359,7 +359,7 @@ def holdout(connection: Connection, project_id: int, holdout_id: int) -> Holdout
 def list_holdouts(
     connection: Connection, project_id: int, *, limit: int, offset: int
 ) -> tuple[list[HoldoutRow], int]:
-    """A page of holdouts, newest first, and how many there are."""
+    """Return a page of holdouts, newest first, and how many there are."""
     where = experiment_holdout.c.project_id == project_id
     count = connection.scalar(sa.select(sa.func.count()).select_from(experiment_holdout).where(where)) or 0
     order = (experiment_holdout.c.created_at.desc(), experiment_holdout.c.id.desc())

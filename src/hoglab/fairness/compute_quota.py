@@ -63,7 +63,7 @@ class ComputeQuota:
         return key in self._over
 
     def refusal(self, key: Hashable) -> str | None:
-        """Reason for which it is not run any more in this batch, None when it is."""
+        """Return the reason for which it is not run any more in this batch, None when it is."""
         if key in self._over:
             return QUOTA_EXCEEDED
         return SHARE_SPENT if self.shared_s > self._most_s else None
@@ -100,15 +100,15 @@ class ComputeQuota:
         return self._used_s.get(key, 0.0)
 
     def was_tried(self) -> bool:
-        """Whether anything was slow or given up."""
+        """Return whether anything was slow or given up."""
         return bool(self._slow_s or self._over)
 
     def slow_runs(self, key: Hashable) -> Sequence[float]:
-        """Computing times of its slow runs, in seconds."""
+        """Return computing times of its slow runs, in seconds."""
         return self._slow_runs.get(key, ())
 
     def excess_s(self, key: Hashable) -> float:
-        """Computing time in excess of its share of a batch.
+        """Return computing time in excess of its share of a batch.
 
         Its slow runs beyond what each may take, or all of its time when that alone is too much.
         """

@@ -53,7 +53,7 @@ class ComputeShares:
         self._last_at = self._others_at = -math.inf
 
     def allowed_s(self, project_id: int, events: int = 0) -> float:
-        """Computing time, in seconds, for the functions of a project, on so many events that pay for some of it.
+        """Return computing time, in seconds, for the functions of a project, on so many events that pay for some of it.
 
         Infinite when nobody else waits, below zero for a project that owes more than these events pay for.
         """
@@ -73,7 +73,7 @@ class ComputeShares:
             self._left[project_id] = max(-self._rules.debt_s, left_s)
 
     def _filled(self, project_id: int, now: float) -> float:
-        """Contents of the bucket of a project, in seconds, after all were filled."""
+        """Return contents of the bucket of a project, in seconds, after all were filled."""
         rules = self._rules
         if self._left:
             share = min(rules.share, rules.share_of_all / len(self._left))

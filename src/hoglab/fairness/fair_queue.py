@@ -25,7 +25,7 @@ class FairQueue(Generic[T]):
         self._count += 1
 
     def popleft(self) -> T:
-        """The first one of the key whose turn it is. Raises `KeyError` when nothing waits."""
+        """Return the first one of the key whose turn it is. Raises `KeyError` when nothing waits."""
         key, waiting = self._by_key.popitem(last=False)
         one = waiting.popleft()
         self._count -= 1
@@ -34,7 +34,7 @@ class FairQueue(Generic[T]):
         return one
 
     def pop_first(self, may: Callable[[T], bool]) -> T | None:
-        """The first one of the key whose turn it is among those whose first one may go; None when none may."""
+        """Return the first one of the key whose turn it is among those whose first one may go; None when none may."""
         for key, waiting in self._by_key.items():
             if may(waiting[0]):
                 self._by_key.move_to_end(key, last=False)
@@ -42,7 +42,7 @@ class FairQueue(Generic[T]):
         return None
 
     def take_out(self, key: Hashable) -> Collection[T]:
-        """Everything of one key, in order."""
+        """Return everything of one key, in order."""
         taken = self._by_key.pop(key, ())
         self._count -= len(taken)
         return taken

@@ -86,7 +86,7 @@ class FairSemaphore:
         self._timer: asyncio.TimerHandle | None = None
 
     def try_enter(self, key: str, holder: Holder) -> Place | None:
-        """A place, if there is one for this holder now."""
+        """Return a place, if there is one for this holder now."""
         place = Place(key, holder)
         holders = self._keys.setdefault(key, _Holders())
         if self._admits(holders, place):

@@ -18,12 +18,12 @@ OWNER_SHARE = 3
 
 
 def room_of_owner(free: int, has: int) -> float:
-    """Number of further places for an owner that ``has`` so many, while so many are free."""
+    """Return the number of further places for an owner that ``has`` so many, while so many are free."""
     return (OWNER_SHARE * free - has) / (OWNER_SHARE + 1)
 
 
 def more_of_member(has: int, room: float) -> int:
-    """Number of further places for a member that ``has`` so many, with so much ``room`` for its owner."""
+    """Return the number of further places for a member that ``has`` so many, with so much ``room`` for its owner."""
     if not has and room > 0:
         return max(1, math.ceil(room / 2))
     return max(0, math.ceil((room - has) / 2))

@@ -17,17 +17,17 @@ class TokenBucket(NamedTuple):
     size: float
 
     def left(self, now: float) -> float:
-        """Tokens now. A clock that was set back takes none."""
+        """Return tokens now. A clock that was set back takes none."""
         return min(self.size, self.tokens + max(0.0, now - self.at) * self.per_s)
 
     def filled(self, now: float) -> TokenBucket:
-        """The bucket as it is now."""
+        """Return the bucket as it is now."""
         return self._replace(tokens=self.left(now), at=now)
 
     def without(self, tokens: float) -> TokenBucket:
-        """The bucket after so many were taken."""
+        """Return the bucket after so many were taken."""
         return self._replace(tokens=self.tokens - tokens)
 
     def wait_s(self, tokens: float) -> float:
-        """Time after ``at`` until there are so many tokens."""
+        """Return the time after ``at`` until there are so many tokens."""
         return max(0.0, (tokens - self.tokens) / self.per_s)

@@ -54,7 +54,7 @@ def _spend(account: int, used_s: float, now: float) -> None:
 
 
 def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
-    """An unanchored, case-sensitive search for a pattern that RE2 cannot take.
+    """Return an unanchored, case-sensitive search for a pattern that RE2 cannot take.
 
     None for a pattern that is invalid, and for one that fails in RE2 for another reason than what RE2 lacks. Nothing is
     found where searches on the same account took too long before.

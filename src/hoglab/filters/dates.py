@@ -22,7 +22,7 @@ _SHORTEST_MONTH = 28
 
 
 def parse_filter_date(text: str, now: datetime, zone: tzinfo) -> datetime | None:
-    """The instant that a filter value means, or None when it is not a date.
+    """Return the instant that a filter value means, or None when it is not a date.
 
     Relative values (``-7d``, ``3m``) lie before ``now``; values without a zone are in ``zone``.
     """
@@ -34,7 +34,7 @@ def parse_filter_date(text: str, now: datetime, zone: tzinfo) -> datetime | None
 
 
 def parse_property_date(value: object, now: datetime, zone: tzinfo) -> datetime | None:
-    """The instant that a property means: numbers and numeric text are epoch seconds, the rest is text."""
+    """Return the instant that a property means: numbers and numeric text are epoch seconds, the rest is text."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -48,7 +48,7 @@ def parse_property_date(value: object, now: datetime, zone: tzinfo) -> datetime 
 
 
 def is_relative(text: str) -> bool:
-    """Whether the value is counted back from now, so that it must be resolved anew at each use."""
+    """Return whether the value is counted back from now, so that it must be resolved anew at each use."""
     return _RELATIVE.fullmatch(text.strip()) is not None
 
 

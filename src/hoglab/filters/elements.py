@@ -31,23 +31,23 @@ _TAG = re.compile(r"(?:^|;)(a|button|form|input|select|textarea|label)(?=\.|:|$)
 
 
 def chain_href(chain: str) -> str:
-    """The first link address of a chain, ``""`` when it has none (spec: hog-runtime 1.2)."""
+    """Return the first link address of a chain, ``""`` when it has none (spec: hog-runtime 1.2)."""
     found = _HREF.search(chain)
     return found[1] if found else ""
 
 
 def chain_texts(chain: str) -> list[str]:
-    """The distinct texts of a chain in order."""
+    """Return the distinct texts of a chain in order."""
     return list(dict.fromkeys(_TEXT.findall(chain)))
 
 
 def chain_ids(chain: str) -> list[str]:
-    """The distinct ids of a chain in order."""
+    """Return the distinct ids of a chain in order."""
     return list(dict.fromkeys(_ID.findall(chain)))
 
 
 def chain_elements(chain: str) -> list[str]:
-    """The distinct interactive tags (links, buttons, form fields) of a chain in order."""
+    """Return the distinct interactive tags (links, buttons, form fields) of a chain in order."""
     return list(dict.fromkeys(_TAG.findall(chain)))
 
 
@@ -74,7 +74,7 @@ _SIMPLE = re.compile(
 
 
 def parse_selector(selector: str) -> tuple[SelectorPart, ...]:
-    """The parts of a CSS selector, the target first and outer elements after it.
+    """Return the parts of a CSS selector, the target first and outer elements after it.
 
     Raises `FilterError` for text outside the grammar of spec hog-runtime 2.7: tags, ``*``, classes, ids,
     exact attributes, ``:nth-child(n)``, ``>`` and blanks.
@@ -135,14 +135,14 @@ def _unescape(name: str) -> str:
 
 
 def _chain_key(key: str) -> str:
-    """Name of an attribute in the chain: some have a name of their own, the rest are prefixed."""
+    """Return the name of an attribute in the chain: some have a name of their own, the rest are prefixed."""
     if key == "id":
         return "attr_id"
     return key if key in {"href", "text", "nth-child", "nth-of-type"} else f"attr__{key}"
 
 
 def only_id(parts: tuple[SelectorPart, ...]) -> str | None:
-    """The id of a selector that is nothing but ``#id``; such a selector is a look-up in the list of ids."""
+    """Return the id of a selector that is nothing but ``#id``; such a selector is a look-up in the list of ids."""
     if len(parts) == 1 and parts[0].tag is None and not parts[0].classes:
         attributes = parts[0].attributes
         if len(attributes) == 1 and attributes[0][0] == "attr_id":
@@ -157,7 +157,7 @@ _ANY_CLASSES = r'(?:\.[^;".]*)*'
 
 
 def selector_pattern(parts: tuple[SelectorPart, ...]) -> str:
-    """An RE2 pattern that finds exactly the chains of which some elements match the selector.
+    """Return an RE2 pattern that finds exactly the chains of which some elements match the selector.
 
     It relies on attributes being sorted by key, as the chain's grammar says.
     """
@@ -198,5 +198,5 @@ def _literal(text: str) -> str:
 
 
 def tag_pattern(tag: str) -> str:
-    """A pattern that finds the chains with an element of this tag (spec: hog-runtime 2.6)."""
+    """Return a pattern that finds the chains with an element of this tag (spec: hog-runtime 2.6)."""
     return rf"(^|;){_literal(tag)}(\.|;|:|$)"

@@ -56,7 +56,7 @@ DEFAULT_CONTEXT: Final = EvaluationContext()
 
 
 def compile_predicate(operator: str, value: Any, context: EvaluationContext = DEFAULT_CONTEXT) -> Predicate:
-    """The test of one operator against one filter value. An unknown operator never matches."""
+    """Return the test of one operator against one filter value. An unknown operator never matches."""
     rule = _RULES.get(operator)
     if rule is None:
         return _never
@@ -74,7 +74,7 @@ def compile_predicate(operator: str, value: Any, context: EvaluationContext = DE
 def compile_filter(
     property_filter: PropertyFilter, context: EvaluationContext = DEFAULT_CONTEXT
 ) -> Callable[[Mapping[str, Any]], bool]:
-    """One filter as a test over a mapping of properties, negation included."""
+    """Return one filter as a test over a mapping of properties, negation included."""
     key = property_filter.key
     negated = property_filter.negation
     predicate = compile_predicate(property_filter.operator, property_filter.value, context)
@@ -88,7 +88,7 @@ def compile_filter(
 def compile_group(
     group: PropertyGroup, context: EvaluationContext = DEFAULT_CONTEXT
 ) -> Callable[[Mapping[str, Any]], bool]:
-    """A tree of filters as one test over a mapping of properties. An empty group matches."""
+    """Return a tree of filters as one test over a mapping of properties. An empty group matches."""
     tests = [
         compile_group(member, context)
         if isinstance(member, PropertyGroup)
@@ -103,7 +103,7 @@ def compile_group(
 
 
 def text_of(value: Any) -> str:
-    """A value as text: strings as they are, everything else as compact JSON with sorted keys."""
+    """Return a value as text: strings as they are, everything else as compact JSON with sorted keys."""
     if isinstance(value, str):
         return value
     if value is True:
@@ -119,7 +119,7 @@ def text_of(value: Any) -> str:
 
 
 def number_of(value: Any) -> float | None:
-    """A value as float64: numbers and numeric text; None for everything else (booleans too)."""
+    """Return a value as float64: numbers and numeric text; None for everything else (booleans too)."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -151,7 +151,7 @@ def _negate(predicate: Predicate) -> Predicate:
 
 
 def _is_truth_like(value: Any) -> bool:
-    """Booleans, the texts true and false, and lists of only such (so the empty list too)."""
+    """Return booleans, the texts true and false, and lists of only such (so the empty list too)."""
     if isinstance(value, str):
         return value.lower() in {"true", "false"}
     if isinstance(value, list):
@@ -194,7 +194,7 @@ def _nowhere(_value: Any, _context: EvaluationContext) -> Predicate:
 
 
 def _folded(value: Any) -> bytes:
-    """UTF-8 with only ASCII letters lower-cased: É and é stay different."""
+    """Return UTF-8 with only ASCII letters lower-cased: É and é stay different."""
     return text_of(value).encode("utf-8", "replace").lower()
 
 
@@ -224,7 +224,7 @@ def _ends_with(value: Any, _context: EvaluationContext) -> Predicate:
 
 
 def compile_regex(pattern: str) -> Callable[[str], bool] | None:
-    """An unanchored, case-sensitive search that takes linear time (RE2), or None for an invalid pattern."""
+    """Return an unanchored, case-sensitive search that takes linear time (RE2), or None for an invalid pattern."""
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True

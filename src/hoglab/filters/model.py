@@ -68,7 +68,7 @@ class PropertyGroup:
     values: tuple[PropertyFilter | PropertyGroup, ...]
 
     def leaves(self) -> Iterator[PropertyFilter]:
-        """Every filter below this node, from left to right."""
+        """Yield every filter below this node, from left to right."""
         for value in self.values:
             if isinstance(value, PropertyGroup):
                 yield from value.leaves()
@@ -153,7 +153,7 @@ def _group_parts(raw: object, path: str) -> tuple[Literal["AND", "OR"], Sequence
 
 
 def _is_group(raw: object) -> bool:
-    """Whether a member of a group is itself a group (``{}`` is the empty group)."""
+    """Return whether a member of a group is itself a group (``{}`` is the empty group)."""
     if not isinstance(raw, Mapping):
         return False
     return not raw or raw.get("type") in ("AND", "OR") or ("values" in raw and "key" not in raw)

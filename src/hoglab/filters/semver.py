@@ -31,7 +31,7 @@ class Version:
         return self._order() < other._order()
 
     def _order(self) -> tuple[Core, bool, tuple[tuple[bool, int, str], ...]]:
-        """Numeric identifiers come before words, a release after all of its pre-releases."""
+        """Return numeric identifiers come before words, a release after all of its pre-releases."""
         identifiers = tuple(
             (False, int(part), "") if part.isdigit() else (True, 0, part) for part in self.prerelease
         )

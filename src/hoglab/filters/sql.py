@@ -67,7 +67,7 @@ class Parameters:
         self._names: dict[tuple[type, Any], str] = {}
 
     def bind(self, value: Bindable) -> str:
-        """A reference to ``value``; equal values share one."""
+        """Return a reference to ``value``; equal values share one."""
         known = (type(value), value)
         name = self._names.get(known)
         if name is None:
@@ -76,7 +76,7 @@ class Parameters:
         return self._reference(name, value)
 
     def written(self, sql: str, place: str) -> str:
-        """The text, which becomes part of the statement. Raises `FilterError` when that is too long with it."""
+        """Return the text, which becomes part of the statement. Raises `FilterError` when that is too long with it."""
         self._length += len(sql)
         if self._length > MAX_LENGTH:
             reason = (
@@ -95,39 +95,39 @@ class PropertyDialect(Protocol):
     """SQL of an engine for the few things that conditions are made of. All arguments are SQL."""
 
     def property_text(self, column: str, key: str, parameters: Parameters) -> str:
-        """The property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
+        """Return the property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
         ...
 
     def json_number(self, column: str, key: str, parameters: Parameters) -> str:
-        """The property as float64 when its JSON value is a number; else NULL."""
+        """Return the property as float64 when its JSON value is a number; else NULL."""
         ...
 
     def number(self, text: str) -> str:
-        """Text that is a decimal number as float64 (infinite beyond its range); NULL for any other text."""
+        """Return text that is a decimal number as float64 (infinite beyond its range); NULL for any other text."""
         ...
 
     def contains(self, text: str, pattern: str) -> str:
-        """Whether text matches a LIKE pattern, whatever the case."""
+        """Return whether text matches a LIKE pattern, whatever the case."""
         ...
 
     def like(self, text: str, pattern: str) -> str:
-        """Whether text matches a LIKE pattern; nothing is an escape."""
+        """Return whether text matches a LIKE pattern; nothing is an escape."""
         ...
 
     def matches(self, text: str, pattern: str) -> str:
-        """Whether an RE2 pattern is found in text."""
+        """Return whether an RE2 pattern is found in text."""
         ...
 
     def first_group(self, text: str, pattern: str) -> str:
-        """Contents of a pattern's (RE2) group where it is first found in text; empty when it is not."""
+        """Return contents of a pattern's (RE2) group where it is first found in text; empty when it is not."""
         ...
 
     def any_group(self, text: str, pattern: str, name: str, condition: str) -> str:
-        """Whether a condition, never NULL, holds for ``name`` being what the group holds anywhere in text."""
+        """Return whether a condition, never NULL, holds for ``name`` being what the group holds anywhere in text."""
         ...
 
     def moment(self, text: str) -> str:
-        """Text of a date-time, or of epoch seconds, as microseconds since the epoch; else NULL."""
+        """Return text of a date-time, or of epoch seconds, as microseconds since the epoch; else NULL."""
         ...
 
 
@@ -143,19 +143,19 @@ class Row(Protocol):
         ...
 
     def column(self, name: str) -> str:
-        """A column of an event."""
+        """Return a column of an event."""
         ...
 
     def text(self, column: str, key: str) -> str:
-        """The property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
+        """Return the property ``key`` (any text) of a JSON column as text; NULL when missing or JSON null."""
         ...
 
     def number(self, column: str, key: str) -> str:
-        """The property's text as float64 where it is a decimal number; else NULL."""
+        """Return the property's text as float64 where it is a decimal number; else NULL."""
         ...
 
     def json_number(self, column: str, key: str) -> str:
-        """The property as float64 when its JSON value is a number; else NULL."""
+        """Return the property as float64 when its JSON value is a number; else NULL."""
         ...
 
     def depend_on_now(self) -> None:
@@ -257,7 +257,7 @@ class FilterScope:
 
 
 def group_condition(group: PropertyGroup, scope: FilterScope) -> str:
-    """A tree of filters as one condition that is never NULL.
+    """Return a tree of filters as one condition that is never NULL.
 
     Raises `FilterError` for types and operators that SQL cannot answer.
     """
@@ -273,7 +273,7 @@ def group_condition(group: PropertyGroup, scope: FilterScope) -> str:
 
 
 def combined(operator: str, parts: list[str]) -> str:
-    """Conditions joined by AND or OR; no condition at all is true."""
+    """Return conditions joined by AND or OR; no condition at all is true."""
     neutral, decided = (TRUE, FALSE) if operator == "AND" else (FALSE, TRUE)
     if not parts:
         return TRUE
@@ -286,7 +286,7 @@ def combined(operator: str, parts: list[str]) -> str:
 
 
 def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
-    """One filter as a condition that is never NULL. Raises `FilterError`."""
+    """Return one filter as a condition that is never NULL. Raises `FilterError`."""
     if condition.is_cohort:
         if scope.cohort is None:
             raise FilterError("cohorts cannot be used here", condition.key)
@@ -304,7 +304,7 @@ def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
 
 
 def _element_condition(condition: PropertyFilter, scope: FilterScope) -> str:
-    """Condition on the elements that were clicked (spec: hog-runtime 2.7).
+    """Return condition on the elements that were clicked (spec: hog-runtime 2.7).
 
     ``href`` is the first one of the chain, empty without any; of texts one must meet the condition, whatever it is.
     """
@@ -331,7 +331,7 @@ _CLICKED: Final = "clicked_text"
 
 
 def _text_field(text: str, scope: FilterScope) -> FilterField:
-    """Field that is nothing but text."""
+    """Return the field that is nothing but text."""
     return ComputedField(text, scope.dialect.number(text))
 
 
@@ -380,7 +380,7 @@ def _rule(condition: PropertyFilter) -> _Rule:
 
 
 def _over_values(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:
-    """A list of values is any of them, for negative operators none of them; an empty list says nothing."""
+    """Return a list of values is any of them, for negative operators none of them; an empty list says nothing."""
     found = _over_one(condition, rule, field_, scope)
     if field_.any_item is None:
         return found
@@ -410,7 +410,7 @@ def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope
 
 
 def _equals_any(field_: FilterField, values: list[Any], scope: FilterScope) -> str:
-    """Condition of `_equals` for any of several values; never NULL."""
+    """Return the condition of `_equals` for any of several values; never NULL."""
     bind = scope.parameters.bind
     present = [value for value in values if value is not None]
     numbers = [number for value in present if (number := _comparable(value)) is not None]
@@ -437,7 +437,7 @@ def _equals(field_: FilterField, value: Any, scope: FilterScope) -> str:
 
 
 def _comparable(value: Any) -> float | None:
-    """The number that a value is compared with as one; None: as text alone."""
+    """Return the number that a value is compared with as one; None: as text alone."""
     number = number_of(value)
     return None if number is None or not math.isfinite(number) else number
 

@@ -20,7 +20,7 @@ def check_dependencies(
     others: Callable[[], Iterable[FlagRow]],
     stored: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The filters of a flag with every dependency by the id of its flag.
+    """Return the filters of a flag with every dependency by the id of its flag.
 
     ``others`` reads the flags of the project that are not deleted; ``flag_id`` is None for a flag that is being
     made. A dependency that the ``stored`` filters have already may name a flag that is gone. Raises 400 for
@@ -47,7 +47,7 @@ def check_dependencies(
 
 
 def _dependencies(filters: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every dependency with its path."""
+    """Yield every dependency with its path."""
     for index, group in enumerate(filters.get("groups") or ()):
         for place, leaf in enumerate(group.get("properties") or ()):
             if leaf.get("type") == "flag":
@@ -62,7 +62,7 @@ def _check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
 
 
 def _circle(filters: Mapping[str, Any], flag_id: int | None, rows: Mapping[int, FlagRow]) -> list[int]:
-    """The flags on a way from the dependencies of a flag back to it; none when there is no such way."""
+    """Return the flags on a way from the dependencies of a flag back to it; none when there is no such way."""
     came_from: dict[int, int | None] = {}
     waiting: list[tuple[int, int | None]] = [(other, None) for other in _ids(filters)]
     while waiting:

@@ -30,7 +30,7 @@ def protect(
     stored: Mapping[str, Any] | None = None,
     was_encrypted: bool = False,
 ) -> dict[str, Any]:
-    """The filters with payloads sealed, or opened again, as the flag asks.
+    """Return the filters with payloads sealed, or opened again, as the flag asks.
 
     ``stored`` are the filters that the flag has now; payloads taken over from them are sealed already when
     the flag ``was_encrypted``. Without a cipher payloads are kept as they are.
@@ -50,7 +50,7 @@ def protect(
 
 
 def reveal(text: str, cipher: Cipher | None) -> str:
-    """The JSON text of a payload that may be sealed. Raises 409 when it cannot be decrypted."""
+    """Return the JSON text of a payload that may be sealed. Raises 409 when it cannot be decrypted."""
     value = orjson.loads(text)
     if cipher is None or not isinstance(value, dict) or set(value) != {_SEALED}:
         return text
@@ -61,7 +61,7 @@ def reveal(text: str, cipher: Cipher | None) -> str:
 
 
 def resealed(filters: Mapping[str, Any], renew: Callable[[str], str]) -> dict[str, Any] | None:
-    """The filters with their sealed payloads sealed anew; None when none is sealed."""
+    """Return the filters with their sealed payloads sealed anew; None when none is sealed."""
     payloads = filters.get("payloads") or {}
     changed = {}
     for key, text in payloads.items():

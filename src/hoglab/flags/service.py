@@ -89,18 +89,18 @@ class FlagService:
     # Reading
 
     def get(self, connection: Connection, project_id: int, flag_id: int) -> FlagRow | None:
-        """A flag, deleted or not."""
+        """Return a flag, deleted or not."""
         return store.flag_by_id(connection, project_id, flag_id)
 
     def get_by_key(self, connection: Connection, project_id: int, key: str) -> FlagRow | None:
-        """The flag with a key; None when there is none or it is deleted."""
+        """Return the flag with a key; None when there is none or it is deleted."""
         row = store.flag_by_key(connection, project_id, key)
         return None if row is None or row.deleted else row
 
     def linked(
         self, connection: Connection, project_id: int, flag_ids: Collection[int] | None
     ) -> Mapping[int, list[LinkedExperiment]]:
-        """Experiments of some flags, or of all when ``flag_ids`` is None."""
+        """Return experiments of some flags, or of all when ``flag_ids`` is None."""
         return self._experiments(connection, project_id, flag_ids)
 
     # Creating
@@ -191,7 +191,7 @@ class FlagService:
         flag_id: int,
         changes: Mapping[str, Any],
     ) -> FlagRow:
-        """Change fields of a flag; its version grows by one, also when the values stay the same.
+        """Return change fields of a flag; its version grows by one, also when the values stay the same.
 
         ``filters`` are merged by top-level key. A deleted flag is reached only by ``deleted`` false (404
         otherwise), which restores it. Running experiments protect their variants, and the flag from deletion.
@@ -250,7 +250,7 @@ class FlagService:
         return values
 
     def _sealed(self, row: FlagRow, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The filters with payloads as the flag will have them, encrypted or not; {} when nothing changes."""
+        """Return the filters with payloads as the flag will have them, encrypted or not; {} when nothing changes."""
         if "filters" not in values and "has_encrypted_payloads" not in values:
             return {}
         filters = protect(
@@ -271,7 +271,7 @@ class FlagService:
         check_key(key)
 
     def _restored_key(self, connection: Connection, row: FlagRow, wanted: str | None) -> str:
-        """The key of a flag that comes back: its own one, or that with a number when it is taken."""
+        """Return the key of a flag that comes back: its own one, or that with a number when it is taken."""
         key = wanted or row.key.removesuffix(_deleted_suffix(row))
         check_key(key)
         taken = store.keys_in_use(connection, row.project_id, key) - {row.key}
@@ -323,7 +323,7 @@ def _check_combination(values: Mapping[str, Any], sent: Mapping[str, Any]) -> No
 
 
 def _running(linked: Sequence[LinkedExperiment]) -> str | None:
-    """The running experiments among some, as errors name them."""
+    """Return the running experiments among some, as errors name them."""
     running = [each for each in linked if each.is_running and not each.deleted]
     return ", ".join(f'"{each.name}" (ID: {each.id})' for each in running) or None
 
@@ -350,7 +350,7 @@ def _protect_variants(row: FlagRow, filters: Mapping[str, Any], linked: Sequence
 
 
 def variant_keys(filters: Mapping[str, Any]) -> list[str]:
-    """The keys of a flag's variants, in order; [] for a boolean flag."""
+    """Return the keys of a flag's variants, in order; [] for a boolean flag."""
     return [variant["key"] for variant in (filters.get("multivariate") or {}).get("variants") or ()]
 
 

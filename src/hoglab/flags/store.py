@@ -60,7 +60,7 @@ ExperimentLinks = Callable[[Connection, int, Collection[int] | None], Mapping[in
 def no_experiments(
     _connection: Connection, _project_id: int, _flag_ids: Collection[int] | None
 ) -> Mapping[int, list[LinkedExperiment]]:
-    """The links of a server without experiments."""
+    """Return the links of a server without experiments."""
     return {}
 
 
@@ -68,7 +68,7 @@ _COLUMNS = tuple(feature_flag.c[each.name] for each in fields(FlagRow))
 
 
 def flag_rows(connection: Connection, project_id: int) -> list[FlagRow]:
-    """Every flag of a project that is not deleted, by id."""
+    """Return every flag of a project that is not deleted, by id."""
     statement = (
         sa.select(*_COLUMNS)
         .where(feature_flag.c.project_id == project_id, feature_flag.c.deleted.is_(False))
@@ -78,12 +78,12 @@ def flag_rows(connection: Connection, project_id: int) -> list[FlagRow]:
 
 
 def flag_by_id(connection: Connection, project_id: int, flag_id: int) -> FlagRow | None:
-    """A flag, deleted or not."""
+    """Return a flag, deleted or not."""
     return _one(connection, feature_flag.c.project_id == project_id, feature_flag.c.id == flag_id)
 
 
 def flag_by_key(connection: Connection, project_id: int, key: str) -> FlagRow | None:
-    """The flag that holds a key, deleted or not; there is at most one."""
+    """Return the flag that holds a key, deleted or not; there is at most one."""
     return _one(connection, feature_flag.c.project_id == project_id, feature_flag.c.key == key)
 
 
@@ -93,7 +93,7 @@ def _one(connection: Connection, *where: sa.ColumnElement[bool]) -> FlagRow | No
 
 
 def count_flags(connection: Connection, project_id: int) -> int:
-    """Number of flags of a project that are not deleted."""
+    """Return the number of flags of a project that are not deleted."""
     statement = (
         sa.select(sa.func.count())
         .select_from(feature_flag)
@@ -103,7 +103,7 @@ def count_flags(connection: Connection, project_id: int) -> int:
 
 
 def keys_in_use(connection: Connection, project_id: int, prefix: str) -> set[str]:
-    """Keys of the project, deleted flags' too, that begin with ``prefix``."""
+    """Return keys of the project, deleted flags' too, that begin with ``prefix``."""
     statement = sa.select(feature_flag.c.key).where(
         feature_flag.c.project_id == project_id, feature_flag.c.key.startswith(prefix, autoescape=True)
     )
@@ -125,7 +125,7 @@ def delete_flag(connection: Connection, flag_id: int) -> None:
 
 
 def flags_naming_cohort(connection: Connection, project_id: int, cohort_id: int) -> list[str]:
-    """The flags, on and not deleted, whose conditions name a cohort; in words."""
+    """Return the flags, on and not deleted, whose conditions name a cohort; in words."""
     return [
         f'feature flag "{row.key}"'
         for row in flag_rows(connection, project_id)

@@ -36,7 +36,7 @@ CohortsExist = Callable[[Collection[int]], Collection[int]]
 
 
 def unknown_keys_of(filters: Mapping[str, Any]) -> Iterator[UnknownKey]:
-    """The keys inside of the ``filters`` of a flag that have no effect."""
+    """Return the keys inside of the ``filters`` of a flag that have no effect."""
     return unknown_keys(FlagFilters, filters, ("filters",))
 
 
@@ -50,7 +50,7 @@ def _cross_field(rule: str, path: str, message: str) -> ApiError:
 
 
 def check_key(key: str) -> None:
-    """Raises 400 ``invalid_key`` for a key with characters that flags may not have."""
+    """Raise 400 ``invalid_key`` for a key with characters that flags may not have."""
     if len(key) > MAX_KEY_LENGTH:
         text = f"Ensure this field has no more than {MAX_KEY_LENGTH} characters."
         raise validation_error(text, "key", "max_length")
@@ -60,7 +60,7 @@ def check_key(key: str) -> None:
 
 
 def new_filters(sent: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[str, Any]:
-    """The filters of a flag that is being made."""
+    """Return the filters of a flag that is being made."""
     groups = sent.get("groups")
     if groups is None or groups == []:
         raise filters_error("Feature flags must have at least one condition set (group).")
@@ -72,7 +72,7 @@ def new_filters(sent: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[st
 def changed_filters(
     stored: Mapping[str, Any], sent: Mapping[str, Any], cohorts_exist: CohortsExist
 ) -> dict[str, Any]:
-    """The filters of a flag after a change: sent keys replace, all others stay."""
+    """Return the filters of a flag after a change: sent keys replace, all others stay."""
     merged = {**stored, **sent}
     payloads, kept = merged.get("payloads"), stored.get("payloads")
     if isinstance(payloads, dict) and isinstance(kept, dict):
@@ -88,7 +88,7 @@ def changed_filters(
 
 
 def _regrouped(stored: Mapping[str, Any], aggregation: Any) -> list[dict[str, Any]]:
-    """The stored conditions about something else, where they were about what the flag as a whole is about."""
+    """Return the stored conditions about something else, where they were about what the flag as a whole is about."""
     name = "aggregation_group_type_index"
     return [
         {**group, name: aggregation} if group.get(name) == stored.get(name) else group
@@ -97,7 +97,7 @@ def _regrouped(stored: Mapping[str, Any], aggregation: Any) -> list[dict[str, An
 
 
 def _checked(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[str, Any]:
-    """A copy in the kept form. Raises 400 for the first rule that is broken: types, then relations."""
+    """Return a copy in the kept form. Raises 400 for the first rule that is broken: types, then relations."""
     checked = {name: value for name, value in filters.items() if name != "holdout_groups"}
     if checked.get("version") not in (None, 1):
         raise filters_error("Only flags of configuration version 1 are supported.")
@@ -175,7 +175,7 @@ def _property(raw: Any, path: str) -> dict[str, Any]:
 
 
 def _check_variants(filters: Mapping[str, Any]) -> list[str]:
-    """The keys of the variants, in order."""
+    """Return the keys of the variants, in order."""
     multivariate = filters.get("multivariate")
     if multivariate is None:
         return []
@@ -220,7 +220,7 @@ def _check_rest(filters: Mapping[str, Any]) -> None:
 
 
 def _payloads(payloads: Any) -> dict[str, str]:
-    """Payloads as JSON text. A payload of null is none."""
+    """Return payloads as JSON text. A payload of null is none."""
     if not isinstance(payloads, dict):
         raise filters_error("Payloads must be passed as a dictionary")
     kept: dict[str, str] = {}

@@ -19,7 +19,7 @@ VERSIONED = frozenset(
 
 
 def _watched(configuration: Configuration) -> dict[str, Any]:
-    """The fields whose changes the activity log shows."""
+    """Return the fields whose changes the activity log shows."""
     order = configuration.execution_order
     return {
         "name": configuration.name,
@@ -34,7 +34,7 @@ def _watched(configuration: Configuration) -> dict[str, Any]:
 
 
 def changes_between(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
-    """Changes of a save, for the activity log: never bytecode, never a secret."""
+    """Return changes of a save, for the activity log: never bytecode, never a secret."""
     old, new = _watched(before), _watched(after)
     found = [
         activity.change(SCOPE, name, old.get(name), new.get(name))
@@ -47,7 +47,7 @@ def changes_between(before: Configuration, after: Configuration) -> list[dict[st
 
 
 def _is_same(before: Any, after: Any) -> bool:
-    """Whether two JSON values are the same; unlike `==`, true is not 1 here."""
+    """Return whether two JSON values are the same; unlike `==`, true is not 1 here."""
     return orjson.dumps(before, option=_SORTED) == orjson.dumps(after, option=_SORTED)
 
 

@@ -109,7 +109,7 @@ class Drafts:
         )
 
     def _check(self, token: str, row: Row, staged_at: datetime) -> None:
-        """Raises 400 for what is no token, 409 for one of another state or time."""
+        """Raise 400 for what is no token, 409 for one of another state or time."""
         try:
             function_id, staged_us, live_us, until_us = orjson.loads(self._service.box.decrypt_text(token))
         except (SecretsError, ValueError, UnicodeError):

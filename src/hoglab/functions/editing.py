@@ -40,7 +40,7 @@ _OF_TYPES: Mapping[str, tuple[str, ...]] = {
 
 
 def known_globals(function_type: str | None) -> tuple[str, ...]:
-    """The names that programs and templates of a type may read."""
+    """Return the names that programs and templates of a type may read."""
     return _OF_TYPES.get(function_type or "destination", (*_EVERYWHERE, "person", "groups"))
 
 
@@ -48,7 +48,7 @@ def known_globals(function_type: str | None) -> tuple[str, ...]:
 
 
 def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) -> list[dict[str, Any]]:
-    """Everything that can be said about a configuration that is not saved yet.
+    """Return everything that can be said about a configuration that is not saved yet.
 
     Each finding has ``attr``, which names the field as errors of the API do, and what `hog.check` says about a text.
     ``refused`` is true for the one that saving the configuration would be answered with.
@@ -79,7 +79,7 @@ def _refusal(sent: Sent, current: Configuration | None, context: FilterContext) 
 
 
 def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[dict[str, Any]]:
-    """Diagnostics of the compiler for each text of a configuration, in the order of the fields."""
+    """Yield diagnostics of the compiler for each text of a configuration, in the order of the fields."""
     kind = body.get("type") if current is None else current.type
     if not isinstance(kind, str):
         kind = None
@@ -103,7 +103,7 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
 
 
 def _told(inputs: Any, schema: Any) -> Any:
-    """The inputs whose texts may be spoken about: findings quote them, so secrets are left out."""
+    """Return the inputs whose texts may be spoken about: findings quote them, so secrets are left out."""
     if not isinstance(inputs, Mapping):
         return inputs
     entries = [one for one in schema if isinstance(one, Mapping)] if isinstance(schema, (list, tuple)) else []
@@ -178,7 +178,7 @@ def _placed(
     line: int | None = None,
     column: int | None = None,
 ) -> dict[str, Any]:
-    """A finding. ``path``, on the wire, leads to a text inside the value of an input."""
+    """Return a finding. ``path``, on the wire, leads to a text inside the value of an input."""
     return {
         "attr": "__".join(map(str, path)) or None,
         "severity": "error",
@@ -198,7 +198,7 @@ def _placed(
 
 
 def completions(function_type: str | None, purpose: Purpose) -> dict[str, Any]:
-    """The globals and functions that a text of a function may name."""
+    """Return the globals and functions that a text of a function may name."""
     if purpose == "filter":
         environment = FILTER
         names = {name: GLOBALS.get(name, ("any", ""))[1] for name in sorted(FILTER_ROOTS)}

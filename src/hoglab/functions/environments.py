@@ -104,7 +104,7 @@ HOST_FUNCTIONS = (
 
 
 def clean_null_values(value: Any, depth: int = 1) -> Any:
-    """A copy without null members of objects and lists, down to the third level (spec: hog-runtime 7.2)."""
+    """Return a copy without null members of objects and lists, down to the third level (spec: hog-runtime 7.2)."""
     if depth > CLEAN_DEPTH:
         return value
     if value.__class__ is dict:
@@ -221,31 +221,31 @@ TRANSFORMATION = replace(
 
 @lru_cache(maxsize=8)
 def transforming(geoip: GeoIpLookup | None = None) -> Environment:
-    """Bodies of transformations. They may name any global: those that do not exist fail when it runs."""
+    """Return bodies of transformations. They may name any global: those that do not exist fail when it runs."""
     environment = TRANSFORMATION.with_functions(PRINT, *_event_functions(geoip))
     return replace(environment, roots=None)
 
 
 @lru_cache(maxsize=8)
 def transformation_templates(geoip: GeoIpLookup | None = None) -> Environment:
-    """Inputs of transformations, which may name `project`, `event` and `inputs` only."""
+    """Return inputs of transformations, which may name `project`, `event` and `inputs` only."""
     return TRANSFORMATION.without_functions("print").with_functions(*_event_functions(geoip))
 
 
 def any_body() -> Environment:
-    """Environment with the functions of all kinds of programs, for texts whose purpose is not known."""
+    """Return environment with the functions of all kinds of programs, for texts whose purpose is not known."""
     functions = {**ANY.functions, **transforming().functions, **DELIVERING.functions}
     return replace(ANY, functions=functions)
 
 
 def body_environment(function_type: str | None, geoip: GeoIpLookup | None = None) -> Environment:
-    """The environment of a function's program."""
+    """Return the environment of a function's program."""
     return transforming(geoip) if function_type == "transformation" else DELIVERING
 
 
 def template_environment(
     function_type: str | None, geoip: GeoIpLookup | None = None, limits: Limits = EXPRESSION_LIMITS
 ) -> Environment:
-    """The environment of a function's inputs."""
+    """Return the environment of a function's inputs."""
     found = transformation_templates(geoip) if function_type == "transformation" else TEMPLATES
     return found if limits is EXPRESSION_LIMITS else found.with_limits(limits)

@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 
 
 def stale_update() -> ApiError:
-    """409: somebody else changed the function meanwhile."""
+    """Return 409: somebody else changed the function meanwhile."""
     return conflict(
         "This function changed since you previewed the publish, either the draft or the live config. "
         "Preview again to see where things stand now.",
@@ -38,13 +38,13 @@ class InvalidFunctionError(ApiError):
 
     @classmethod
     def from_pydantic(cls, error: ValidationError) -> InvalidFunctionError:
-        """The first error of a schema."""
+        """Return the first error of a schema."""
         details = error.errors(include_url=False)[0]
         known = from_details(details)
         return cls(known.detail, *details["loc"], code=known.code)
 
     def nested(self) -> dict[str, Any]:
-        """The error as a tree of fields: ``{"inputs": {"url": ["This field is required."]}}``."""
+        """Return the error as a tree of fields: ``{"inputs": {"url": ["This field is required."]}}``."""
         outermost, *inner = self.path or ("non_field_errors",)
         answer: Any = [self.detail]
         for part in reversed(inner):

@@ -29,7 +29,7 @@ class Icon:
         return icon_url(self.id)
 
     def svg(self) -> bytes:
-        """The picture."""
+        """Return the picture."""
         return (
             '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64">'
             f'<rect width="64" height="64" rx="14" fill="{self.color}"/>'
@@ -82,12 +82,12 @@ ICONS: Mapping[str, Icon] = {
 
 
 def icon_url(icon_id: str) -> str:
-    """URL of an icon in the API."""
+    """Return URL of an icon in the API."""
     return f"/api/projects/@current/hog_functions/icon/?id={quote(icon_id)}"
 
 
 def search_icons(query: str | None) -> list[Icon]:
-    """The icons whose name or id contains the text; none for no text."""
+    """Return the icons whose name or id contains the text; none for no text."""
     words = (query or "").strip().lower()
     if not words:
         return []

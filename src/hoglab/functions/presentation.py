@@ -31,7 +31,7 @@ class Presenter:
     states: FunctionStates
 
     def full(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The whole objects."""
+        """Return the whole objects."""
         configurations = {row["id"]: read_configuration(row, self.box) for row in rows}
         authors = accounts.users(connection, (row["created_by_id"] for row in rows))
         known = self._known_states(rows)
@@ -48,7 +48,7 @@ class Presenter:
         ]
 
     def summaries(self, connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The items of a list."""
+        """Return the items of a list."""
         authors = accounts.users(connection, (row["created_by_id"] for row in rows))
         known = self._known_states(rows)
         return [
@@ -61,7 +61,7 @@ class Presenter:
         ]
 
     def _known_states(self, rows: Sequence[Row]) -> Mapping[str, Status]:
-        """States of functions from the runtime, in one call; unknown for all when the call fails."""
+        """Return states of functions from the runtime, in one call; unknown for all when the call fails."""
         ids = [row["id"] for row in rows]
         try:
             return self.states.statuses(ids)

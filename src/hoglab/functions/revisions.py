@@ -59,12 +59,12 @@ def stage(
 
 
 def draft(connection: Connection, function_id: str) -> Row | None:
-    """The draft of a function: its ``content``, and when and by whom it was staged."""
+    """Return the draft of a function: its ``content``, and when and by whom it was staged."""
     return drafts(connection, [function_id]).get(function_id)
 
 
 def drafts(connection: Connection, function_ids: Collection[str]) -> dict[str, Row]:
-    """The drafts of those functions that have one."""
+    """Return the drafts of those functions that have one."""
     query = select(hog_function_revision).where(
         _column.function_id.in_(function_ids), _column.version == DRAFT
     )
@@ -78,7 +78,7 @@ def discard_draft(connection: Connection, function_id: str) -> bool:
 
 
 def page(connection: Connection, function_id: str, limit: int, offset: int) -> tuple[list[Row], int]:
-    """Versions with their times and authors, newest first, and how many there are."""
+    """Return versions with their times and authors, newest first, and how many there are."""
     mine = and_(_column.function_id == function_id, _column.version != DRAFT)
     query = select(_column.version, _column.created_at, _column.created_by_id).where(mine)
     rows = connection.execute(query.order_by(_column.version.desc()).limit(limit).offset(offset)).mappings()
@@ -87,7 +87,7 @@ def page(connection: Connection, function_id: str, limit: int, offset: int) -> t
 
 
 def get(connection: Connection, function_id: str, version: int) -> Row | None:
-    """One version with its ``content``, None when it is not kept."""
+    """Return one version with its ``content``, None when it is not kept."""
     query = select(hog_function_revision).where(
         _column.function_id == function_id, _column.version == version
     )
@@ -106,7 +106,7 @@ def rewrite(
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The fields that differ; of ``hog`` also the lines, as a unified diff."""
+    """Return the fields that differ; of ``hog`` also the lines, as a unified diff."""
     changes: list[dict[str, Any]] = []
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)

@@ -87,13 +87,13 @@ class FunctionService:
     # --- reading ---
 
     def get(self, project: Project, function_id: str) -> dict[str, Any]:
-        """One function in full. Raises 404."""
+        """Return one function in full. Raises 404."""
         with self.database.read() as connection:
             row = self.row(connection, project, function_id)
             return self.presenter.full(connection, [row])[0]
 
     def row(self, connection: Connection, project: Project, function_id: str) -> Row:
-        """One function as it is stored. Raises 404."""
+        """Return one function as it is stored. Raises 404."""
         row = store.get(connection, project.id, function_id)
         if row is None or row["deleted"]:
             raise not_found()
@@ -102,7 +102,7 @@ class FunctionService:
     # --- checking ---
 
     def configure(self, project: Project, sent: Sent, function_id: str | None = None) -> Configuration:
-        """The configuration that a body would give a stored function, or a new one; nothing is stored.
+        """Return the configuration that a body would give a stored function, or a new one; nothing is stored.
 
         For test runs. An id that does not resolve counts as new. Raises `InvalidFunctionError`.
         """
@@ -111,7 +111,7 @@ class FunctionService:
             return Builder(sent, current, store.filter_context(connection, project)).build()
 
     def diagnose(self, project: Project, sent: Sent, function_id: str | None = None) -> list[dict[str, Any]]:
-        """Diagnostics of a configuration for an editor; an id that does not resolve counts as new."""
+        """Return diagnostics of a configuration for an editor; an id that does not resolve counts as new."""
         with self.database.read() as connection:
             current = self._current(connection, project, function_id)
             return diagnose(sent, current, store.filter_context(connection, project))
@@ -123,7 +123,7 @@ class FunctionService:
         return None if row is None or row["deleted"] else read_configuration(row, self.box)
 
     def staged(self, project: Project, function_id: str) -> Mapping[str, Any] | None:
-        """The content of a function's draft, None when there is none."""
+        """Return the content of a function's draft, None when there is none."""
         with self.database.read() as connection:
             if store.get(connection, project.id, function_id) is None:
                 return None
@@ -249,7 +249,7 @@ class FunctionService:
     def _changed(
         self, connection: Connection, project: Project, function_id: str, sent: Sent
     ) -> tuple[Row, Configuration, Configuration]:
-        """A stored function, what it is configured to be, and what a request makes of that."""
+        """Return a stored function, what it is configured to be, and what a request makes of that."""
         row = store.get(connection, project.id, function_id)
         if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
             raise not_found()
@@ -324,7 +324,7 @@ class FunctionService:
             raise stale_update()
 
     def _returns(self, before: Configuration, built: Configuration, sent: Sent) -> bool:
-        """Whether an ordered function comes back into the order, and so goes to its end."""
+        """Return whether an ordered function comes back into the order, and so goes to its end."""
         if built.type not in ORDERED_TYPES:
             return False
         restored = before.deleted and not built.deleted
@@ -352,7 +352,7 @@ class FunctionService:
 
 
 def _wanted_orders(orders: Any) -> dict[str, int]:
-    """New places by function id."""
+    """Return new places by function id."""
     if not isinstance(orders, Mapping) or not orders:
         raise validation_error("No orders provided")
     wanted = {}

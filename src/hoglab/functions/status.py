@@ -19,7 +19,7 @@ class FunctionStates(Protocol):
     """The part of the runtime that watches functions."""
 
     def statuses(self, function_ids: Collection[str]) -> Mapping[str, Status]:
-        """The states of functions that have one; a function that never ran may be missing."""
+        """Return the states of functions that have one; a function that never ran may be missing."""
         ...
 
     def function_saved(self, function_id: str) -> None:
@@ -38,5 +38,5 @@ class AllHealthy:
 
 
 def status_of(function_id: str, *, enabled: bool, known: Mapping[str, Status]) -> Status:
-    """The status to show: unknown for disabled functions, healthy for enabled ones that never ran."""
+    """Return the status to show: unknown for disabled functions, healthy for enabled ones that never ran."""
     return known.get(function_id, HEALTHY) if enabled else UNKNOWN

@@ -67,14 +67,14 @@ def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
 
 
 def get(connection: Connection, project_id: int, function_id: str) -> Row | None:
-    """One function of a project, deleted or not; None when there is none that this API may show."""
+    """Return one function of a project, deleted or not; None when there is none that this API may show."""
     query = select(hog_function).where(_column.project_id == project_id, _column.id == function_id, _visible)
     found = _rows(connection, query)
     return found[0] if found else None
 
 
 def by_id(connection: Connection, function_id: str) -> Row | None:
-    """A function whatever its project, deleted or not; None when there is none."""
+    """Return a function whatever its project, deleted or not; None when there is none."""
     found = _rows(connection, select(hog_function).where(_column.id == function_id))
     return found[0] if found else None
 
@@ -82,7 +82,7 @@ def by_id(connection: Connection, function_id: str) -> Row | None:
 def page(
     connection: Connection, project_id: int, selection: Selection, *, limit: int, offset: int, full: bool
 ) -> list[Row]:
-    """Functions in the order of the list; without ``full`` only the columns that lists show."""
+    """Return functions in the order of the list; without ``full`` only the columns that lists show."""
     columns = [*hog_function.c] if full else _SUMMARY
     query = select(*columns).where(selection.where(project_id)).order_by(*_order).limit(limit).offset(offset)
     return _rows(connection, query)
@@ -94,7 +94,7 @@ def count(connection: Connection, project_id: int, selection: Selection) -> int:
 
 
 def searchable(connection: Connection, project_id: int, selection: Selection) -> list[Row]:
-    """Columns that searches and filters look at, of every selected function in the order of the list."""
+    """Return columns that searches and filters look at, of every selected function in the order of the list."""
     columns = (_column.id, _column.name, _column.description, _column.filters)
     query = select(*columns).where(selection.where(project_id)).order_by(*_order)
     return _rows(connection, query)
@@ -107,7 +107,7 @@ def by_ids(connection: Connection, project_id: int, ids: Collection[str], *, ful
 
 
 def all_of_type(connection: Connection, project_id: int, function_type: str) -> list[Row]:
-    """Every function of a type that is not deleted, by execution order."""
+    """Return every function of a type that is not deleted, by execution order."""
     query = (
         select(hog_function)
         .where(_column.project_id == project_id, _column.type == function_type, _column.deleted.is_(False))
@@ -117,7 +117,7 @@ def all_of_type(connection: Connection, project_id: int, function_type: str) -> 
 
 
 def runnable(connection: Connection, project_id: int) -> list[Row]:
-    """Every function that may run, in the order of spec hog-runtime 0, step 5."""
+    """Return every function that may run, in the order of spec hog-runtime 0, step 5."""
     query = (
         select(hog_function)
         .where(_column.project_id == project_id, _column.enabled.is_(True), _column.deleted.is_(False))
@@ -127,7 +127,7 @@ def runnable(connection: Connection, project_id: int) -> list[Row]:
 
 
 def site_functions(connection: Connection, project_id: int, types: Sequence[str]) -> list[Row]:
-    """The ids and the JavaScript of the enabled functions of some types, oldest first."""
+    """Return the ids and the JavaScript of the enabled functions of some types, oldest first."""
     query = (
         select(_column.id, _column.transpiled)
         .where(
@@ -143,7 +143,7 @@ def site_functions(connection: Connection, project_id: int, types: Sequence[str]
 
 
 def everything(connection: Connection, project_id: int) -> list[Row]:
-    """Every function of a project that is not deleted."""
+    """Return every function of a project that is not deleted."""
     query = select(hog_function).where(_column.project_id == project_id, _column.deleted.is_(False))
     return _rows(connection, query)
 
@@ -162,7 +162,7 @@ def change(connection: Connection, function_id: str, values: Mapping[str, Any]) 
 
 
 def count_active(connection: Connection, project_id: int, function_type: str) -> int:
-    """Number of functions of a type that are enabled and not deleted."""
+    """Return the number of functions of a type that are enabled and not deleted."""
     query = (
         select(func.count())
         .select_from(hog_function)
@@ -177,7 +177,7 @@ def count_active(connection: Connection, project_id: int, function_type: str) ->
 
 
 def last_order(connection: Connection, project_id: int, function_type: str, but: str | None = None) -> int:
-    """The highest execution order of a type's functions, 0 for none; ``but`` names one to leave out."""
+    """Return the highest execution order of a type's functions, 0 for none; ``but`` names one to leave out."""
     query = select(func.max(_column.execution_order)).where(
         _column.project_id == project_id, _column.type == function_type, _column.deleted.is_(False)
     )
@@ -187,13 +187,13 @@ def last_order(connection: Connection, project_id: int, function_type: str, but:
 
 
 def ever_of_template(connection: Connection, project_id: int, template_id: str) -> bool:
-    """Whether a project has a function of a template, or had one that was deleted."""
+    """Return whether a project has a function of a template, or had one that was deleted."""
     query = select(_column.id).where(_column.project_id == project_id, _column.template_id == template_id)
     return connection.scalar(query.limit(1)) is not None
 
 
 def first_order(connection: Connection, project_id: int, function_type: str) -> int | None:
-    """The lowest execution order of a type's functions, None when no function has one."""
+    """Return the lowest execution order of a type's functions, None when no function has one."""
     query = select(func.min(_column.execution_order)).where(
         _column.project_id == project_id, _column.type == function_type, _column.deleted.is_(False)
     )
@@ -202,7 +202,7 @@ def first_order(connection: Connection, project_id: int, function_type: str) -> 
 
 
 def template_use(connection: Connection) -> Counter[str]:
-    """Number of enabled functions made from each template."""
+    """Return the number of enabled functions made from each template."""
     query = (
         select(_column.template_id, func.count())
         .where(_column.template_id.is_not(None), _column.enabled.is_(True), _column.deleted.is_(False))
@@ -212,7 +212,7 @@ def template_use(connection: Connection) -> Counter[str]:
 
 
 def filter_context(connection: Connection, project: Project) -> FilterContext:
-    """Everything that filters of a project's functions may speak about."""
+    """Return everything that filters of a project's functions may speak about."""
     columns = (cohort.c.id, cohort.c.name, cohort.c.filters, cohort.c.is_static)
     cohorts = connection.execute(
         select(*columns).where(cohort.c.project_id == project.id, cohort.c.deleted.is_(False))

@@ -33,7 +33,7 @@ class FunctionVersions:
     def page(
         self, project: Project, function_id: str, limit: int, offset: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """A page of a function's versions, newest first, and how many are kept. Raises 404."""
+        """Return a page of a function's versions, newest first, and how many are kept. Raises 404."""
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
             rows, count = revisions.page(connection, function_id, limit, offset)
@@ -41,7 +41,7 @@ class FunctionVersions:
             return [_version(row, authors.get(row["created_by_id"])) for row in rows], count
 
     def read(self, project: Project, function_id: str, version: int | None) -> dict[str, Any]:
-        """One version with its content. Raises 404."""
+        """Return one version with its content. Raises 404."""
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
             row = self._revision(connection, function_id, version)
@@ -51,7 +51,7 @@ class FunctionVersions:
     def changes(
         self, project: Project, function_id: str, version: int | None, to: int | None
     ) -> dict[str, Any]:
-        """Changes from one version to another; ``to`` None is the present. Raises 404."""
+        """Return changes from one version to another; ``to`` None is the present. Raises 404."""
         with self._service.database.read() as connection:
             row = self._service.row(connection, project, function_id)
             before = self._revision(connection, function_id, version)
@@ -70,7 +70,7 @@ class FunctionVersions:
         return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
 
     def content(self, project: Project, function_id: str, version: int | None) -> Mapping[str, Any]:
-        """Content of a version. Raises 404."""
+        """Return the content of a version. Raises 404."""
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
             content: Mapping[str, Any] = self._revision(connection, function_id, version)["content"]

@@ -147,7 +147,7 @@ def run(
     limits: Limits | None = None,
     seed: int | str | None = None,
 ) -> Result:
-    """Compiles and runs a program to its end.
+    """Compile and runs a program to its end.
 
     `globals` are plain JSON data. `host` performs the functions that make a program wait, each called with plain
     data: `run("return fetch(url).status", {"url": "..."}, host={"fetch": my_fetch})`.
@@ -178,7 +178,7 @@ def trace(
     env: Environment = ANY,
     limits: Limits | None = None,
 ) -> Result:
-    """Runs a program and calls `watch` for every statement, with the values that variables get.
+    """Return runs a program and calls `watch` for every statement, with the values that variables get.
 
     The program is interpreted, so its time limit is reached earlier than by `run`. Raises as `run`.
     """
@@ -216,7 +216,7 @@ def _run(
 
 
 def compile_javascript(source: str | Program, env: Environment = ANY) -> str:
-    """A program as JavaScript, with the library functions it needs before it.
+    """Return a program as JavaScript, with the library functions it needs before it.
 
     The text is the body of a function that has `__getGlobal(name)` to read globals with; `print` writes to the
     console. Raises `HogSyntaxError` or `HogCompileError`, the latter also for functions that cannot exist in a browser.
@@ -232,7 +232,7 @@ def check(
     kind: Literal["program", "expression", "filter", "template"] = "program",
     known: Collection[str] | None = None,
 ) -> list[Diagnostic]:
-    """Everything that can be said about a text without running it, in the order of places; empty when nothing.
+    """Return everything that can be said about a text without running it, in the order of places; empty when nothing.
 
     Diagnostics of severity `error` mean that the text does not compile or cannot work. `kind` says what the text
     is (`filter`: an expression that decides about events), `known` which globals it will have; unless given, those
@@ -251,6 +251,6 @@ def check(
 def reads(
     source: str, env: Environment = ANY, *, kind: Literal["program", "expression", "template"] = "program"
 ) -> ReadSet:
-    """Globals that a text reads. Raises `HogSyntaxError` or `HogCompileError`."""
+    """Return globals that a text reads. Raises `HogSyntaxError` or `HogCompileError`."""
     compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
     return read_set(compile_text(source, env))

@@ -40,7 +40,7 @@ _COMPARISON = {
 
 
 def compile_bytecode(tree: n.Program | n.Expr, *, null_safe_between: bool = True) -> Code:
-    """The bytecode of a program, expression or template, header included.
+    """Return the bytecode of a program, expression or template, header included.
 
     `null_safe_between=False` gives `between` the shape of older compilers, for which null is 0
     (spec: hog-language 6.3).
@@ -131,7 +131,7 @@ class _Compiler:
         return code + self.end_scope()
 
     def body(self, node: n.Statement) -> Code:
-        """The body of a branch or loop.
+        """Return the body of a branch or loop.
 
         A function that stands there alone has a scope of its own: the official compiler leaves its place on the stack
         to chance.

@@ -51,17 +51,17 @@ class Environment:
     globals: Globals | None = None
 
     def with_functions(self, *functions: Function) -> Environment:
-        """The same environment with more functions; they replace those of the same names."""
+        """Return the same environment with more functions; they replace those of the same names."""
         more = {name: function for function in functions for name in (function.name, *function.aliases)}
         return replace(self, functions={**self.functions, **more})
 
     def without_functions(self, *names: str) -> Environment:
-        """The same environment without the functions of these names."""
+        """Return the same environment without the functions of these names."""
         kept = {name: function for name, function in self.functions.items() if name not in names}
         return replace(self, functions=kept)
 
     def with_limits(self, limits: Limits) -> Environment:
-        """The same environment with other limits."""
+        """Return the same environment with other limits."""
         return replace(self, limits=limits)
 
 
@@ -85,7 +85,7 @@ def host_function(
     pure: bool = False,
     doc: str = "",
 ) -> Function:
-    """A function of the embedding program, for `Environment.with_functions`.
+    """Return a function of the embedding program, for `Environment.with_functions`.
 
     `params` are declared as those of library functions (`hoglab.hog.stdlib.registry.parameter`); without any, any
     number of arguments will do. With `impl` it is called at once with Hog values (after the `Context`, if it needs

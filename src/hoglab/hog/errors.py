@@ -29,7 +29,7 @@ class Position:
 
 
 def position_at(source: str, offset: int) -> Position:
-    """The position of the character with the given offset; offsets past the end mean the end."""
+    """Return the position of the character with the given offset; offsets past the end mean the end."""
     offset = max(0, min(offset, len(source)))
     line = source.count("\n", 0, offset) + 1
     return Position(line, offset - (source.rfind("\n", 0, offset) + 1) + 1, offset)
@@ -39,7 +39,7 @@ EXCERPT_WIDTH = 100  # characters of a source line shown in an error
 
 
 def excerpt(source: str, start: int, end: int) -> str:
-    """The source line holding `start` and, below it, carets under `start`..`end` (cut at the line's end).
+    """Return the source line holding `start` and, below it, carets under `start`..`end` (cut at the line's end).
 
     Lines longer than `EXCERPT_WIDTH` are shown around the place only; tabs count as one column.
     """
@@ -103,13 +103,13 @@ class HogSourceError(Exception):
         return Position(self.line, self.column, self.offset)
 
     def diagnostic(self) -> Diagnostic:
-        """The same finding as data."""
+        """Return the same finding as data."""
         return Diagnostic(
             "error", self.code, self.message, self.line, self.column, self.offset, self.end, self.hint
         )
 
     def render(self) -> str:
-        """Several lines for a person: message, place, excerpt with carets, hint."""
+        """Return several lines for a person: message, place, excerpt with carets, hint."""
         text = f"{self.message}\n  at line {self.line}, column {self.column}\n{self.excerpt}"
         return f"{text}\nhint: {self.hint}" if self.hint else text
 
@@ -137,7 +137,7 @@ class HogRuntimeError(Exception):
 
 
 def missing_global(chain: Sequence[str]) -> str:
-    """Message for a missing global; `chain` is the path that was read."""
+    """Return the message for a missing global; `chain` is the path that was read."""
     return f"Global variable not found: {'.'.join(chain)}"
 
 
@@ -177,7 +177,7 @@ def note_place(error: BaseException, line: int, column: int) -> None:
 
 
 def noted_place(error: BaseException) -> tuple[int, int] | None:
-    """The place noted on an exception."""
+    """Return the place noted on an exception."""
     place: tuple[int, int] | None = error.__dict__.get("hog_place")
     return place
 
@@ -197,5 +197,5 @@ _ESCAPE_TABLE = str.maketrans(_ESCAPES)
 
 
 def quote(text: object) -> str:
-    """A Hog string literal for the text (spec: hog-language 8.9)."""
+    """Return a Hog string literal for the text (spec: hog-language 8.9)."""
     return f"'{str(text).translate(_ESCAPE_TABLE)}'"

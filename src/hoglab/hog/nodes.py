@@ -349,7 +349,7 @@ _PLAIN_TYPES = frozenset({"None", "bool", "float", "int", "str", "tuple"})
 
 
 def field_names(kind: type[Node]) -> tuple[str, ...]:
-    """The names of a node class's own fields (positions left out), in declaration order."""
+    """Return the names of a node class's own fields (positions left out), in declaration order."""
     names = _FIELDS.get(kind)
     if names is None:
         names = tuple(f.name for f in fields(kind) if f.name not in ("start", "end"))
@@ -358,7 +358,7 @@ def field_names(kind: type[Node]) -> tuple[str, ...]:
 
 
 def child_fields(kind: type[Node]) -> tuple[str, ...]:
-    """The names of the fields of a node class that can hold nodes, in declaration order."""
+    """Return the names of the fields of a node class that can hold nodes, in declaration order."""
     names = _CHILD_FIELDS.get(kind)
     if names is None:
         types = {f.name: str(f.type) for f in fields(kind)}
@@ -370,7 +370,7 @@ def child_fields(kind: type[Node]) -> tuple[str, ...]:
 
 
 def children(node: Node) -> list[Node]:
-    """The direct sub-nodes, in source order for everything but conditional loops."""
+    """Return the direct sub-nodes, in source order for everything but conditional loops."""
     found: list[Node] = []
     for name in child_fields(node.__class__):
         value = getattr(node, name)
@@ -390,7 +390,7 @@ def _add_nodes(values: tuple[Any, ...], found: list[Node]) -> None:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, parents first."""
+    """Yield the node and everything below it, parents first."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -402,7 +402,7 @@ _WIRE_NAMES = {"key_var": "keyVar", "value_var": "valueVar", "body": "body"}
 
 
 def dump(node: Node, *, positions: bool = False) -> dict[str, Any]:
-    """The node as plain data, in the shape of the official parser's JSON (spec: hog-language 4).
+    """Return the node as plain data, in the shape of the official parser's JSON (spec: hog-language 4).
 
     Optional fields that are empty are left out, so that two trees can be compared with `==`.
     """

@@ -124,7 +124,7 @@ class Program:
         return hashlib.sha256(f"{self.kind}:{self.source}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def locate(self, line: int, column: int) -> tuple[Position | None, Path]:
-        """The place in the source (and the input) that a place in the generated code stands for."""
+        """Return the place in the source (and the input) that a place in the generated code stands for."""
         if self.kind != "inputs":
             return _position(self.source, line, column), ()
         for leaf, text, path in reversed(self.leaves):
@@ -185,7 +185,7 @@ def _cached(kind: Kind, source: str, env: Environment, make: Callable[[], Progra
 
 
 def compile_program(source: str, env: Environment, *, interpreted: bool = False) -> Program:
-    """Compiles a whole program. With `interpreted` it will not be translated to Python but interpreted.
+    """Compile a whole program. With `interpreted` it will not be translated to Python but interpreted.
 
     Raises `HogSyntaxError` or `HogCompileError`; unknown functions are only reported, in `Program.errors`.
     """
@@ -201,7 +201,7 @@ def compile_program(source: str, env: Environment, *, interpreted: bool = False)
 
 
 def compile_expression(source: str | n.Expr, env: Environment) -> Program:
-    """Compiles one expression, given as text or as a tree. Raises as `compile_program`."""
+    """Compile one expression, given as text or as a tree. Raises as `compile_program`."""
     if isinstance(source, n.Expr):
         return _resolved("expression", "", env, source, [])
 
@@ -212,7 +212,7 @@ def compile_expression(source: str | n.Expr, env: Environment) -> Program:
 
 
 def compile_template(source: str, env: Environment) -> Program:
-    """Compiles text with `{expression}` parts. Raises as `compile_program`."""
+    """Compile text with `{expression}` parts. Raises as `compile_program`."""
 
     def make() -> Program:
         return _resolved("template", source, env, parse_template(source), [])
@@ -238,7 +238,7 @@ def compile_inputs(
     env: Environment,
     render: Callable[[str, Mapping[str, Any]], Any] | None = None,
 ) -> Program:
-    """Compiles all inputs of a function into one that resolves them in the given order.
+    """Compile all inputs of a function into one that resolves them in the given order.
 
     Running it gives a dict. `render(key, globals)` is called for inputs of mode `rendered`; its globals hold the
     inputs resolved so far. Raises as `compile_program`, with `path` set to the place of the faulty template.
@@ -282,7 +282,7 @@ def compile_inputs(
 
 
 def _plain_leaves(shape: Any) -> Shape:
-    """The shape with numbers, booleans and nulls marked as plain values."""
+    """Return the shape with numbers, booleans and nulls marked as plain values."""
     if isinstance(shape, dict):
         return {key: _plain_leaves(part) for key, part in shape.items()}
     if isinstance(shape, list):
@@ -300,7 +300,7 @@ def _resolved(
 
 
 def check_globals(names: SymbolTable, env: Environment) -> None:
-    """Refuses globals that the environment does not have; reports functions that nobody provides."""
+    """Refuse globals that the environment does not have; reports functions that nobody provides."""
     functions = env.functions
     for call in names.calls:
         function = functions.get(call.name)

@@ -29,7 +29,7 @@ class ReadSet:
     dynamic: frozenset[Path]
 
     def __iter__(self) -> Iterator[str]:
-        """The paths as authors write them, sorted; `[*]` stands for every key."""
+        """Yield the paths as authors write them, sorted; `[*]` stands for every key."""
         for path in sorted(self.paths):
             shown = path[0] + "".join(f".{name}" if _is_plain(name) else f"['{name}']" for name in path[1:])
             yield f"{shown}[*]" if path in self.dynamic else shown
@@ -40,7 +40,7 @@ def _is_plain(name: str) -> bool:
 
 
 def read_set(program: Program) -> ReadSet:
-    """Globals that a compiled program, expression or template reads; names of functions are not counted."""
+    """Return globals that a compiled program, expression or template reads; names of functions are not counted."""
     if program.tree is None or program.names is None:
         raise ValueError("inputs are read one template at a time")
     names = program.names
@@ -50,14 +50,14 @@ def read_set(program: Program) -> ReadSet:
 
 
 def _topmost(paths: set[Path]) -> frozenset[Path]:
-    """The paths without those that lie below another one."""
+    """Return the paths without those that lie below another one."""
     return frozenset(
         path for path in paths if not any(path[:length] in paths for length in range(1, len(path)))
     )
 
 
 def _dynamic(tree: n.Node, names: SymbolTable) -> Iterator[Path]:
-    """The global paths in which the tree looks up a computed key."""
+    """Yield the global paths in which the tree looks up a computed key."""
     for node in n.walk(tree):
         if isinstance(node, n.ArrayAccess) and not isinstance(node.property, n.Constant):
             path = global_path(node.array, names)

@@ -134,7 +134,7 @@ class ExecutionContext(Context):
         return execution
 
     def answer(self, name: str, args: list[Value]) -> Value:
-        """The recorded answer to the next call; suspends when there is none (for programs in replay mode)."""
+        """Return the recorded answer to the next call; suspends when there is none (for programs in replay mode)."""
         return self.owner.next_answer(name, args)
 
 
@@ -191,13 +191,13 @@ class Execution:
     # --- turns
 
     def start(self) -> Finished | Suspended:
-        """Runs until the program ends or needs the host (with a journal: beyond the recorded calls)."""
+        """Return runs until the program ends or needs the host (with a journal: beyond the recorded calls)."""
         if self.outcome is not None:
             raise ValueError("the execution was started before")
         return self._turn(None)
 
     def resume(self, answer: Any) -> Finished | Suspended:
-        """Goes on after the pending call; `answer` is plain JSON data or a Hog value, not to be changed later.
+        """Go on after the pending call; `answer` is plain JSON data or a Hog value, not to be changed later.
 
         Raises `HogRuntimeError` if the answer is nested too deeply, `TypeError` if it is no such data.
         """
@@ -213,7 +213,7 @@ class Execution:
         return self._turn(value)
 
     def fail(self, message: str) -> Finished:
-        """Ends an execution that waits for something the host cannot do."""
+        """End an execution that waits for something the host cannot do."""
         self.close()
         self.pending = None
         self.outcome = outcome = self._finish(self.context, None, ErrorInfo("runtime", message))
@@ -225,7 +225,7 @@ class Execution:
         return self._lines if self._context is None else self._lines + self._context.lines
 
     def journal(self) -> dict[str, Any]:
-        """All that another process needs to come to this point, as JSON data.
+        """Return all that another process needs to come to this point, as JSON data.
 
         Not in it: the source of the program and the globals, which must be the same again.
         """
@@ -241,7 +241,7 @@ class Execution:
         }
 
     def close(self) -> None:
-        """Drops the suspended program; the journal stays."""
+        """Drop the suspended program; the journal stays."""
         if self._generator is not None:
             self._generator.close()
             self._generator = None
@@ -279,7 +279,7 @@ class Execution:
         return context
 
     def _restart(self) -> None:
-        """Prepares to run the program again from its start (replay mode)."""
+        """Prepare to run the program again from its start (replay mode)."""
         self._lines = self.printed_lines
         self._dropped += self.context.dropped_lines
         self._context = None
@@ -320,7 +320,7 @@ class Execution:
         return self._suspend(context, name, args)
 
     def next_answer(self, name: str, args: list[Value]) -> Value:
-        """The recorded answer to a call that the program repeats; suspends it when there is none.
+        """Return the recorded answer to a call that the program repeats; suspends it when there is none.
 
         Raises `HogRuntimeError` when the program asks for something else than the first time.
         """
@@ -381,7 +381,7 @@ class Execution:
         return Finished(result)
 
     def _pause(self, context: Context) -> None:
-        """Takes stock at the end of a turn."""
+        """Take stock at the end of a turn."""
         self.used_s = context.pause()
         if context.lines or context.dropped_lines:
             shown = self._skipped + len(context.lines) + context.dropped_lines
@@ -391,7 +391,7 @@ class Execution:
 def enter(
     program: Program, function: Callable[..., Any], variables: dict[str, Value], context: Context
 ) -> Any:
-    """Calls the generated function; programs that may wait for the host give a generator."""
+    """Return calls the generated function; programs that may wait for the host give a generator."""
     if program.generated.bounded:
         return function(variables, context)
     ensure_stack()
@@ -403,7 +403,7 @@ _SEEDS = count()
 
 
 def _fresh_seed() -> str:
-    """A seed that no other execution has; asking the system for one each time would cost more than a filter."""
+    """Return a seed that no other execution has; asking the system for one each time would cost more than a filter."""
     return f"{_PROCESS_SEED}:{os.getpid()}:{next(_SEEDS)}"
 
 
@@ -416,7 +416,7 @@ def _arguments_hash(args: list[Value]) -> str:
 
 
 def _check_same(recorded: Mapping[str, Any], name: str, args: list[Value]) -> None:
-    """Refuses a repetition that takes another course than the first run."""
+    """Refuse a repetition that takes another course than the first run."""
     if recorded["call"] != name:
         raise HogRuntimeError(
             f"The repeated run called {name}() where the first one called {recorded['call']}()"
@@ -426,7 +426,7 @@ def _check_same(recorded: Mapping[str, Any], name: str, args: list[Value]) -> No
 
 
 def _live_values() -> Iterator[Value]:
-    """The variables of all Hog functions that are being executed."""
+    """Yield the variables of all Hog functions that are being executed."""
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and there is no other way
     while frame is not None:
         if frame.f_code.co_filename == FILE_NAME:
@@ -440,7 +440,7 @@ def _live_values() -> Iterator[Value]:
 
 
 def evaluate(program: Program, variables: dict[str, Value]) -> Value:
-    """The value of an expression, template or inputs; for filters, this is the fast way.
+    """Return the value of an expression, template or inputs; for filters, this is the fast way.
 
     What has no loops is tried without a budget first: mostly there is nothing to measure.
     Raises `HogRuntimeError` (with its position), `HogThrow` or `HogLimit`. Programs that wait for the host cannot
@@ -481,7 +481,7 @@ def _at_once(program: Program, variables: dict[str, Value], context: Context) ->
 
 
 def _raise(error: BaseException, program: Program) -> NoReturn:
-    """Raises the error again, with its position, as one of the classes of `hoglab.hog.errors`."""
+    """Raise the error again, with its position, as one of the classes of `hoglab.hog.errors`."""
     info = explain(error, program)
     if info is None:
         raise error

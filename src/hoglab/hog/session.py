@@ -62,7 +62,7 @@ class Session:
         self._machine: _Kept | None = None
 
     def set_globals(self, variables: Mapping[str, Any]) -> None:
-        """Replaces the globals; `variables` is plain JSON data."""
+        """Replace the globals; `variables` is plain JSON data."""
         self.globals.clear()
         self.globals.update({name: from_json(value) for name, value in variables.items()})
 
@@ -74,7 +74,7 @@ class Session:
         return {name: self._machine.cell(symbol)[0] for name, symbol in self._known.items()}
 
     def run(self, source: str) -> Evaluation:
-        """Runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
+        """Return runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
         warnings: list[Diagnostic] = []
         tree = lower(_giving_its_last_value(parse_program(source, warnings)), source, self._known)
         names = resolve(tree, source, self._known)
@@ -102,7 +102,7 @@ class Session:
         self._names.empty_reads.update(names.empty_reads)
 
     def _ready(self, variables: dict[str, Value], context: Any) -> _Kept:
-        """The one machine of the session, as it was left but for what an error may have left half done."""
+        """Return the one machine of the session, as it was left but for what an error may have left half done."""
         depth = self.env.limits.call_depth
         machine = _Kept(self._names, self.env.functions, variables, context, depth, VISITORS)
         if self._machine is None:
@@ -116,7 +116,7 @@ class Session:
         return kept
 
     def _keep(self, tree: n.Program, names: SymbolTable) -> None:
-        """Takes over the variables that the piece came to declare."""
+        """Take over the variables that the piece came to declare."""
         declared = self._machine.frames[0] if self._machine is not None else {}
         for statement in tree.declarations:
             if isinstance(statement, (n.VariableDeclaration, n.Function)):
@@ -134,7 +134,7 @@ def _giving_its_last_value(tree: n.Program) -> n.Program:
 
 
 def is_complete(source: str) -> bool:
-    """Whether a text can be run, or is wrong for another reason than that its end is missing."""
+    """Return whether a text can be run, or is wrong for another reason than that its end is missing."""
     try:
         parse_program(source)
     except HogSyntaxError as error:

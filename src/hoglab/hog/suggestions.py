@@ -26,7 +26,7 @@ FOREIGN_FUNCTIONS = {
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that the name most likely stands for, if any is close enough."""
+    """Return the candidate that the name most likely stands for, if any is close enough."""
     others = sorted(set(candidates) - {name})
     for candidate in others:
         if candidate.lower() == name.lower():

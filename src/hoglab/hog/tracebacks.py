@@ -41,7 +41,7 @@ class ErrorInfo:
 
 
 def explain(error: BaseException, program: Program) -> ErrorInfo | None:
-    """Error of the program that an exception out of generated code stands for.
+    """Return the error of the program that an exception out of generated code stands for.
 
     None for exceptions that are not about the program (keyboard interrupts and the like).
     """
@@ -86,7 +86,7 @@ def _info(
 
 
 def _place(error: BaseException) -> tuple[int | None, int, bool]:
-    """Line and column of the innermost generated code in a traceback, and whether it raised the error itself.
+    """Return line and column of the innermost generated code in a traceback, and whether it raised the error itself.
 
     The interpreter notes the place on the error.
     """

@@ -42,7 +42,7 @@ Watch = Callable[[TraceStep], None]
 
 
 def traced(program: Program, watch: Watch) -> Program:
-    """The same program, interpreted, with `watch` called for every statement. `watch` must not raise."""
+    """Return the same program, interpreted, with `watch` called for every statement. `watch` must not raise."""
     tree, names, functions = program.tree, program.names, program.env.functions
     if tree is None or names is None:
         raise ValueError("inputs cannot be traced")
@@ -74,7 +74,7 @@ class _Watched(Machine):
         return super().begin(wanted)
 
     def statement(self, node: n.Statement) -> Generator[Any, Any, Any]:
-        """Visits a statement and tells of it: before it runs, or when its value is known."""
+        """Yield visits a statement and tells of it: before it runs, or when its value is known."""
         valued = isinstance(node, (*_TARGETS, n.ReturnStatement))
         if not valued and not isinstance(node, n.ForInStatement):
             self.tell(node)
@@ -91,7 +91,7 @@ class _Watched(Machine):
         return result
 
     def assigned(self, left: n.Expr) -> list[tuple[str, Value]]:
-        """The variable that an assignment changed, if it is one variable."""
+        """Return the variable that an assignment changed, if it is one variable."""
         while isinstance(left, (n.ArrayAccess, n.TupleAccess)):
             left = left.array if isinstance(left, n.ArrayAccess) else left.tuple
         symbol = self.names.uses.get(left)

@@ -26,7 +26,7 @@ _WORDS = frozenset(
 
 
 def write(node: n.Expr) -> str:
-    """The expression as Hog. Raises `TypeError` for blocks and SQL, which are no single line of Hog."""
+    """Return the expression as Hog. Raises `TypeError` for blocks and SQL, which are no single line of Hog."""
     writer = _WRITERS.get(type(node))
     if writer is None:
         raise TypeError(f"{type(node).__name__} cannot be written as an expression")
@@ -34,7 +34,7 @@ def write(node: n.Expr) -> str:
 
 
 def write_name(name: str) -> str:
-    """A name, quoted where it must be."""
+    """Return a name, quoted where it must be."""
     if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
         return name
     escaped = name.replace("\\", "\\\\").replace("`", "``")
@@ -42,7 +42,7 @@ def write_name(name: str) -> str:
 
 
 def _inner(node: n.Expr) -> str:
-    """An operand: in brackets unless it binds as tightly as a name."""
+    """Return an operand: in brackets unless it binds as tightly as a name."""
     text = write(node)
     return text if isinstance(node, _TIGHT) and not text.startswith("-") else f"({text})"
 

@@ -369,7 +369,7 @@ _NOT_FOUND = _Target(_not_found, "none")
 
 
 def _known_error(error: Exception, method: str, route: str) -> errors.WireError:
-    """Error in the wire's form for an exception; an unexpected one is logged."""
+    """Return the error in the wire's form for an exception; an unexpected one is logged."""
     known = errors.known_error(error)
     if known is None:
         _log.exception("unhandled_exception", method=method, route=route)

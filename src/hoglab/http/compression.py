@@ -42,7 +42,7 @@ def compress(response: Response, scope: Scope) -> None:
 
 
 def choose_coding(accepted: str | None, offered: Sequence[str]) -> str:
-    """The first of the offered content codings that an ``Accept-Encoding`` header takes, else ``identity``."""
+    """Return the first of the offered content codings that an ``Accept-Encoding`` header takes, else ``identity``."""
     weights: dict[str, float] = {}
     for encoding in (accepted or "").lower().split(","):
         name, *parameters = (part.strip() for part in encoding.split(";"))

@@ -57,7 +57,10 @@ class Connections:
     @classmethod
     @contextmanager
     def on(cls, port: int, *, most: int | None = None) -> Iterator[Connections]:
-        """The connections of a server that is about to listen on a port. ``most``: instead of what is reasonable."""
+        """Provide the connections of a server that is about to listen on a port.
+
+        ``most``: instead of what is reasonable.
+        """
         first = os.open(os.devnull, os.O_RDONLY)
         try:
             files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -67,7 +70,7 @@ class Connections:
             os.close(first)
 
     def are_crowded(self) -> bool:
-        """Whether so many are open that the one that asks should not be kept for further requests.
+        """Return whether so many are open that the one that asks should not be kept for further requests.
 
         Open files are counted, which takes a while where there are thousands. So every question counts as one more
         connection until the next look, and while connections are crowded looks take a small part of the time. Both
@@ -132,7 +135,7 @@ def _open_files() -> list[int]:
 
 @contextmanager
 def _socket(number: int) -> Iterator[socket.socket | None]:
-    """The socket with a number, None for other files.
+    """Provide the socket with a number, None for other files.
 
     It is neither copied nor closed: when any copy of a file is closed, the process loses its locks on that file, and
     other processes would take a database for one that nobody has open.
@@ -149,7 +152,7 @@ def _socket(number: int) -> Iterator[socket.socket | None]:
 
 
 def _sockets() -> Iterator[tuple[int, socket.socket]]:
-    """Every open socket with its number, while it is looked at."""
+    """Yield every open socket with its number, while it is looked at."""
     numbers: list[int] = []
     with suppress(OSError):  # no file is left for looking
         numbers = _open_files()

@@ -22,7 +22,7 @@ _CLOSED_HEADER = (_NAME, CLOSED.encode())
 
 
 def page_policy(style: str | None = None, **sources: str) -> str:
-    """The policy of a page that loads nothing but what it names.
+    """Return the policy of a page that loads nothing but what it names.
 
     ``style``: the text of its only ``<style>``. ``sources`` are directives with underscores for their dashes.
     """
@@ -35,7 +35,7 @@ def page_policy(style: str | None = None, **sources: str) -> str:
 
 
 def missing_policy(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    """The header that an answer lacks: none where it is JSON, has no content, or has a policy of its own."""
+    """Return the header that an answer lacks: none where it is JSON, has no content, or has a policy of its own."""
     is_shown = False
     for name, value in headers:
         lowered = name.lower()

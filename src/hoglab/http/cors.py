@@ -17,7 +17,7 @@ _VARY = (b"vary", b"Origin")
 
 
 def cors_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers that let a browser read the answer: the origin and the asked-for headers are mirrored."""
+    """Return the headers that let a browser read the answer: the origin and the asked-for headers are mirrored."""
     headers = [_VARY]
     origin = header(scope, b"origin")
     if origin is None:
@@ -35,7 +35,7 @@ def cors_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 def is_preflight(scope: Scope) -> bool:
-    """Whether a browser asks what it may ask."""
+    """Return whether a browser asks what it may ask."""
     return scope["method"] == "OPTIONS" and header(scope, b"access-control-request-method") is not None
 
 

@@ -83,27 +83,27 @@ class BareError(WireError):
 
 
 def validation_error(detail: str, attr: str | None = None, code: str = "invalid_input") -> ApiError:
-    """400: a value that cannot be accepted, or a rule that the request breaks."""
+    """Return 400: a value that cannot be accepted, or a rule that the request breaks."""
     return ApiError(400, VALIDATION, "invalid_input" if code == "invalid" else code, detail, attr)
 
 
 def required(attr: str) -> ApiError:
-    """400: a field that must be sent is missing."""
+    """Return 400: a field that must be sent is missing."""
     return validation_error("This field is required.", attr, "required")
 
 
 def does_not_exist(pk: object, attr: str) -> ApiError:
-    """400: a field names an object that is not there."""
+    """Return 400: a field names an object that is not there."""
     return validation_error(f'Invalid pk "{pk}" - object does not exist.', attr, "does_not_exist")
 
 
 def parse_error(detail: str) -> ApiError:
-    """400: the body could not be read at all."""
+    """Return 400: the body could not be read at all."""
     return ApiError(400, INVALID_REQUEST, "parse_error", detail)
 
 
 def not_authenticated(hint: str = "") -> ApiError:
-    """401: no key came with the request."""
+    """Return 401: no key came with the request."""
     return ApiError(
         401,
         AUTHENTICATION,
@@ -114,7 +114,7 @@ def not_authenticated(hint: str = "") -> ApiError:
 
 
 def authentication_failed(place: str, hint: str = "") -> ApiError:
-    """401: the key is unknown, revoked or expired.
+    """Return 401: the key is unknown, revoked or expired.
 
     ``place`` says where it was found (see `hoglab.http.management.access`), ``hint`` what it is instead of a key.
     """
@@ -128,7 +128,7 @@ def authentication_failed(place: str, hint: str = "") -> ApiError:
 
 
 def session_ended() -> ApiError:
-    """401: the session of a cookie is over, or never was."""
+    """Return 401: the session of a cookie is over, or never was."""
     return ApiError(
         401,
         AUTHENTICATION,
@@ -139,7 +139,7 @@ def session_ended() -> ApiError:
 
 
 def login_refused() -> ApiError:
-    """401: what should open a session does not. The same for all that may be wrong with it."""
+    """Return 401: what should open a session does not. The same for all that may be wrong with it."""
     return ApiError(
         401,
         AUTHENTICATION,
@@ -150,12 +150,12 @@ def login_refused() -> ApiError:
 
 
 def foreign_page() -> ApiError:
-    """403: a page of somebody else had a browser ask for what only pages of this server may."""
+    """Return 403: a page of somebody else had a browser ask for what only pages of this server may."""
     return permission_denied("Only pages of this server may do this, not those of another origin.")
 
 
 def metrics_refused(hint: str) -> ApiError:
-    """401: the metrics are not for everybody."""
+    """Return 401: the metrics are not for everybody."""
     return ApiError(
         401,
         AUTHENTICATION,
@@ -166,44 +166,44 @@ def metrics_refused(hint: str) -> ApiError:
 
 
 def permission_denied(detail: str) -> ApiError:
-    """403: the key or the role behind it does not reach this far."""
+    """Return 403: the key or the role behind it does not reach this far."""
     return ApiError(403, AUTHENTICATION, "permission_denied", detail)
 
 
 def missing_scope(scope: str) -> ApiError:
-    """403: the key lacks a scope."""
+    """Return 403: the key lacks a scope."""
     return permission_denied(f"API key missing required scope '{scope}'")
 
 
 def role_too_low(level: str) -> ApiError:
-    """403: the user may not act at this level: ``viewer``, ``editor`` or ``manager``."""
+    """Return 403: the user may not act at this level: ``viewer``, ``editor`` or ``manager``."""
     return permission_denied(f"You do not have {level} access to this resource.")
 
 
 def not_found(detail: str = "Not found.") -> ApiError:
-    """404: the object is missing, or belongs to somebody else."""
+    """Return 404: the object is missing, or belongs to somebody else."""
     return ApiError(404, INVALID_REQUEST, "not_found", detail)
 
 
 def project_not_found() -> ApiError:
-    """404: the path names no project."""
+    """Return 404: the path names no project."""
     return not_found("Project not found.")
 
 
 def endpoint_not_found(path: str) -> ApiError:
-    """404: no route has this path."""
+    """Return 404: no route has this path."""
     return ApiError(404, INVALID_REQUEST, "endpoint_not_found", f"Endpoint {path} not found.")
 
 
 def method_not_allowed(method: str, allow: str | None = None) -> ApiError:
-    """405: the path exists, but not with this method."""
+    """Return 405: the path exists, but not with this method."""
     headers = {"Allow": allow} if allow is not None else None
     detail = f'Method "{method}" not allowed.'
     return ApiError(405, INVALID_REQUEST, "method_not_allowed", detail, headers=headers)
 
 
 def request_timeout() -> ApiError:
-    """408: the body did not arrive in time."""
+    """Return 408: the body did not arrive in time."""
     return ApiError(
         408,
         INVALID_REQUEST,
@@ -214,23 +214,23 @@ def request_timeout() -> ApiError:
 
 
 def conflict(detail: str, code: str = "conflict", headers: Mapping[str, str] | None = None) -> ApiError:
-    """409: the object has changed meanwhile."""
+    """Return 409: the object has changed meanwhile."""
     return ApiError(409, SERVER, code, detail, headers=headers)
 
 
 def unprocessable(detail: str, code: str, attr: str | None = None) -> ApiError:
-    """422: well-formed, but in contradiction to what came before."""
+    """Return 422: well-formed, but in contradiction to what came before."""
     return ApiError(422, INVALID_REQUEST, code, detail, attr)
 
 
 def precondition_failed(current_tag: str) -> ApiError:
-    """412: the object is no longer what the client believes; ``ETag`` says which state it is in."""
+    """Return 412: the object is no longer what the client believes; ``ETag`` says which state it is in."""
     detail = "This has been changed since you read it. Read it again, then repeat your change."
     return ApiError(412, INVALID_REQUEST, "precondition_failed", detail, headers={"ETag": current_tag})
 
 
 def bad_host() -> ApiError:
-    """400: it is not said which host the request is for, or it is said twice."""
+    """Return 400: it is not said which host the request is for, or it is said twice."""
     return ApiError(
         400,
         INVALID_REQUEST,
@@ -241,7 +241,7 @@ def bad_host() -> ApiError:
 
 
 def broken_body() -> ApiError:
-    """400: the framing of the body is broken, so nobody knows where it ends."""
+    """Return 400: the framing of the body is broken, so nobody knows where it ends."""
     return ApiError(
         400,
         INVALID_REQUEST,
@@ -252,7 +252,7 @@ def broken_body() -> ApiError:
 
 
 def too_much_at_once() -> ApiError:
-    """503: there is no memory for another body now."""
+    """Return 503: there is no memory for another body now."""
     return ApiError(
         503,
         SERVER,
@@ -263,7 +263,7 @@ def too_much_at_once() -> ApiError:
 
 
 def payload_too_large(limit_bytes: int) -> ApiError:
-    """413: the body is larger than the server takes."""
+    """Return 413: the body is larger than the server takes."""
     return ApiError(
         413,
         INVALID_REQUEST,
@@ -274,13 +274,13 @@ def payload_too_large(limit_bytes: int) -> ApiError:
 
 
 def unsupported_media_type(media_type: str, hint: str = "") -> ApiError:
-    """415: the body has a content type that is not read here; ``hint`` says which one is, where that differs."""
+    """Return 415: the body has a content type that is not read here; ``hint`` says which one is, where that differs."""
     detail = f'Unsupported media type "{media_type}" in request.{hint}'
     return ApiError(415, INVALID_REQUEST, "unsupported_media_type", detail)
 
 
 def throttled(wait_s: float) -> ApiError:
-    """429: too many requests; ``wait_s`` is rounded up to whole seconds (spec: experiments-api 1.8)."""
+    """Return 429: too many requests; ``wait_s`` is rounded up to whole seconds (spec: experiments-api 1.8)."""
     wait = max(1, math.ceil(wait_s))
     unit = "second" if wait == 1 else "seconds"
     return ApiError(
@@ -293,17 +293,17 @@ def throttled(wait_s: float) -> ApiError:
 
 
 def server_error() -> ApiError:
-    """500: a defect of ours; what happened is in the log, not in the answer."""
+    """Return 500: a defect of ours; what happened is in the log, not in the answer."""
     return ApiError(500, SERVER, "error", "A server error occurred.")
 
 
 def unavailable(detail: str, retry_after_s: int) -> ApiError:
-    """503: cannot be done now, may be tried again."""
+    """Return 503: cannot be done now, may be tried again."""
     return ApiError(503, SERVER, "service_unavailable", detail, headers={"Retry-After": str(retry_after_s)})
 
 
 def known_error(error: BaseException) -> WireError | None:
-    """The answer that an exception stands for; None for one that is a defect of ours."""
+    """Return the answer that an exception stands for; None for one that is a defect of ours."""
     if isinstance(error, WireError):
         return error
     if isinstance(error, HTTPException):
@@ -322,7 +322,7 @@ def known_error(error: BaseException) -> WireError | None:
 
 
 def _from_starlette(error: HTTPException) -> ApiError:
-    """Wire error for an exception that plain Starlette routes raise themselves."""
+    """Return wire error for an exception that plain Starlette routes raise themselves."""
     if error.status_code == 404:
         return not_found()
     kind = SERVER if error.status_code >= 500 else INVALID_REQUEST
@@ -352,12 +352,12 @@ _CHOICE_TYPES = {"enum", "literal_error"}
 
 
 def from_pydantic(error: ValidationError) -> ApiError:
-    """The first error that Pydantic found, in the order of the fields, as a 400 of the wire."""
+    """Return the first error that Pydantic found, in the order of the fields, as a 400 of the wire."""
     return from_details(error.errors(include_url=False)[0])
 
 
 def from_details(details: ErrorDetails) -> ApiError:
-    """One error of Pydantic as a 400 of the wire."""
+    """Return one error of Pydantic as a 400 of the wire."""
     attr = "__".join(str(part) for part in details["loc"]) or None
     kind, value = details["type"], details["input"]
     if value is None and kind.endswith(("_type", "_parsing", "enum", "literal_error")):

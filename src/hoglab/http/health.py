@@ -80,7 +80,7 @@ REGISTRY.register(_collector)
 def probes(
     checks: Checks, metrics_token: str | None = None, *, late_blocks: bool = True
 ) -> dict[str, ASGIApp]:
-    """The probe endpoints by their exact paths.
+    """Return the probe endpoints by their exact paths.
 
     ``late_blocks``: whether a check that does not end keeps the process from being ready.
 
@@ -95,7 +95,7 @@ def probes(
     running: list[asyncio.Task[list[Problem]]] = []
 
     async def found() -> list[Problem]:
-        """One look at a time, however many ask: anybody may."""
+        """Return one look at a time, however many ask: anybody may."""
         if not running:
             running.append(asyncio.create_task(_problems(checks, late_blocks)))
             running[0].add_done_callback(lambda _: running.clear())
@@ -133,7 +133,7 @@ async def _alive(_scope: Scope) -> Response:
 
 
 def _check_reader(scope: Scope, token: str | None) -> None:
-    """Raises 401 unless the caller may read the metrics, which name routes and functions of all projects."""
+    """Raise 401 unless the caller may read the metrics, which name routes and functions of all projects."""
     if token is None:
         if not is_local(scope):
             raise errors.metrics_refused(
@@ -160,7 +160,7 @@ async def _problems(checks: Checks, late_blocks: bool) -> list[Problem]:
 
 
 def _get(endpoint: Callable[[Scope], Awaitable[Response]]) -> ASGIApp:
-    """An ASGI app that answers GET and HEAD with what ``endpoint`` returns."""
+    """Return an ASGI app that answers GET and HEAD with what ``endpoint`` returns."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):

@@ -55,7 +55,7 @@ class User:
 
 
 def scope_satisfied(wanted: str, held: frozenset[str]) -> bool:
-    """Whether a key with the scopes ``held`` may do what needs ``wanted`` (spec: experiments-api 1.3).
+    """Return whether a key with the scopes ``held`` may do what needs ``wanted`` (spec: experiments-api 1.3).
 
     ``x:read`` is satisfied by ``x:read`` and ``x:write``, ``x:write`` by itself alone; ``*`` satisfies all.
     """
@@ -101,11 +101,11 @@ class Principal:
         return (self.level or 0) >= Level.ADMIN
 
     def has_scope(self, scope: str) -> bool:
-        """Whether the key holds a scope, or one that implies it."""
+        """Return whether the key holds a scope, or one that implies it."""
         return scope_satisfied(scope, self.scopes)
 
     def reaches_project(self, project: Project) -> bool:
-        """Whether key limits and membership let this principal into a project."""
+        """Return whether key limits and membership let this principal into a project."""
         return (
             (self.scoped_projects is None or project.id in self.scoped_projects)
             and (self.scoped_organizations is None or project.organization_id in self.scoped_organizations)
@@ -120,7 +120,7 @@ class Principal:
         return self.user.current_project_id
 
     def at(self, organization_id: str) -> Principal:
-        """The same principal, speaking about another organization."""
+        """Return the same principal, speaking about another organization."""
         return (
             self
             if self.organization_id == organization_id
@@ -146,11 +146,11 @@ class Credentials(Protocol):
     """Turns secrets of one kind (keys, or what the cookies of sessions carry) into principals."""
 
     def recall(self, key: str, /) -> Principal | Unknown:
-        """The principal of a secret that was seen lately, from memory: called on the event loop."""
+        """Return the principal of a secret that was seen lately, from memory: called on the event loop."""
         ...
 
     def authenticate(self, key: str, /) -> Principal | None:
-        """The principal of a secret; None when it is unknown, revoked, expired, or its user is inactive.
+        """Return the principal of a secret; None when it is unknown, revoked, expired, or its user is inactive.
 
         May read the database: called in a worker thread.
         """
@@ -165,5 +165,5 @@ class Authenticator(Credentials, Protocol):
     """Turns keys into principals and ids into projects."""
 
     def project(self, project_id: int) -> Project | None:
-        """The project of an id, from memory; None when there is none."""
+        """Return the project of an id, from memory; None when there is none."""
         ...

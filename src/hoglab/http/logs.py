@@ -84,7 +84,7 @@ def _with_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]
 
 
 def _without_keys(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """Exceptions quote what they failed on, and that may be a key."""
+    """Return exceptions quote what they failed on, and that may be a key."""
     for name in ("event", "exception"):
         if isinstance(event.get(name), str):
             event[name] = redact_keys(event[name])
@@ -96,13 +96,13 @@ def _json_line(event: Any, **_options: Any) -> str:
 
 
 def redact_query(query_string: bytes) -> str:
-    """A query string fit for a log: keys, tokens and secrets are blotted out."""
+    """Return a query string fit for a log: keys, tokens and secrets are blotted out."""
     text = query_string.decode("utf-8", "replace")
     return redact_keys(_SECRET.sub(r"\1***", text))
 
 
 def redact_keys(text: str) -> str:
-    """A text in which whatever looks like a secret key is blotted out."""
+    """Return a text in which whatever looks like a secret key is blotted out."""
     return _KEY.sub(r"\1***", text)
 
 

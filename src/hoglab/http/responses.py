@@ -29,7 +29,7 @@ class EncodedObject:
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact UTF-8 JSON; NaN and infinities become null, moments in UTC get a ``Z``, uuids become text.
+    """Return compact UTF-8 JSON; NaN and infinities become null, moments in UTC get a ``Z``, uuids become text.
 
     Raises `TypeError` for values that have no JSON form.
     """
@@ -37,17 +37,17 @@ def encode_json(value: Any) -> bytes:
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer whose body is ``value`` as JSON."""
+    """Return an answer whose body is ``value`` as JSON."""
     return Response(encode_json(value), status, headers, JSON)
 
 
 def empty_response(status: int = 204, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer without a body."""
+    """Return an answer without a body."""
     return Response(None, status, headers)
 
 
 def error_response(error: WireError) -> Response:
-    """The answer that an error stands for."""
+    """Return the answer that an error stands for."""
     if error.body is None:
         return empty_response(error.status, error.headers)
     return json_response(error.body, error.status, error.headers)

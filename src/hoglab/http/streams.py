@@ -51,7 +51,7 @@ class ServerEvent:
     id: int | None = None
 
     def encode(self) -> bytes:
-        """The event as it goes over the wire."""
+        """Return the event as it goes over the wire."""
         place = b"" if self.id is None else b"id: %d\n" % self.id
         return b"%sevent: %s\ndata: %s\n\n" % (place, self.type.encode(), encode_json(self.data))
 
@@ -74,7 +74,7 @@ class Streams:
         return len(self._open)
 
     def response(self, events: AsyncGenerator[ServerEvent, None], owner: str) -> Response:
-        """An answer that sends events as they come, until the client leaves or the server stops.
+        """Return an answer that sends events as they come, until the client leaves or the server stops.
 
         ``events`` is closed then; ``owner``: on whose account. Raises 429 when there are too many.
         """
@@ -233,7 +233,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
     async def _follow(
         self, begin: Callable[[], FollowerT], after: int | None
     ) -> AsyncGenerator[ServerEvent, None]:
-        """New events from now on, without end, or from behind the place ``after``; ``begin`` makes the follower.
+        """Yield new events from now on, without end, or from behind the place ``after``; ``begin`` makes the follower.
 
         Beside what is offered there is ``skipped``, with the ``count`` of events that came faster than they were taken.
         """

@@ -142,7 +142,7 @@ class SystemStatusOut(WireModel):
 
 
 def system_status_router(look: Callable[[], dict[str, Any]]) -> ResourceRouter:
-    """``/api/system_status``. ``look`` gives what is shown; it is called in a thread."""
+    """Return the routes of ``/api/system_status``. ``look`` gives what is shown; it is called in a thread."""
     router = ResourceRouter("/api/system_status", tag="system", project_scoped=False)
 
     @router.get("/", scope="organization:read", response=SystemStatusOut)

@@ -57,7 +57,7 @@ _KEPT = {"Cache-Control": "max-age=86400"}
 
 
 def welcome_apps(schema: ASGIApp, home: str | None = None) -> dict[str, ASGIApp]:
-    """Apps by exact path. ``schema`` serves the OpenAPI document; ``home``: where ``/`` leads browsers."""
+    """Return apps by exact path. ``schema`` serves the OpenAPI document; ``home``: where ``/`` leads browsers."""
     return {
         "/": _get(partial(_root, home)),
         "/openapi.json": schema,
@@ -78,7 +78,7 @@ def _root(home: str | None, scope: Scope) -> Response:
 
 
 def _prefers_html(accept: str) -> bool:
-    """Whether a client names HTML, and does not like JSON better."""
+    """Return whether a client names HTML, and does not like JSON better."""
     weights = {"text/html": 0.0, "application/json": 0.0}
     for part in accept.lower().split(","):
         name, *parameters = (each.strip() for each in part.split(";"))

@@ -77,7 +77,7 @@ class BatchSize:
 
 
 def batch_of(record: LogRecord) -> Batch:
-    """A record alone. Raises `RecordError`."""
+    """Return a record alone. Raises `RecordError`."""
     decoded = decode_record(record.payload)
     warnings: list[IngestionWarning] = []
     return Batch([record], events_of(decoded, record.offset, warnings), warnings, decoded.json_bytes)
@@ -86,7 +86,7 @@ def batch_of(record: LogRecord) -> Batch:
 def batches_of(
     records: Sequence[LogRecord], *, max_events: Callable[[], int], max_json_bytes: int
 ) -> Iterator[Batch | Unreadable]:
-    """Records in batches within both limits, unless one alone is larger, and between them what is unreadable.
+    """Yield records in batches within both limits, unless one alone is larger, and between them what is unreadable.
 
     ``max_events`` is asked for each record: it may change meanwhile.
     """
@@ -119,7 +119,7 @@ def batches_of(
 
 
 def ahead(items: Iterator[T], worker: Executor) -> Iterator[T]:
-    """The same items in the same order; while one is in use, the worker makes the next.
+    """Yield the same items in the same order; while one is in use, the worker makes the next.
 
     What the worker does for one item is finished before it begins with another, also when the caller stops early.
     """

@@ -9,7 +9,7 @@ MAX_HREF_CHARS = 2048
 
 
 def take_elements_chain(properties: dict[str, Any]) -> str:
-    """The chain of an event, which leaves its properties; empty when it has none."""
+    """Return the chain of an event, which leaves its properties; empty when it has none."""
     chain = properties.pop("$elements_chain", None)
     elements = properties.pop("$elements", None)
     if isinstance(chain, str) and chain:
@@ -18,7 +18,7 @@ def take_elements_chain(properties: dict[str, Any]) -> str:
 
 
 def chain_of(elements: list[Any]) -> str:
-    """The chain of elements as browsers describe them, innermost first. What is no object is skipped."""
+    """Return the chain of elements as browsers describe them, innermost first. What is no object is skipped."""
     return ";".join(_element(each) for each in elements if isinstance(each, dict))
 
 

@@ -114,7 +114,7 @@ class LiveEvents(LiveFeed[_EventFollower]):
         self._rated_at = 0.0
 
     def follow(self, query: LiveQuery, after: int | None = None) -> AsyncGenerator[ServerEvent, None]:
-        """Events from now on, without end; from behind the one with the id ``after``, if that was a moment ago.
+        """Return events from now on, without end; from behind the one with the id ``after``, if that was a moment ago.
 
         Events are ``event``, ``skipped`` with the ``count`` of those that came faster than they are shown, ``rate``
         every second, and ``warning`` with what ingestion has to say about an event.
@@ -216,7 +216,7 @@ class LiveEvents(LiveFeed[_EventFollower]):
     def _matching(
         self, reader: Reader, query: LiveQuery, after: int, until: int, limit: int
     ) -> tuple[list[ServerEvent], int]:
-        """The newest events of a query, the oldest of them first, and how many are left out.
+        """Return the newest events of a query, the oldest of them first, and how many are left out.
 
         One that fails finds nothing: others are not to wait for it.
         """

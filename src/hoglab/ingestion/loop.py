@@ -97,7 +97,7 @@ class Ingestion(IngestionService):
         return self._track.position
 
     def lag_s(self) -> float:
-        """Age of the oldest record that waits to be ingested, in seconds; 0 when none does."""
+        """Return the age of the oldest record that waits to be ingested, in seconds; 0 when none does."""
         oldest = self._log.oldest_after(self._track.position)
         return 0.0 if oldest is None else max(0.0, time.time() - oldest.timestamp())
 

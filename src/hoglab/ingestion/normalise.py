@@ -46,7 +46,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
 
 
 def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWarning]) -> list[Event]:
-    """The events of a record in order. Events above the size limit are left out, with a warning."""
+    """Return the events of a record in order. Events above the size limit are left out, with a warning."""
     header, envelope = record.header, record.envelope
     now = header.received_at
     sent_at = sent_time(envelope.sent_at, header.sent_at_ms)
@@ -100,7 +100,7 @@ def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWa
 
 
 def _uuids(record: DecodedRecord) -> list[UUID]:
-    """The uuids of the events of a record, those that capture has checked together: a third of one by one."""
+    """Return the uuids of the events of a record, those that capture has checked together: a third of one by one."""
     given = msgspec.convert([each.uuid for each in record.envelope.events], list[UUID | None])
     return [derived_uuid(record.header, index) if uuid is None else uuid for index, uuid in enumerate(given)]
 
@@ -121,7 +121,7 @@ def _lay_over(properties: dict[str, Any], name: str, raw: msgspec.Raw) -> None:
 
 
 def decode_object(text: memoryview) -> dict[str, Any]:
-    """A JSON object whose syntax is known to be right; numbers that no engine can hold become null.
+    """Return a JSON object whose syntax is known to be right; numbers that no engine can hold become null.
 
     Whole numbers beyond 64 bits become floating-point numbers.
     """
@@ -152,7 +152,7 @@ def _fractional(text: str) -> float | None:
 
 
 def _lower_uuid(text: str) -> str:
-    """A UUID in lower case; any other text as it is."""
+    """Return a UUID in lower case; any other text as it is."""
     if len(text) > MAX_UUID_CHARS:
         return text
     try:
@@ -163,7 +163,7 @@ def _lower_uuid(text: str) -> str:
 
 
 def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool, partition: int = 0) -> EventRow:
-    """The row of an event whose person is known. Takes the elements out of the properties."""
+    """Return the row of an event whose person is known. Takes the elements out of the properties."""
     properties = event.properties
     chain = ""
     if "$elements" in properties or "$elements_chain" in properties:
@@ -197,5 +197,5 @@ def row_of(event: Event, attribution: Attribution, *, anonymize_ip: bool, partit
 
 
 def _text_form(value: Any) -> str:
-    """A property that has a column of its own, as text."""
+    """Return a property that has a column of its own, as text."""
     return value if type(value) is str else orjson.dumps(value).decode()

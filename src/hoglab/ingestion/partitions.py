@@ -179,7 +179,7 @@ class PartitionedIngestion(IngestionService):
         return True
 
     def held(self) -> list[int]:
-        """The partitions that this process reads now."""
+        """Return the partitions that this process reads now."""
         return sorted(self._readings)
 
     def _failed(self) -> None:
@@ -218,7 +218,7 @@ class PartitionedIngestion(IngestionService):
             self._stopping.wait(IDLE_S)
 
     def _in_turn(self) -> list[int]:
-        """The partitions, each of which is the first once."""
+        """Return the partitions, each of which is the first once."""
         numbers = sorted(self._readings)
         start = bisect_left(numbers, self._first)
         return numbers[start:] + numbers[:start]
@@ -271,7 +271,7 @@ class PartitionedIngestion(IngestionService):
         return True
 
     def _rest_of(self, reading: _Reading, begun: BegunBatch) -> list[LogRecord]:
-        """All records of a batch that are not done."""
+        """Return all records of a batch that are not done."""
         records: list[LogRecord] = []
         after = reading.track.reached
         while after < begun.last and not self._stopping.is_set():

@@ -69,14 +69,14 @@ class Quarantine:
         self.state()
 
     def state(self) -> QuarantineState:
-        """Number and size of the records now; metrics follow."""
+        """Return number and size of the records now; metrics follow."""
         state = self._store.state()
         _RECORDS.set(state.records)
         _BYTES.set(state.bytes)
         return state
 
     def replaying(self) -> list[tuple[int, bytes]]:
-        """Offsets and payloads of some of the records that are to go back to the log, in order."""
+        """Return offsets and payloads of some of the records that are to go back to the log, in order."""
         return self._store.replaying(REPLAYED_AT_ONCE)
 
     # --- the operator's side
@@ -84,14 +84,14 @@ class Quarantine:
     def records(
         self, project_id: int | None = None, *, limit: int | None = None, offset: int = 0
     ) -> list[QuarantinedRecord]:
-        """A page of records, oldest first."""
+        """Return a page of records, oldest first."""
         return self._store.page(project_id, limit, offset)
 
     def count(self, project_id: int | None = None) -> int:
         return self._store.count(project_id)
 
     def get(self, offset: int, project_id: int | None = None) -> tuple[QuarantinedRecord, bytes] | None:
-        """A record with its payload."""
+        """Return a record with its payload."""
         return self._store.get(offset, project_id)
 
     def replay(self, offsets: Sequence[int] | None = None, project_id: int | None = None) -> int:
@@ -110,7 +110,7 @@ class Quarantine:
 
 
 def events_in(payload: bytes) -> list[dict[str, Any]] | None:
-    """The events of a record as they were sent; None when they cannot be read."""
+    """Return the events of a record as they were sent; None when they cannot be read."""
     try:
         events = decode_record(payload).envelope.events
         return [

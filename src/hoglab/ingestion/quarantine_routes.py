@@ -90,7 +90,7 @@ class DiscardedRecordsOut(WireModel):
 
 
 def quarantine_router(quarantine: Quarantine) -> ResourceRouter:
-    """``/ingestion_quarantine``: list, read, ``replay``, ``discard``."""
+    """Return the routes of ``/ingestion_quarantine``: list, read, ``replay``, ``discard``."""
     router = ResourceRouter(
         "/ingestion_quarantine", tag="ingestion quarantine", scopes=("project:read", "project:write")
     )

@@ -102,6 +102,6 @@ class EventRetention:
 
 
 def kept_days(own: int | None, most: int | None) -> int | None:
-    """Number of days for which events are kept; None: for ever."""
+    """Return the number of days for which events are kept; None: for ever."""
     given = [days for days in (own, most) if days]
     return min(given) if given else None

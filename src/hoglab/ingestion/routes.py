@@ -156,7 +156,7 @@ def events_router(
     *,
     newest: Callable[[], int] | None = None,
 ) -> ResourceRouter:
-    """``/events``: list, read and follow. ``newest``: see `LiveEvents`."""
+    """Return the routes of ``/events``: list, read and follow. ``newest``: see `LiveEvents`."""
     router = ResourceRouter("/events", tag="events", scopes=("query:read", "query:write"))
     live = LiveEvents(store, database, _COLUMNS, partial(_shown, database), newest=newest)
     streams = streams or Streams()
@@ -199,7 +199,7 @@ def events_router(
         summary="Follow events as they are stored",
     )
     async def follow_events(call: Call) -> Response:
-        """Events as they are stored, as server-sent events, until you hang up.
+        """Return events as they are stored, as server-sent events, until you hang up.
 
         An event `event` holds one as `GET events/` shows it, at most 50 a second; `skipped` the `count` of those that
         came faster; `rate`, every second, `received_per_s`, `shown_per_s` and `last_event_at`; `warning` what was
@@ -214,7 +214,7 @@ def events_router(
 
 
 def _live_query(call: Call, dialect: Dialect) -> LiveQuery:
-    """The events that a request wants to follow. Raises 400."""
+    """Return the events that a request wants to follow. Raises 400."""
     clauses, parameters = ["TRUE"], dict[str, Any]()
     if names := [name for name in (call.query("event") or "").split(",") if name]:
         if len(names) > MAX_FOLLOWED_NAMES:
@@ -232,7 +232,7 @@ def _live_query(call: Call, dialect: Dialect) -> LiveQuery:
 
 
 def _wanted(call: Call, database: Database, dialect: Dialect) -> Wanted:
-    """The events that a request asks for. Raises 400."""
+    """Return the events that a request asks for. Raises 400."""
     clauses: list[str] = []
     parameters: dict[str, Any] = {}
     distinct_ids = None
@@ -280,7 +280,7 @@ def _of_person(dialect: Dialect) -> str:
 
 
 def _condition(call: Call, dialect: Dialect, text: str) -> tuple[str, dict[str, Any]]:
-    """The filters of a query as SQL with its parameters. Raises 400."""
+    """Return the filters of a query as SQL with its parameters. Raises 400."""
     scope = FilterScope(RelationRow(dialect, dialect.parameters()), call.now, zone_of(call.project.timezone))
     try:
         condition = group_condition(parse_filters(orjson.loads(text)), scope)
@@ -308,7 +308,7 @@ def _moment(text: str, name: str) -> datetime:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Translation of the event store's errors into responses."""
+    """Provide the translation of the event store's errors into responses."""
     try:
         yield
     except (QueryTimeoutError, QueryMemoryError) as error:

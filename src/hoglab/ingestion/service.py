@@ -65,7 +65,7 @@ class IngestionService(ABC):
         return not thread.is_alive()
 
     def is_alive(self) -> bool:
-        """Whether the loop runs, for health checks."""
+        """Return whether the loop runs, for health checks."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -104,7 +104,7 @@ class IngestionService(ABC):
             _STANDS_STILL.set(error is not None)
 
     def _has_room(self) -> bool:
-        """Whether delivery takes more; waits a moment where not."""
+        """Return whether delivery takes more; waits a moment where not."""
         dispatcher = self._steps.dispatcher
         if dispatcher is None or dispatcher.has_room():
             return True
@@ -134,7 +134,7 @@ async def _awaited(append: Callable[[bytes], Awaitable[Any]], payload: bytes) ->
 
 
 def _remedy(error: Exception) -> str:
-    """Remedy for an error that stops the loop, for an operator."""
+    """Return the remedy for an error that stops the loop, for an operator."""
     if isinstance(error, QuarantineFullError):
         return "then it goes on by itself"
     if isinstance(error, MemoryError):

@@ -70,7 +70,7 @@ class Transformer(Protocol):
     """Changes or drops events before anything else sees them (spec: hog-runtime 7.2)."""
 
     def transform(self, project_id: int, events: list[Event]) -> list[Event]:
-        """The events that are left, in order. ``event``, ``distinct_id`` and ``properties`` may be changed."""
+        """Return the events that are left, in order. ``event``, ``distinct_id`` and ``properties`` may be changed."""
         ...
 
 
@@ -78,7 +78,7 @@ class Dispatcher(Protocol):
     """Starts what runs on stored events (spec: hog-runtime 0)."""
 
     def position(self) -> int:
-        """The log offset up to which everything was dispatched, 0 at first."""
+        """Return the log offset up to which everything was dispatched, 0 at first."""
         ...
 
     def dispatch(
@@ -96,7 +96,7 @@ class Dispatcher(Protocol):
         ...
 
     def has_room(self) -> bool:
-        """Whether more may be enqueued now; ingestion waits while not."""
+        """Return whether more may be enqueued now; ingestion waits while not."""
         ...
 
     def flush(self) -> None:
@@ -152,7 +152,7 @@ class Track:
         """Give its records the offsets under which everything is known that comes of them."""
 
     def done(self, offset: int) -> PartitionDone | None:
-        """Progress of a partition for dispatch to note; None where it has a position of its own."""
+        """Return progress of a partition for dispatch to note; None where it has a position of its own."""
         del offset
         return None
 

@@ -26,7 +26,7 @@ class OutOfRangeError(ValueError):
 
 
 def parse_time(value: Any) -> datetime | None:
-    """The moment that a client's value means, in UTC; None when it means none.
+    """Return the moment that a client's value means, in UTC; None when it means none.
 
     Understands RFC 3339 and ISO 8601, dates alone, slashed dates, RFC 2822, and seconds or milliseconds
     since the epoch; without a zone it is UTC. Raises `OutOfRangeError` for years below 1 or above 9999.
@@ -97,7 +97,7 @@ def event_time(
     now: datetime,
     sent_at: datetime | None,
 ) -> datetime:
-    """The moment of an event: what the client says, less how much its clock is ahead of ours.
+    """Return the moment of an event: what the client says, less how much its clock is ahead of ours.
 
     ``now`` is when the server received the event, ``sent_at`` when the client sent it, by its own clock.
     ``offset``, milliseconds before now, overrides the rest.
@@ -116,7 +116,7 @@ def event_time(
 
 
 def sent_time(in_body: Any, in_query_ms: int | None) -> datetime | None:
-    """Time when the client sent the request, by its own clock; a time in the body wins."""
+    """Return the time when the client sent the request, by its own clock; a time in the body wins."""
     try:
         moment = parse_time(in_body)
         if moment is None and in_query_ms is not None:

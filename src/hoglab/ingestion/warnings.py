@@ -61,7 +61,7 @@ class WarningList(WireModel):
 
 
 def warnings_router(database: Database) -> ResourceRouter:
-    """``/ingestion_warnings``: list."""
+    """Return the routes of ``/ingestion_warnings``: list."""
     router = ResourceRouter(
         "/ingestion_warnings", tag="ingestion warnings", scopes=("query:read", "query:write")
     )
@@ -88,7 +88,7 @@ def warnings_router(database: Database) -> ResourceRouter:
 
 
 def warning_object(row: Any) -> dict[str, Any]:
-    """A warning as the wire shows it."""
+    """Return a warning as the wire shows it."""
     return {
         "id": row.id,
         "type": row.type,

@@ -106,7 +106,7 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
         self.json = json
 
     def root(self) -> PersonState:
-        """The person that this one is now, after all merges of the batch."""
+        """Return the person that this one is now, after all merges of the batch."""
         person = self
         while person.into is not None:
             person = person.into
@@ -133,12 +133,12 @@ class PeopleBatch:
         self.merged: list[PersonState] = []
 
     def persons(self) -> Iterator[PersonState]:
-        """Every person that the batch knows, merged ones too."""
+        """Yield every person that the batch knows, merged ones too."""
         yield from self._loaded
         yield from self._created
 
     def touched(self) -> dict[int, int]:
-        """Ids and versions of stored persons who changed, went into others, or are what others went into."""
+        """Return ids and versions of stored persons who changed, went into others, or are what others went into."""
         persons = [each for each in self._loaded if each.changed or each.into is not None]
         persons += (each.root() for each in self.new_distinct_ids.values())
         persons += (each.root() for each in self.overrides.values())
@@ -237,7 +237,7 @@ class PeopleBatch:
     # --- merges
 
     def _merged_person(self, event: PersonEvent) -> PersonState | None:
-        """The person of one of `MERGING_EVENTS` after its merge; None when the event asks for none after all."""
+        """Return the person of one of `MERGING_EVENTS` after its merge; None when the event asks for none after all."""
         properties = event.properties
         if event.event == "$identify" and "$anon_distinct_id" in properties:
             other_id = clean_distinct_id(properties["$anon_distinct_id"])

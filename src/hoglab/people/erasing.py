@@ -281,7 +281,7 @@ class PersonErasing:
             tx.connection.execute(sa.delete(person).where(person.c.id.in_(rows - alive)))
 
     def _persons(self, erasures: Sequence[Erasure]) -> ErasedPersons:
-        """All of one project together."""
+        """Return all of one project together."""
         project_id = erasures[0].project_id
         person_ids = {person_id for each in erasures for person_id in each.person_ids}
         distinct_ids = {distinct_id for each in erasures for distinct_id in each.distinct_ids}
@@ -324,7 +324,7 @@ class PersonErasing:
 
 
 def _former(connection: Connection, project_id: int, uuids: Sequence[str]) -> dict[str, list[str]]:
-    """The ids of persons who were merged into others, by these."""
+    """Return the ids of persons who were merged into others, by these."""
     table = person_override
     found: dict[str, list[str]] = {}
     asked = sa.select(table.c.person_id, table.c.old_person_id).where(

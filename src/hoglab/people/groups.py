@@ -83,7 +83,7 @@ class GroupBatch:
 
 
 def _key(value: Any) -> str:
-    """A group key as text; empty when the value cannot be one."""
+    """Return a group key as text; empty when the value cannot be one."""
     if isinstance(value, str):
         return value if len(value) <= MAX_GROUP_KEY_CHARS else ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -33,19 +33,19 @@ _QUOTED = re.compile(r"'(.*)'|\"(.*)\"", re.DOTALL)
 
 
 def derived_person_id(project_id: int, distinct_id: str) -> UUID:
-    """The id of the person behind a distinct id, before and after the person exists (spec: sdk-wire 1.11)."""
+    """Return the id of the person behind a distinct id, before and after the person exists (spec: sdk-wire 1.11)."""
     return derived_person_ids(project_id, [distinct_id])[0]
 
 
 def derived_person_ids(project_id: int, distinct_ids: Iterable[str]) -> list[UUID]:
-    """The same for many: in a third of the time of one by one."""
+    """Return the same for many: in a third of the time of one by one."""
     names = [f"{project_id}:{distinct_id}".encode("utf-8", "replace") for distinct_id in distinct_ids]
     derived = [uuid_utils.uuid5(_NAMESPACE, name).bytes for name in names]  # type: ignore[arg-type]
     return convert(derived, list[UUID])
 
 
 def can_merge(distinct_id: str) -> bool:
-    """Whether a distinct id may take part in a merge: not blank, and not a spelling of "nobody".
+    """Return whether a distinct id may take part in a merge: not blank, and not a spelling of "nobody".
 
     Spec: sdk-wire 1.13, illegal ids.
     """
@@ -55,7 +55,7 @@ def can_merge(distinct_id: str) -> bool:
 
 
 def clean_distinct_id(value: object) -> str:
-    """The distinct id that a value in an event's properties names; empty when it names none."""
+    """Return the distinct id that a value in an event's properties names; empty when it names none."""
     if value is None or value is False:
         return ""
     text = value if isinstance(value, str) else ("true" if value is True else str(value))

@@ -51,7 +51,7 @@ class PersonCache:
         self._lock = threading.Lock()
 
     def get(self, project_id: int, distinct_id: str) -> StoredPerson | None:
-        """The person behind a distinct id when it is remembered."""
+        """Return the person behind a distinct id when it is remembered."""
         row_id = self._rows.get((project_id, distinct_id))
         return None if row_id is None else self._persons.get(row_id)
 
@@ -74,7 +74,7 @@ class PersonCache:
 
     @contextmanager
     def changing(self) -> Iterator[Callable[[Iterable[int]], None]]:
-        """Surrounds a transaction, which tells by their row ids which persons it may change before it does.
+        """Surround a transaction, which tells by their row ids which persons it may change before it does.
 
         Distinct ids only ever move to another person when theirs is deleted, so they need not be told.
         """

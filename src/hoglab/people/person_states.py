@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def load_persons(
     connection: Connection, project_id: int, distinct_ids: Iterable[str]
 ) -> dict[str, PersonState]:
-    """The persons behind distinct ids; one object for each person, ids without a person are left out."""
+    """Return the persons behind distinct ids; one object for each person, ids without a person are left out."""
     rows = person_rows(connection).load(connection, project_id, distinct_ids)
     known: dict[str, PersonState] = {}
     by_row: dict[int, PersonState] = {}

@@ -88,7 +88,7 @@ _GROUP_PROPERTIES = sa.select(group.c.properties).where(
 
 
 def person_for(connection: Connection, project_id: int, distinct_id: str) -> PersonView | None:
-    """The person behind a distinct id."""
+    """Return the person behind a distinct id."""
     row = connection.execute(_PERSON_FOR, {"project_id": project_id, "distinct_id": distinct_id}).first()
     return None if row is None else _view(row)
 
@@ -96,7 +96,7 @@ def person_for(connection: Connection, project_id: int, distinct_id: str) -> Per
 def persons_for(
     connection: Connection, project_id: int, distinct_ids: Collection[str]
 ) -> dict[str, PersonView]:
-    """The persons behind some distinct ids; those without one are left out."""
+    """Return the persons behind some distinct ids; those without one are left out."""
     rows = connection.execute(
         sa.select(person_distinct_id.c.distinct_id, *_COLUMNS)
         .join_from(person_distinct_id, person, person.c.id == person_distinct_id.c.person_id)
@@ -114,7 +114,7 @@ def _view(row: Any) -> PersonView:
 
 
 def group_properties(connection: Connection, project_id: int, index: int, key: str) -> dict[str, Any] | None:
-    """The properties of a group."""
+    """Return the properties of a group."""
     row = connection.execute(
         _GROUP_PROPERTIES, {"project_id": project_id, "group_index": index, "group_key": key}
     ).first()
@@ -124,14 +124,14 @@ def group_properties(connection: Connection, project_id: int, index: int, key: s
 def groups_of_type(
     connection: Connection, project_id: int, index: int, limit: int
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Keys and properties of groups of a type, in order, of so many at most."""
+    """Return keys and properties of groups of a type, in order, of so many at most."""
     mine = (group.c.project_id == project_id, group.c.group_type_index == index)
     found = sa.select(group.c.group_key, group.c.properties).where(*mine).order_by(group.c.group_key)
     return [(key, properties) for key, properties in connection.execute(found.limit(limit))]
 
 
 def person_by_uuid(connection: Connection, project_id: int, uuid: str) -> PersonView | None:
-    """The person with a uuid (canonical text)."""
+    """Return the person with a uuid (canonical text)."""
     row = connection.execute(
         sa.select(*_COLUMNS).where(person.c.project_id == project_id, person.c.uuid == uuid)
     ).first()
@@ -149,7 +149,7 @@ def list_persons(
     limit: int,
     offset: int,
 ) -> tuple[list[PersonView], int]:
-    """Persons, youngest first, and how many there are on all pages.
+    """Return persons, youngest first, and how many there are on all pages.
 
     ``email`` is the whole of that property and ``search`` a part of the email, the name or a distinct id, both
     whatever the case; ``among`` selects the row ids to choose from. How many there are is said exactly up to
@@ -192,7 +192,7 @@ def list_persons(
 
 
 def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
-    """Whether a person may have a text in what the index knows; None where it knows too many."""
+    """Return whether a person may have a text in what the index knows; None where it knows too many."""
     found = person_search(connection).find(connection, text, MAX_FOUND)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
 def distinct_ids_of(
     connection: Connection, row_ids: Sequence[int], *, each: int | None = SHOWN_DISTINCT_IDS
 ) -> dict[int, list[str]]:
-    """The distinct ids of persons by row id, at most ``each`` of one (None: all), in alphabetical order."""
+    """Return the distinct ids of persons by row id, at most ``each`` of one (None: all), in alphabetical order."""
     ids = person_distinct_id
     rank = sa.func.row_number().over(partition_by=ids.c.person_id, order_by=ids.c.distinct_id).label("rank")
     ranked = (
@@ -220,7 +220,7 @@ def distinct_ids_of(
 
 
 def distinct_id_counts(connection: Connection, row_ids: Sequence[int]) -> dict[int, int]:
-    """Numbers of distinct ids of persons, by row id."""
+    """Return numbers of distinct ids of persons, by row id."""
     ids = person_distinct_id
     counted = sa.select(ids.c.person_id, sa.func.count()).where(ids.c.person_id.in_(row_ids))
     found = connection.execute(counted.group_by(ids.c.person_id))
@@ -233,14 +233,14 @@ def next_persons(
     after: int | BindParameter[int],
     limit: int,
 ) -> sa.Select[Any]:
-    """Selects the next persons of a project by row id: pages of a walk along the table."""
+    """Select the next persons of a project by row id: pages of a walk along the table."""
     # Given the column as it is, the engine takes its index and sorts all persons of the project for every page.
     within = person.c.project_id + 0 == project_id
     return sa.select(*columns).where(within, person.c.id > after).order_by(person.c.id).limit(limit)
 
 
 def every_person(connection: Connection, project_id: int) -> Iterator[tuple[PersonView, list[str]]]:
-    """All persons in the order in which they were made, with all their distinct ids; read page by page."""
+    """Yield all persons in the order in which they were made, with all their distinct ids; read page by page."""
     last = 0
     while True:
         page = connection.execute(
@@ -264,7 +264,7 @@ def list_groups(
     limit: int,
     offset: int,
 ) -> tuple[list[GroupView], int]:
-    """Groups of a type, youngest first, and how many there are. ``search``: a part of key or name."""
+    """Return groups of a type, youngest first, and how many there are. ``search``: a part of key or name."""
     matching = sa.select(
         group.c.group_type_index, group.c.group_key, group.c.properties, group.c.created_at
     ).where(group.c.project_id == project_id, group.c.group_type_index == group_type_index)
@@ -283,7 +283,7 @@ def list_groups(
 
 
 def list_group_types(connection: Connection, project_id: int) -> list[GroupTypeView]:
-    """The group types of a project by index."""
+    """Return the group types of a project by index."""
     rows = connection.execute(
         sa.select(group_type.c.group_type, group_type.c.group_type_index, group_type.c.created_at)
         .where(group_type.c.project_id == project_id)
@@ -293,7 +293,7 @@ def list_group_types(connection: Connection, project_id: int) -> list[GroupTypeV
 
 
 def display_name(properties: dict[str, Any], distinct_id: str, names: Sequence[str] | None) -> str:
-    """Display name of a person: the first of the named properties with a text, else the distinct id.
+    """Return display name of a person: the first of the named properties with a text, else the distinct id.
 
     Spec: hog-runtime 1.1.
     """

@@ -182,7 +182,7 @@ class BulkDeletionOut(WireModel):
 
 
 def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter:
-    """``/persons``: list, read and delete."""
+    """Return the routes of ``/persons``: list, read and delete."""
     router = ResourceRouter("/persons", tag="persons", scopes=("person:read", "person:write"))
 
     @router.get("/", query=PersonQuery, response=PersonList, summary="List persons, youngest first")
@@ -224,7 +224,10 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
         "/bulk_delete", body=BulkDeletion, response=BulkDeletionOut, status=202, summary="Delete persons"
     )
     def bulk_delete(call: Call) -> dict[str, Any]:
-        """Persons are gone at once. Files, and events where ``delete_events`` is true, follow in the background."""
+        """Return persons are gone at once.
+
+        Files, and events where ``delete_events`` is true, follow in the background.
+        """
         body = call.validate(BulkDeletion)
         if not body.ids and not body.distinct_ids:
             raise validation_error("You need to specify either distinct_ids or ids", None, "required")
@@ -250,7 +253,7 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
 
 
 def groups_router(database: Database) -> ResourceRouter:
-    """``/groups`` and ``/groups_types``."""
+    """Return the routes of ``/groups`` and ``/groups_types``."""
     router = ResourceRouter("", tag="groups", scopes=("group:read", "group:write"))
 
     @router.get("/groups", query=GroupQuery, response=GroupList, summary="List groups of a type")
@@ -291,7 +294,7 @@ def groups_router(database: Database) -> ResourceRouter:
 
 
 def person_objects(call: Call, connection: Connection, persons: Sequence[PersonView]) -> list[dict[str, Any]]:
-    """Persons in a list, each with its first `SHOWN_DISTINCT_IDS` distinct ids, and how many more there are."""
+    """Return persons in a list, each with its first `SHOWN_DISTINCT_IDS` distinct ids, and how many more there are."""
     ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
     full = [row_id for row_id, found in ids.items() if len(found) == SHOWN_DISTINCT_IDS]
     counts = reading.distinct_id_counts(connection, full) if full else {}
@@ -308,7 +311,7 @@ def person_objects(call: Call, connection: Connection, persons: Sequence[PersonV
 
 
 def person_object(call: Call, person: PersonView, distinct_ids: Sequence[str]) -> dict[str, Any]:
-    """A person in full."""
+    """Return a person in full."""
     names = call.project.person_display_name_properties
     fallback = distinct_ids[0] if distinct_ids else str(person.uuid)
     return {

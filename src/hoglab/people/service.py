@@ -130,7 +130,7 @@ class PersonService:
             return self._apply(tx, touch, events, stage.name, log_offset, warnings, shared=shared)
 
     def _names_new_group_types(self, events: Sequence[PersonEvent]) -> bool:
-        """Whether events may make group types, which get their numbers one after the other."""
+        """Return whether events may make group types, which get their numbers one after the other."""
         for event in events:
             named = event.properties.get("$groups")
             names = set(named) if isinstance(named, dict) else set()
@@ -152,7 +152,7 @@ class PersonService:
         return attributions
 
     def named_in(self, events: Sequence[PersonEvent]) -> set[tuple[int, str]]:
-        """Projects and distinct ids of all persons that events are about."""
+        """Return projects and distinct ids of all persons that events are about."""
         return {(event.project_id, name) for event in events for name in _names([event]) if name}
 
     def _apply(
@@ -226,12 +226,12 @@ class PersonService:
         return results, moved
 
     def position(self, stage: IngestionStage = ALL_EVENTS) -> int:
-        """The log offset up to which events were applied; 0 when none were."""
+        """Return the log offset up to which events were applied; 0 when none were."""
         with self._database.read() as connection:
             return store.load_position(connection, stage.name)
 
     def overrides_after(self, log_offset: int, until: int | None = None) -> list[PersonOverride]:
-        """The merges that log records after ``log_offset`` caused, up to ``until``.
+        """Return the merges that log records after ``log_offset`` caused, up to ``until``.
 
         What a crash may have kept from the event store.
         """
@@ -246,17 +246,17 @@ class PersonService:
     # --- reading
 
     def person_for(self, project_id: int, distinct_id: str) -> PersonView | None:
-        """The person behind a distinct id; None when there is none. One indexed point read."""
+        """Return the person behind a distinct id; None when there is none. One indexed point read."""
         with self._database.read() as connection:
             return person_for(connection, project_id, distinct_id)
 
     def group_properties(self, project_id: int, index: int, key: str) -> dict[str, Any] | None:
-        """The properties of a group; None when there is no such group. One indexed point read."""
+        """Return the properties of a group; None when there is no such group. One indexed point read."""
         with self._database.read() as connection:
             return group_properties(connection, project_id, index, key)
 
     def group_types(self, project_id: int) -> Mapping[str, int]:
-        """The group types of a project and their indexes. Kept in memory until the version changes."""
+        """Return the group types of a project and their indexes. Kept in memory until the version changes."""
         version = self._database.changes.version("group_types", project_id)
         known = self._group_types.get(project_id)
         if known is None or known[0] != version:
@@ -268,7 +268,7 @@ class PersonService:
 
 
 def _names(events: Sequence[PersonEvent]) -> set[str]:
-    """Every distinct id that events name, as author or in a merge."""
+    """Return every distinct id that events name, as author or in a merge."""
     names = {event.distinct_id for event in events}
     for event in events:
         if event.event in MERGING_EVENTS:

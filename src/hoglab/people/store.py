@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def chunks(values: Iterable[T], size: int = NAMES_PER_QUERY) -> Iterator[list[T]]:
-    """The values in lists that fit one statement."""
+    """Yield the values in lists that fit one statement."""
     every = list(values)
     for start in range(0, len(every), size):
         yield every[start : start + size]
@@ -155,7 +155,7 @@ def save_overrides(
 
 
 def load_overrides(connection: Connection, after: int, until: int | None) -> list[PersonOverride]:
-    """The overrides that log records between two offsets caused, as they are now."""
+    """Return the overrides that log records between two offsets caused, as they are now."""
     version = person_rows(connection).moment(connection)  # whatever changes them meanwhile is later
     rows = connection.execute(
         sa.select(
@@ -169,7 +169,7 @@ def load_overrides(connection: Connection, after: int, until: int | None) -> lis
 
 
 def load_position(connection: Connection, stage: str) -> int:
-    """The log offset up to which events of a stage were applied to persons; 0 when none were."""
+    """Return the log offset up to which events of a stage were applied to persons; 0 when none were."""
     offset = connection.execute(
         sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == stage)
     ).scalar()
@@ -225,7 +225,7 @@ def delete_warnings(connection: Connection, before: datetime) -> int:
 
 
 def load_group_types(connection: Connection, project_id: int) -> dict[str, int]:
-    """Index of every group type of a project."""
+    """Return the index of every group type of a project."""
     rows = connection.execute(
         sa.select(group_type.c.group_type, group_type.c.group_type_index)
         .where(group_type.c.project_id == project_id)

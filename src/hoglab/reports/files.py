@@ -75,7 +75,7 @@ def write(report: ExperimentReport, target: Path) -> None:
 
 
 def document(report: ExperimentReport) -> dict[str, Any]:
-    """The whole report as JSON: what endangers the experiment, who saw it, and the rows of its metrics."""
+    """Return the whole report as JSON: what endangers the experiment, who saw it, and the rows of its metrics."""
     experiment = report.experiment
     names = ("id", "name", "status", "feature_flag_key", "start_date", "end_date", "stats_config")
     return {
@@ -91,7 +91,7 @@ def document(report: ExperimentReport) -> dict[str, Any]:
 
 
 def rows(report: ExperimentReport) -> Iterator[dict[str, Any]]:
-    """The rows of all metrics that have a result."""
+    """Yield the rows of all metrics that have a result."""
     for metric in report.metrics:
         if metric.result is not None:
             yield from _rows(report, metric, metric.result, None)

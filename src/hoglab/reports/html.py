@@ -33,7 +33,7 @@ summary { cursor: pointer; color: var(--dim); }
 
 
 def page(report: ExperimentReport) -> str:
-    """The whole page, as text."""
+    """Return the whole page, as text."""
     experiment = report.experiment
     head = element(
         "head",
@@ -75,7 +75,7 @@ def _heading(report: ExperimentReport) -> Iterator[Element]:
 
 
 def _verdict(report: ExperimentReport) -> Iterator[Element]:
-    """The verdict with its next step, and what it rests on."""
+    """Yield the verdict with its next step, and what it rests on."""
     verdict = report.verdict
     if verdict is None:
         return
@@ -198,7 +198,7 @@ def _by_day(metric: MetricReport) -> list[Curve]:
 
 
 def _statistics(comparison: Comparison) -> Element:
-    """The sufficient statistics, folded away: from them everything above can be computed again."""
+    """Return the sufficient statistics, folded away: from them everything above can be computed again."""
     names = [
         name
         for name, value in comparison.baseline.row.items()

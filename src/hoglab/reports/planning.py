@@ -34,7 +34,7 @@ def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
 
 
 def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
-    """Lines with the results of each method on the simulated experiments."""
+    """Yield lines with the results of each method on the simulated experiments."""
     yield _history(name, simulation["history"])
     yield Text(
         f"{simulation['experiments']:,} experiments without an effect, and as many with one of "

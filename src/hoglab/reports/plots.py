@@ -34,7 +34,7 @@ Label = Callable[[float], str]
 
 
 def element(tag: str, attributes: Mapping[str, object] | None = None, *children: Element | str) -> Element:
-    """An element with its attributes and children; text is escaped when the page is written."""
+    """Return an element with its attributes and children; text is escaped when the page is written."""
     built = Element(tag, {name: _text(value) for name, value in (attributes or {}).items()})
     for child in children:
         if isinstance(child, Element):
@@ -88,7 +88,7 @@ class _Scale:
         return self.first + (value - self.low) / (self.high - self.low) * (self.last - self.first)
 
     def ticks(self, about: int) -> list[float]:
-        """Round numbers inside, some ``about`` of them."""
+        """Return round numbers inside, some ``about`` of them."""
         rough = (self.high - self.low) / about
         power = 10.0 ** floor(log10(rough))
         step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
@@ -97,7 +97,7 @@ class _Scale:
 
 
 def forest(bars: Sequence[Bar], label: Label) -> Element:
-    """Intervals below each other on one axis, with a line where there is no effect."""
+    """Return intervals below each other on one axis, with a line where there is no effect."""
     height = TOP + ROW_HEIGHT * len(bars) + BOTTOM
     left = min(LEFT + LETTER * max(len(bar.label) for bar in bars), WIDTH / 3)
     scale = _Scale.over([bound for bar in bars for bound in (bar.low, bar.high)], left, WIDTH - RIGHT)
@@ -128,7 +128,7 @@ def shown(label: str, width: float) -> str:
 
 
 def curves(days: Sequence[str], series: Sequence[Curve], label: Label, name: str) -> Element:
-    """Values over days, each with its band."""
+    """Return values over days, each with its band."""
     height = 220
     values = [value for curve in series for value in curve.values if value is not None]
     bounds = [bound for curve in series for pair in curve.band if pair is not None for bound in pair]

@@ -123,17 +123,17 @@ class MetricReport:
         return self.kind in ("funnel", "retention")
 
     def is_better(self, group: Group) -> bool | None:
-        """Whether a significant effect is in the wanted direction; None when it is not, or that is withheld."""
+        """Return whether a significant effect is in the wanted direction; None when it is not, or that is withheld."""
         if self.withheld:
             return None
         return _IS_BETTER.get(group.evidence.direction(wants_decrease=self.wants_decrease))
 
     def is_significant(self, group: Group) -> bool:
-        """Whether a group is to be marked as significant."""
+        """Return whether a group is to be marked as significant."""
         return group.significant and not self.withheld
 
     def certainty(self, group: Group) -> str:
-        """Certainty that there is an effect, as a text."""
+        """Return the certainty that there is an effect, as a text."""
         if self.withheld and group.interval is not None:
             return WITHHELD
         if group.chance_to_win is not None:
@@ -179,7 +179,7 @@ class ExperimentReport:
         return self.config.level
 
     def section(self, *, primary: bool) -> list[MetricReport]:
-        """The metrics that the experiment is decided by, or the others."""
+        """Return the metrics that the experiment is decided by, or the others."""
         return [metric for metric in self.metrics if metric.is_primary is primary]
 
     @property
@@ -195,7 +195,10 @@ class ExperimentReport:
         return None if found is None else (found["key"], found["total"])
 
     def decision(self, metric: MetricReport, group: Group) -> str | None:
-        """Decision of the verdict on a variant and a metric; None for the baseline, and while there is no verdict."""
+        """Return the decision of the verdict on a variant and a metric.
+
+        The result is None for the baseline, and while there is no verdict.
+        """
         for decided in (self.verdict or {}).get("metrics", ()):
             if decided["metric_uuid"] == metric.uuid:
                 for decision in decided["variants"]:
@@ -251,7 +254,7 @@ class ExperimentReport:
 
 
 def is_comparable(metric: Json) -> bool:
-    """Whether results of the present engine exist for a metric; the kinds of the former one have others."""
+    """Return whether results of the present engine exist for a metric; the kinds of the former one have others."""
     return isinstance(metric.get("metric_type"), str)
 
 
@@ -266,7 +269,7 @@ def metric_report(
     days: Mapping[str, Json | None] | None = None,
     withheld: bool = False,
 ) -> MetricReport:
-    """A metric and its result as the API gives it, with its daily points by date."""
+    """Return a metric and its result as the API gives it, with its daily points by date."""
     kind = str(metric.get("metric_type") or metric.get("kind"))
 
     def read(found: Json) -> Comparison:

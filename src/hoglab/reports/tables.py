@@ -7,12 +7,12 @@ from rich.table import Column, Table
 
 
 def whole(header: str) -> Column:
-    """A column of what people copy, as ids: where room is scarce, others are wrapped instead."""
+    """Return a column of what people copy, as ids: where room is scarce, others are wrapped instead."""
     return Column(header, no_wrap=True, overflow="fold")
 
 
 def light_table(title: str | None = None, *columns: str | Column) -> Table:
-    """An empty table of the house's look; what is too long for its column goes on in the next line, uncut."""
+    """Return an empty table of the house's look; what is too long for its column goes on in the next line, uncut."""
     return Table(
         *(column if isinstance(column, Column) else Column(column, overflow="fold") for column in columns),
         title=title,

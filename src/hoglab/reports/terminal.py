@@ -58,7 +58,7 @@ class PlotRow:
 
 
 def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
-    """Everything that a terminal shows of an experiment, from top to bottom."""
+    """Yield everything that a terminal shows of an experiment, from top to bottom."""
     yield _heading(report)
     if report.verdict is not None:
         yield _verdict(report.verdict)
@@ -103,7 +103,7 @@ def _heading(report: ExperimentReport) -> Panel:
 
 
 def _verdict(verdict: Json) -> Lines:
-    """The verdict, the next step, and what the verdict rests on beside its headline."""
+    """Return the verdict, the next step, and what the verdict rests on beside its headline."""
     state = verdict["state"]
     said = [
         Text(f"{_STATE_MARKS.get(state, '→')} {verdict['headline']}", style=_STATE_STYLES.get(state, "bold")),
@@ -129,7 +129,7 @@ def _exposed(report: ExperimentReport) -> Text:
 
 
 def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, relative: bool) -> Table:
-    """People, totals and means for each variant of every metric, and the effects; whole on 80 columns."""
+    """Return people, totals and means for each variant of every metric, and the effects; whole on 80 columns."""
     table = light_table(name)
     if any(group.chance_to_win is not None for metric in metrics for group in _compared(metric)):
         table.caption = "Certainty: the chance to beat the baseline."
@@ -185,7 +185,7 @@ def _style(metric: MetricReport, group: Group) -> str:
 
 
 def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]:
-    """The intervals of a metric's variants."""
+    """Return the intervals of a metric's variants."""
     return [
         PlotRow(group.key, *group.interval, truth, _style(metric, group), metric.name, metric.is_share)
         for group in _compared(metric)
@@ -240,7 +240,7 @@ class IntervalPlot:
 
 
 def _shown(label: str, width: int) -> str:
-    """A label, its middle left out where there is no room: names of variants differ at their ends."""
+    """Return a label, its middle left out where there is no room: names of variants differ at their ends."""
     if cell_len(label) <= width:
         return label
     end = label[-(width // 2) :]

@@ -156,7 +156,7 @@ class StatisticsConfig:
         )
 
     def baseline_key(self, variants: Sequence[str]) -> str:
-        """Key of the baseline: the configured one, else `control`, else the first variant.
+        """Return the key of the baseline: the configured one, else `control`, else the first variant.
 
         A configured key is returned even when no variant has it; the caller then finds no baseline row.
         Raises ValueError without variants. Source: spec experiment-results 0.
@@ -254,7 +254,7 @@ def _probability(value: object, default: float) -> float:
 
 
 def _difference_type(value: object) -> DifferenceType:
-    """Matched against the upper-case name; lower case is not a match (spec experiment-results 4.1, 12.9)."""
+    """Return matched against the upper-case name; lower case is not a match (spec experiment-results 4.1, 12.9)."""
     return DifferenceType.ABSOLUTE if value == "ABSOLUTE" else DifferenceType.RELATIVE
 
 
@@ -263,7 +263,7 @@ def _correction(value: object) -> Correction:
 
 
 def _switch(stored: Mapping[str, object], key: str, default: object) -> bool:
-    """A key that is present decides, even against a default of true."""
+    """Return a key that is present decides, even against a default of true."""
     return stored.get(key, default) is True
 
 

@@ -14,42 +14,42 @@ _PEAK_OF_NORMAL = 1 / sqrt(2 * pi)
 
 
 def normal_cdf(z: float) -> float:
-    """P(Z <= z) of the standard normal distribution."""
+    """Return P(Z <= z) of the standard normal distribution."""
     return float(scipy.special.ndtr(z))
 
 
 def normal_pdf(z: float) -> float:
-    """Density of the standard normal distribution at `z`."""
+    """Return the density of the standard normal distribution at `z`."""
     return _PEAK_OF_NORMAL * exp(-0.5 * z * z) if abs(z) < 40 else 0.0
 
 
 def normal_critical_value(tail: float) -> float:
-    """The z with P(Z > z) = `tail`."""
+    """Return the z with P(Z > z) = `tail`."""
     return -float(scipy.special.ndtri(tail))
 
 
 def student_t_two_sided_p(t: float, degrees_of_freedom: float) -> float:
-    """P(|T| > |t|) of Student's t distribution; fractional degrees of freedom are fine."""
+    """Return P(|T| > |t|) of Student's t distribution; fractional degrees of freedom are fine."""
     return 2 * float(scipy.special.stdtr(degrees_of_freedom, -abs(t)))
 
 
 def student_t_critical_value(tail: float, degrees_of_freedom: float) -> float:
-    """The t with P(T > t) = `tail`."""
+    """Return the t with P(T > t) = `tail`."""
     return -float(scipy.special.stdtrit(degrees_of_freedom, tail))
 
 
 def student_t_cdf(t: float, degrees_of_freedom: float) -> float:
-    """P(T <= t) of Student's t distribution."""
+    """Return P(T <= t) of Student's t distribution."""
     return float(scipy.special.stdtr(degrees_of_freedom, t))
 
 
 def student_t_pdf(t: float, degrees_of_freedom: float) -> float:
-    """Density of Student's t distribution at `t`."""
+    """Return the density of Student's t distribution at `t`."""
     half = (degrees_of_freedom + 1) / 2
     scale = exp(scipy.special.gammaln(half) - scipy.special.gammaln(degrees_of_freedom / 2))
     return scale / sqrt(pi * degrees_of_freedom) * exp(-half * log1p(t * t / degrees_of_freedom))
 
 
 def chi_square_survival(chi2: float, degrees_of_freedom: float) -> float:
-    """P(X > chi2) of the chi-square distribution."""
+    """Return P(X > chi2) of the chi-square distribution."""
     return float(scipy.special.chdtrc(degrees_of_freedom, chi2))

@@ -39,7 +39,7 @@ class BiasRisk:
 def sample_ratio_mismatch(
     observed: Mapping[str, int], rollout: Mapping[str, float], excluded_variants: Collection[str] = ()
 ) -> SampleRatioMismatch | None:
-    """Pearson's chi-square test of exposures against the rollout shares.
+    """Return Pearson's chi-square test of exposures against the rollout shares.
 
     Only variants with a positive rollout that are not excluded take part, those without exposures included;
     their shares are renormalised, so a holdout changes nothing. Other keys of `observed` (`$multiple`,
@@ -66,7 +66,7 @@ def bias_risk(
     excludes_multiple: bool,
     ended: bool = False,
 ) -> BiasRisk | None:
-    """The share of entities that saw several variants, when it can bias the result, else None.
+    """Return the share of entities that saw several variants, when it can bias the result, else None.
 
     It can while the experiment runs (`ended` false), such entities are excluded rather than kept under their
     first variant, the rollout is uneven, and they are more than 0.1 % of all exposed entities.

@@ -26,7 +26,7 @@ class Ingested(Protocol):
     """Source of the position up to which events are stored."""
 
     def position(self) -> int:
-        """The offset of the log up to which everything is stored."""
+        """Return the offset of the log up to which everything is stored."""
         ...
 
 
@@ -38,22 +38,22 @@ class CatchUp:
     store: Ingested
 
     def acknowledged(self, project_id: int) -> Acknowledged:
-        """Records of a project that were acknowledged by now."""
+        """Return records of a project that were acknowledged by now."""
         return self.log.acknowledged(project_id)
 
     def settled(self, acknowledged: Acknowledged) -> Acknowledged:
-        """The same by its offset alone, once all of it is in the log: then it is cheap to compare."""
+        """Return the same by its offset alone, once all of it is in the log: then it is cheap to compare."""
         if acknowledged.deferred_until is None:
             return acknowledged
         offset = self.log.offset_of(acknowledged)
         return acknowledged if offset is None else Acknowledged(acknowledged.owner, offset)
 
     def has_stored(self, settled: Acknowledged) -> bool:
-        """Whether all of it is stored."""
+        """Return whether all of it is stored."""
         return settled.deferred_until is None and self.store.position() >= settled.offset
 
     def wait(self, project_id: int, timeout_s: float | None = None) -> bool:
-        """Block until everything that is acknowledged now is stored, or the time is over; whether it is stored.
+        """Return block until everything that is acknowledged now is stored, or the time is over; whether it is stored.
 
         Without a time `REQUEST_PATIENCE_S`. Not to be called inside of a transaction: ingestion has to write.
         """
@@ -86,7 +86,7 @@ class Awaiting(Generic[WorkT]):
         self._before: dict[WorkT, Acknowledged] = {}
 
     def ready(self, work: Sequence[WorkT]) -> list[WorkT]:
-        """Work that can be done now, in order; work that is not named is forgotten."""
+        """Return the work that can be done now, in order; work that is not named is forgotten."""
         if self._catch_up is None:
             return list(work)
         known, catch_up = self._before, self._catch_up
@@ -97,5 +97,5 @@ class Awaiting(Generic[WorkT]):
         return [each for each in work if catch_up.has_stored(self._before[each])]
 
     def __bool__(self) -> bool:
-        """Whether there was work when it was last asked."""
+        """Return whether there was work when it was last asked."""
         return bool(self._before)

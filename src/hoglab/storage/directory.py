@@ -91,7 +91,7 @@ class DataDirectory:
             raise DirectoryUnreadableError(path, error) from error
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """The content of a file that only its owner may read, made by ``make`` when it is missing.
+        """Return the content of a file that only its owner may read, made by ``make`` when it is missing.
 
         The file appears whole or not at all, and all who ask at the same time get the same secret.
         """
@@ -111,7 +111,7 @@ class DataDirectory:
         _sync_directory(self.path)
 
     def _draft(self, name: str, content: bytes) -> Path:
-        """A file with the content that only its owner may read."""
+        """Return a file with the content that only its owner may read."""
         draft = self.path / f".{name}.{os.getpid()}"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, SECRET_MODE)
         with os.fdopen(descriptor, "wb") as file:
@@ -189,7 +189,7 @@ def _write_lock(descriptor: int, text: str) -> None:
 
 
 def served_at(path: Path) -> str | None:
-    """The address that the server of a directory noted; None when none runs, or it does not listen yet.
+    """Return the address that the server of a directory noted; None when none runs, or it does not listen yet.
 
     The lock is not tried for, which could keep a server that is just starting from it. So after a kill this is the
     address of the server that was killed, until the next one starts.

@@ -140,7 +140,7 @@ class Engines(SharedEngines):
     @classmethod
     @contextmanager
     def on(cls, directory: DataDirectory, options: EngineOptions) -> Iterator[Engines]:
-        """The engines of a directory during the block.
+        """Provide the engines of a directory during the block.
 
         Raises `DatabaseError` and `EventStoreUnavailableError`.
         """
@@ -182,7 +182,7 @@ def upgrade_databases(url: str) -> bool:
 
 
 def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineOptions) -> SharedEngines:
-    """The engines of a database server, or of a directory; ``opened`` closes them."""
+    """Return the engines of a database server, or of a directory; ``opened`` closes them."""
     in_queue: str | Path
     in_metadata: str | Path
     if options.database_url is not None:
@@ -201,7 +201,7 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
 
 
 def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
-    """The lock on a database, which ``opened`` gives back. Raises `AnotherServerError`."""
+    """Return the lock on a database, which ``opened`` gives back. Raises `AnotherServerError`."""
     from hoglab.storage.database.postgres.sole_server import SoleServer
 
     connect, name = _connecting(address, tables.metadata)
@@ -211,7 +211,7 @@ def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
 
 
 def _load(opened: ExitStack, address: str) -> DatabaseLoad:
-    """The measurement of a database's server; ``opened`` closes it."""
+    """Return the measurement of a database's server; ``opened`` closes it."""
     from hoglab.storage.database.postgres.load import DatabaseLoad
 
     load = DatabaseLoad(*_connecting(address, tables.metadata))
@@ -237,7 +237,10 @@ def starting_alone(options: EngineOptions) -> Iterator[None]:
 def _opened_log(
     opened: ExitStack, place: str | Path, options: EngineOptions
 ) -> tuple[GroupCommitLog | KafkaEventLog, LeasedLog | None]:
-    """The log that accepts requests, with the leases of its partitions if it has some; ``opened`` closes them."""
+    """Return the log that accepts requests, with the leases of its partitions if it has some.
+
+    ``opened`` closes them.
+    """
     limits = LogLimits(max_backlog_bytes=options.event_log_bytes)
     log: GroupCommitLog | KafkaEventLog
     if isinstance(place, Path):
@@ -257,7 +260,7 @@ def _opened_log(
 def _opened_queue(
     opened: ExitStack, place: str | Path, options: EngineOptions
 ) -> tuple[WritingQueue, Callable[[], datetime] | None]:
-    """The invocation queue with its clock; ``opened`` closes it. Its tables are there."""
+    """Return the invocation queue with its clock; ``opened`` closes it. Its tables are there."""
     if isinstance(place, Path):
         queue = SqliteInvocationQueue(place, trace_days=options.trace_days)
         opened.callback(queue.close)
@@ -273,7 +276,7 @@ def _opened_queue(
 
 
 def _connecting(address: str, metadata: MetaData) -> tuple[Connect, str]:
-    """Function that connects to the tables of a schema, and the name of that database in messages."""
+    """Return the function that connects to the tables of a schema, and the name of that database in messages."""
     from hoglab.storage.database.postgres.driver import Driver
 
     driver = Driver(address, metadata.info["postgresql"]["schema"])
@@ -281,7 +284,10 @@ def _connecting(address: str, metadata: MetaData) -> tuple[Connect, str]:
 
 
 def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> tuple[KafkaEventLog, LeasedLog]:
-    """The log in Kafka, of whose partitions a database knows how far they are ingested; ``opened`` closes both."""
+    """Return the log in Kafka, of whose partitions a database knows how far they are ingested.
+
+    ``opened`` closes both.
+    """
     from hoglab.storage.event_log import kafka_topic  # first: it says what is missing
     from hoglab.storage.event_log.kafka import KafkaEventLog
     from hoglab.storage.event_log.leases import LogLeases
@@ -303,7 +309,7 @@ def _progress(shared: SharedEngines) -> GroupCommitLog | PartitionedProgress:
 
 @contextmanager
 def open_quarantine_store(place: str | Path) -> Iterator[QuarantineStore]:
-    """Quarantine store, open during the block, also beside a running server. Raises `DatabaseError`.
+    """Provide quarantine store, open during the block, also beside a running server. Raises `DatabaseError`.
 
     ``place``: the address of a database, or the file of the queue.
     """
@@ -316,7 +322,10 @@ def open_quarantine_store(place: str | Path) -> Iterator[QuarantineStore]:
 
 @contextmanager
 def open_event_store(directory: DataDirectory, options: EngineOptions) -> Iterator[EventStore]:
-    """The event store of a directory, or of its server, during the block. Raises `EventStoreUnavailableError`."""
+    """Provide the event store of a directory, or of its server, during the block.
+
+    Raises `EventStoreUnavailableError`.
+    """
     with closing(_opened_event_store(directory, options)) as store:
         yield store
 

@@ -80,7 +80,7 @@ class Present:
 
     @classmethod
     def beside_server(cls, directory: DataDirectory, *, has_events: bool = False) -> Present:
-        """The same where a database server has what would be in files, and knows whether it is there.
+        """Return the same where a database server has what would be in files, and knows whether it is there.
 
         ``has_events``: so it is with events, too.
         """
@@ -177,7 +177,10 @@ class Installation:
     # --- checking
 
     def findings(self) -> list[str]:
-        """Contradictions between files. A text may end the start of a server, or be a line of ``hoglab check``."""
+        """Return contradictions between files.
+
+        A text may end the start of a server, or be a line of ``hoglab check``.
+        """
         found = self._missing() or self._strangers()
         return found or [*self._older(), *self._behind()]
 
@@ -210,7 +213,7 @@ class Installation:
         ]
 
     def _older(self) -> list[str]:
-        """Files that missed starts. One start is allowed for: it is counted in one file after the other.
+        """Return files that missed starts. One start is allowed for: it is counted in one file after the other.
 
         Of an event store that is lost as a whole `_missing` tells what the event log cannot give back.
         """
@@ -228,7 +231,7 @@ class Installation:
         return found
 
     def _behind(self) -> list[str]:
-        """Contradictions of positions and counts: one file knows of another what that does not know itself."""
+        """Return contradictions of positions and counts: one file knows of another what that does not know itself."""
         findings = []
         if self._known_identity() is None:
             return []  # made by an older version, which kept no such count
@@ -255,7 +258,7 @@ class Installation:
         return findings
 
     def _unstored(self) -> str | None:
-        """Loss of events that were stored once, and are neither stored now nor in the log; None without any."""
+        """Return loss of events that were stored once, and are neither stored now nor in the log; None without any."""
         applied, stored = self.applied(), self._store.position()
         first = self._log.stats().first_offset or self._log.last_offset() + 1
         if first <= stored + 1 or applied <= stored:
@@ -269,7 +272,7 @@ class Installation:
         return self._in(self._database, installation)
 
     def applied(self) -> int:
-        """The record of the event log up to which persons are known."""
+        """Return the record of the event log up to which persons are known."""
         query = sa.select(sa.func.max(ingestion_progress.c.log_offset))
         with self._database.read() as connection:
             return connection.scalar(query) or 0
@@ -284,7 +287,7 @@ class Installation:
     # --- beginning
 
     def check(self, *, accept_loss: bool) -> None:
-        """Raises `FilesDisagreeError`. With ``accept_loss`` only for what cannot go together at all."""
+        """Raise `FilesDisagreeError`. With ``accept_loss`` only for what cannot go together at all."""
         findings = self.findings()
         strangers = bool(self._strangers())
         if findings and (strangers or not accept_loss):
@@ -330,7 +333,7 @@ def write_identity(database: Database, table: sa.Table, identity: Identity, **fu
 
 
 def changes(database: Database) -> int:
-    """Number of changes of the metadata so far: grows with every change of a flag, key, function."""
+    """Return the number of changes of the metadata so far: grows with every change of a flag, key, function."""
     with database.read() as connection:
         return total_changes(connection)
 

@@ -152,12 +152,12 @@ class JobLeases(BackgroundService):
     # -- jobs ------------------------------------------------------------------------------------------
 
     def of(self, name: JobName) -> JobTries | None:
-        """The tries of a job; None for one that nobody is at, and whose newest try ended well."""
+        """Return the tries of a job; None for one that nobody is at, and whose newest try ended well."""
         with self._database.read(settled=False) as connection:
             return _tries(connection, name)
 
     def waiting(self, kind: str, now: datetime) -> set[str]:
-        """Subjects of the jobs of a kind that are not to be tried yet."""
+        """Return subjects of the jobs of a kind that are not to be tried yet."""
         statement = sa.select(_row.subject).where(
             _row.kind == kind, _row.token.is_(None), _row.retry_at > now
         )
@@ -218,7 +218,7 @@ class JobLeases(BackgroundService):
 
     @contextmanager
     def writing(self, lease: JobLease, *, rebuildable: Rebuildable) -> Iterator[Transaction]:
-        """A transaction for what comes of a job. Raises `JobLostError`, before anything is written."""
+        """Provide a transaction for what comes of a job. Raises `JobLostError`, before anything is written."""
         with self._database.write(rebuildable=rebuildable) as tx:
             if tx.connection.scalar(sa.select(_row.token).where(_row.token == lease.token)) is None:
                 raise JobLostError(f"{lease.name.kind} {lease.name.subject} was taken over or cancelled")

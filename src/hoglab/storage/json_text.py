@@ -8,7 +8,7 @@ import orjson
 
 
 def json_bytes(value: Any) -> bytes:
-    """The JSON text of a value, in no more memory than it needs. Raises `TypeError` like the encoder.
+    """Return the JSON text of a value, in no more memory than it needs. Raises `TypeError` like the encoder.
 
     The encoder hands out the buffer that it wrote to, cut to size in place. Whoever keeps thousands of them
     at once occupies fresh pages for each, and touching those takes several times as long as encoding.

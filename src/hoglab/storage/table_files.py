@@ -66,7 +66,7 @@ class FileTable:
     columns: tuple[tuple[str, ColumnType], ...]
 
     def type_of(self, column: str) -> ColumnType | None:
-        """The type of a column; None when there is none of that name."""
+        """Return the type of a column; None when there is none of that name."""
         return dict(self.columns).get(column)
 
 
@@ -88,7 +88,7 @@ class TableDirectory:
         self._looked_at: dict[FileTable, FilesState] = {}
 
     def files(self, pattern: str) -> tuple[str, ...]:
-        """The paths of the files that a pattern means, in order. Raises `TableFileError`."""
+        """Return the paths of the files that a pattern means, in order. Raises `TableFileError`."""
         parts = _parts(pattern)
         try:
             root = self.path.resolve(strict=True)
@@ -110,7 +110,7 @@ class TableDirectory:
         return tuple(map(str, paths))
 
     def files_of(self, table: FileTable) -> tuple[str, ...]:
-        """The files of a table, after a look at whether they still have its columns.
+        """Return the files of a table, after a look at whether they still have its columns.
 
         The look is an engine's of its own, for one that reads a damaged file may give up for good. It is taken
         again when the files have changed. Raises `TableFileError`.
@@ -133,7 +133,7 @@ class TableDirectory:
         return tuple(path for path, *_ in state)
 
     def state_of(self, table: FileTable) -> FilesState:
-        """State of the files of a table, which differs after they were changed. Raises `TableFileError`."""
+        """Return the state of the files of a table, which differs after they were changed. Raises `TableFileError`."""
         files = self.files(table.pattern)
         try:
             found = [(path, Path(path).stat()) for path in files]
@@ -142,7 +142,7 @@ class TableDirectory:
         return tuple((path, each.st_size, each.st_mtime_ns, each.st_ino) for path, each in found)
 
     def columns(self, pattern: str, format_: FileFormat) -> tuple[tuple[str, ColumnType], ...]:
-        """Names and types of the columns of a table. Raises `TableFileError`."""
+        """Return names and types of the columns of a table. Raises `TableFileError`."""
         files = self.files(pattern)
         reader = READERS[format_].format(files="$files", types="")
         try:
@@ -155,7 +155,7 @@ class TableDirectory:
         return tuple((name, column_type(kind)) for name, kind, *_ in rows)
 
     def explained(self, error: object) -> str:
-        """Text of an engine's error about a file, without the place of the directory on the server."""
+        """Return text of an engine's error about a file, without the place of the directory on the server."""
         line = str(error).strip().partition("\n")[0]
         return line.replace(f"{self.path.resolve()}/", "").replace(f"{self.path}/", "")
 
@@ -187,7 +187,7 @@ def confine(connection: Any, directories: Sequence[Path]) -> None:
 
 
 def column_type(kind: str) -> ColumnType:
-    """The type of a column by the name that DuckDB gives it."""
+    """Return the type of a column by the name that DuckDB gives it."""
     if kind in _INTEGERS:
         return ColumnType.INTEGER
     if kind in ("DOUBLE", "FLOAT") or kind in _BROAD_INTEGERS or kind.startswith("DECIMAL("):

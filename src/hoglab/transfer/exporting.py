@@ -70,7 +70,7 @@ def export_events_beside_server(
     *,
     on_progress: Callable[[int, int], object] = lambda _done, _rows: None,
 ) -> int:
-    """The same while a server holds the directory, which is asked for the events over its socket.
+    """Return the same while a server holds the directory, which is asked for the events over its socket.
 
     ``on_progress`` is told how many rows have come, and how many will. Raises `ExportError` and `NotServedError`.
     """
@@ -115,7 +115,7 @@ class _Pipe:
             pass  # the engine gave up, and says why
 
     def close(self) -> None:
-        """Raises `CutOffError` when the server did not send everything: what was read is worth nothing then."""
+        """Raise `CutOffError` when the server did not send everything: what was read is worth nothing then."""
         os.close(self._end)
         self._thread.join()
         if self._error is not None:
@@ -184,7 +184,7 @@ def _whole(target: Path, copy: Callable[[Path, str], int]) -> int:
 
 
 def _from_lines(path: str, types: Mapping[str, str]) -> str:
-    """SQL that reads a file of JSON lines. All columns are written in the form that the types take."""
+    """Return SQL that reads a file of JSON lines. All columns are written in the form that the types take."""
     quoted = path.replace("'", "''")
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in types.items())
     return (

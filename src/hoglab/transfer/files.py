@@ -51,7 +51,7 @@ class RowFile:
     """A file of rows. ``size`` and ``done`` are bytes, or rows of a Parquet file, for a progress bar."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `FileError` for files that are missing or of an unknown kind."""
+        """Raise `FileError` for files that are missing or of an unknown kind."""
         self.path = path
         self.done = 0
         name = path.name.lower()
@@ -76,7 +76,7 @@ class RowFile:
             raise self._unreadable(error) from error
 
     def sha256(self) -> str:
-        """The hash of the content, in hex."""
+        """Return the hash of the content, in hex."""
         try:
             with self.path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -84,7 +84,7 @@ class RowFile:
             raise self._unreadable(error) from error
 
     def rows(self) -> Iterator[FileRow]:
-        """All rows in order. Raises `FileError` where the file cannot be read any further."""
+        """Yield all rows in order. Raises `FileError` where the file cannot be read any further."""
         try:
             yield from self._read()
         except (OSError, EOFError, zlib.error, brotli.error, FileEngineError) as error:
@@ -97,13 +97,13 @@ class RowFile:
     # --- text
 
     def _plain(self, raw: BinaryIO) -> BinaryIO:
-        """The content of a file without its compression."""
+        """Return the content of a file without its compression."""
         if self._compression == "gz":
             return cast("BinaryIO", gzip.GzipFile(fileobj=raw))
         return cast("BinaryIO", io.BufferedReader(_Brotli(raw))) if self._compression == "br" else raw
 
     def _lines(self, raw: BinaryIO) -> Iterator[bytes]:
-        """Lines with their ends; one that is too long comes without its end, cut off."""
+        """Yield lines with their ends; one that is too long comes without its end, cut off."""
         file = self._plain(raw)
         while line := file.readline(MAX_ROW_BYTES):
             yield line

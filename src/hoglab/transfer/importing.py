@@ -88,7 +88,7 @@ def import_file(
 def _batches(
     file: RowFile, file_hash: str, skip: int
 ) -> Iterator[tuple[int, list[_Pending], list[Rejected]]]:
-    """Events to send together, the rows that are none, and the position behind both."""
+    """Yield events to send together, the rows that are none, and the position behind both."""
     batch: list[_Pending] = []
     rejected: list[Rejected] = []
     size = position = 0

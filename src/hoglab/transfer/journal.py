@@ -60,7 +60,7 @@ class Journal:
             self._file.write(b"\n")
 
     def progress(self, file_hash: str, target: str) -> ImportProgress:
-        """Progress of a file on its way to a target."""
+        """Return progress of a file on its way to a target."""
         return self._known.get((file_hash, target), ImportProgress())
 
     def record(self, file_hash: str, target: str, progress: ImportProgress) -> None:

@@ -38,12 +38,12 @@ class RowError(ValueError):
 
 
 def row_uuid(file_hash: str, position: int) -> UUID:
-    """The uuid of a row without one: the same however often the same file is read."""
+    """Return the uuid of a row without one: the same however often the same file is read."""
     return uuid5(NAMESPACE, f"{file_hash}/{position}")
 
 
 def event_of(row: Mapping[str, Any], uuid_if_missing: UUID) -> dict[str, Any]:
-    """The event in the form of the capture endpoint. Raises `RowError`."""
+    """Return the event in the form of the capture endpoint. Raises `RowError`."""
     name = row.get("event")
     if not name or not isinstance(name, str):
         raise RowError("the row has no event name")

@@ -119,7 +119,7 @@ class ExportService:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Answer nobody new and cut off who is being answered; whether all ended in time."""
+        """Return answer nobody new and cut off who is being answered; whether all ended in time."""
         listener, thread = self._listener, self._thread
         if listener is None or thread is None:
             return True
@@ -367,7 +367,7 @@ class _Connection(http.client.HTTPConnection):
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """The address of a socket at a path, however long the path is."""
+    """Provide the address of a socket at a path, however long the path is."""
     if len(os.fsencode(path)) <= MAX_ADDRESS_BYTES:
         yield str(path)
         return

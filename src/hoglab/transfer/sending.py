@@ -30,7 +30,7 @@ class Sender:
     """Sends to ``/batch/`` of one server, for one project. One request at a time, so that order is kept."""
 
     def __init__(self, host: str, token: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Raises `SendError` when ``host`` is no address."""
+        """Raise `SendError` when ``host`` is no address."""
         address = urlsplit(host if "://" in host else f"http://{host}")
         if address.scheme not in ("http", "https") or not address.hostname:
             raise SendError(f"{host} is not the address of a server (http://127.0.0.1:8000)")
@@ -44,7 +44,7 @@ class Sender:
         self._reached = False  # one that was never there is a mistake, one that went away may come back
 
     def body(self, events: list[bytes]) -> bytes:
-        """The body of a request with these events, each JSON text."""
+        """Return the body of a request with these events, each JSON text."""
         return b"".join((self._head, b",".join(events), b"]}"))
 
     def send(self, body: bytes) -> None:

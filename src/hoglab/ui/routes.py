@@ -27,7 +27,10 @@ _SHOWN = {"experiments", "feature_flags", "functions", "events", "person", "pers
 
 
 def ui_routes(assets: Assets, prefix: str) -> list[Route]:
-    """The routes of the UI. ``prefix``: the path under which the server is reached, without a slash at its end."""
+    """Return the routes of the UI.
+
+    ``prefix``: the path under which the server is reached, without a slash at its end.
+    """
     application = _Application(assets, prefix)
     return [
         Route(PATH, application),
@@ -113,7 +116,7 @@ async def _send(scope: Scope, send: Send, asset: Asset, caching: tuple[bytes, by
 
 
 def _is_known(sent: str | None, tag: str) -> bool:
-    """Whether ``If-None-Match`` names an entity tag, weakly."""
+    """Return whether ``If-None-Match`` names an entity tag, weakly."""
     if sent is None:
         return False
     return sent.strip() == "*" or any(each.strip().removeprefix("W/") == tag for each in sent.split(","))

@@ -26,7 +26,7 @@ SCOPES = ("warehouse_table:read", "warehouse_table:write")
 
 
 def warehouse_router(service: WarehouseService) -> ResourceRouter:
-    """The endpoints of tables beside the events. Whoever changes something must be an admin."""
+    """Return the endpoints of tables beside the events. Whoever changes something must be an admin."""
     routes = ResourceRouter("/warehouse_tables", tag="warehouse_tables", scopes=SCOPES)
 
     def objects(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def warehouse_router(service: WarehouseService) -> ResourceRouter:
 
 
 def table_object(row: TableRow, created_by: dict[str, Any] | None) -> dict[str, Any]:
-    """A table in full."""
+    """Return a table in full."""
     return {
         "id": row.id,
         "deleted": False,

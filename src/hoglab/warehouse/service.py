@@ -37,7 +37,7 @@ class WarehouseService:
         self._now = now
 
     def get(self, connection: Connection, project_id: int, table_id: str) -> TableRow:
-        """A table. Raises 404."""
+        """Return a table. Raises 404."""
         row = store.by_id(connection, project_id, table_id)
         if row is None:
             raise not_found()
@@ -83,7 +83,7 @@ class WarehouseService:
             store.delete_table(tx.connection, self.get(tx.connection, project_id, table_id).id)
 
     def _files(self, url_pattern: str, format_: str | None) -> dict[str, Any]:
-        """The columns of the row that the files decide."""
+        """Return the columns of the row that the files decide."""
         found = FileFormat(format_) if format_ is not None else _format_of(url_pattern)
         try:
             columns = self.directory.columns(url_pattern, found)

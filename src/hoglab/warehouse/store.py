@@ -53,7 +53,7 @@ def _one(connection: Connection, project_id: int, condition: sa.ColumnElement[bo
 
 
 def named(connection: Connection, project_id: int, names: Collection[str]) -> dict[str, FileTable]:
-    """The tables of a project that have one of these names."""
+    """Return the tables of a project that have one of these names."""
     if not names:
         return {}
     statement = sa.select(*_COLUMNS).where(
@@ -65,7 +65,7 @@ def named(connection: Connection, project_id: int, names: Collection[str]) -> di
 def list_tables(
     connection: Connection, project_id: int, *, search: str | None = None, limit: int, offset: int
 ) -> tuple[list[TableRow], int]:
-    """Tables, newest first, and how many there are. ``search``: a part of the name."""
+    """Return tables, newest first, and how many there are. ``search``: a part of the name."""
     matching = sa.select(*_COLUMNS).where(warehouse_table.c.project_id == project_id)
     if search:
         matching = matching.where(warehouse_table.c.name.icontains(search, autoescape=True))

@@ -31,7 +31,7 @@ _NO_COOKIE = " This is about the session of a browser, and no cookie of one came
 
 
 def routers(sessions: SessionService, accounts: AccountService) -> list[ResourceRouter]:
-    """Every router of sessions."""
+    """Return every router of sessions."""
     return [_session(sessions, accounts), _sessions(sessions)]
 
 
@@ -57,7 +57,7 @@ def _session(sessions: SessionService, accounts: AccountService) -> ResourceRout
         shows_secret=True,
     )
     def open_session(call: Call) -> Response:
-        """Log in: open a session, whose cookie comes with the answer.
+        """Return log in: open a session, whose cookie comes with the answer.
 
         The cookie is read where keys are, from pages of this server alone; no other page can use it.
         """
@@ -90,7 +90,7 @@ def _session(sessions: SessionService, accounts: AccountService) -> ResourceRout
 
     @router.delete("/", scope=ANY_KEY, status=204, limited_keys=True)
     def end_session(call: Call) -> Response:
-        """Log out: end the session whose cookie comes with the request."""
+        """Return log out: end the session whose cookie comes with the request."""
         sessions.end(_own_session(call))
         cookie = set_cookie(call.request.scope, call.public_url, "", 0)
         return empty_response(headers={"Set-Cookie": cookie})
@@ -122,7 +122,7 @@ def _sessions(sessions: SessionService) -> ResourceRouter:
 
 
 def _secret(body: SessionIn) -> str:
-    """Secret that is to open a session. Raises 400 unless exactly one was sent."""
+    """Return the secret that is to open a session. Raises 400 unless exactly one was sent."""
     if body.email is not None or body.password is not None:
         raise errors.validation_error(
             "Logging in with e-mail and password is not offered: open a link of `hoglab login`, or send a "
@@ -138,7 +138,10 @@ def _secret(body: SessionIn) -> str:
 
 
 def _browser(call: Call) -> Browser:
-    """Browser that logs in. A proxy's word for the address counts where the settings name the server's public URL."""
+    """Return the browser that logs in.
+
+    A proxy's word for the address counts where the settings name the server's public URL.
+    """
     scope = call.request.scope
     address = peer_address(scope) if call.public_url is None else nearest_address(scope)
     return Browser(address, call.request.headers.get("user-agent", ""))

@@ -93,11 +93,11 @@ class SessionService:
     # Who is calling
 
     def recall(self, token: str, /) -> Principal | Unknown:
-        """User of a session cookie that was seen recently, from memory alone."""
+        """Return the user of a session cookie that was seen recently, from memory alone."""
         return self._known.recall(token)
 
     def authenticate(self, token: str, /) -> Principal | None:
-        """User of a session cookie; None when the session ended or never was."""
+        """Return the user of a session cookie; None when the session ended or never was."""
         return self._known.authenticate(token)
 
     def used(self, principal: Principal, /) -> None:
@@ -130,7 +130,7 @@ class SessionService:
     # Logging in and out
 
     def new_link(self, user_id: int) -> str:
-        """Token of a link that opens a session of a user, once, within `LINK_LIFETIME`."""
+        """Return the token of a link that opens a session of a user, once, within `LINK_LIFETIME`."""
         token, now = _new_token(), self._accounts.now()
         values = {
             "secure_value": hash_key(token),
@@ -166,7 +166,7 @@ class SessionService:
         return session
 
     def _opened(self, user_id: int, key_id: str | None, secure_value: str, browser: Browser) -> NewSession:
-        """A session of a user, in the transaction that uses the link up."""
+        """Return a session of a user, in the transaction that uses the link up."""
         token, now = _new_token(), self._accounts.now()
         row = {
             "id": str(uuid7()),
@@ -202,7 +202,7 @@ class SessionService:
             self._tries.take_back(who)
 
     def sessions(self, user_id: int | None = None) -> list[dict[str, Any]]:
-        """The sessions of a user, or all, that are not over, the one seen last first."""
+        """Return the sessions of a user, or all, that are not over, the one seen last first."""
         with self._database.read() as connection:
             rows = store.sessions(connection, user_id)
             return [row for row in rows if self._principal(connection, row) is not None]
@@ -227,12 +227,12 @@ class SessionService:
 
 
 def login_address(base_url: str, token: str) -> str:
-    """The address that a link leads to. Browsers tell nobody what stands behind its ``#``."""
+    """Return the address that a link leads to. Browsers tell nobody what stands behind its ``#``."""
     return f"{base_url.rstrip('/')}/ui/login#t={token}"
 
 
 def login_line(base_url: str, token: str) -> str:
-    """The link as operators are shown it."""
+    """Return the link as operators are shown it."""
     minutes = LINK_LIFETIME // timedelta(minutes=1)
     return f"Open {login_address(base_url, token)}   (once, within {minutes} minutes)"
 

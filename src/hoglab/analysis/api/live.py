@@ -67,7 +67,10 @@ class LiveResults:
         self._exposures = exposures or ExposureCounts(service)
 
     def answer(self, project: Project, body: QueryBody) -> tuple[dict[str, Any], bool]:
-        """The answer of one query, and whether it is a whole one; else it is being computed. Raises `ApiError`."""
+        """Return the answer of one query, and whether it is a whole one; else it is being computed.
+
+        Raises `ApiError`.
+        """
         query = self._prepared(project, body.query)
         refresh = _refresh(body)
         queries = self._service.queries
@@ -90,7 +93,7 @@ class LiveResults:
         return shown | {"query_status": self._status_object(status)}, False
 
     def check_named(self, project: Project, query: Mapping[str, Any]) -> None:
-        """Raises 400 for a query about an action or a cohort that the project does not have."""
+        """Raise 400 for a query about an action or a cohort that the project does not have."""
         identifier = query.get("experiment_id")
         with self._service.database.read() as connection:
             row = experiments_store.get(connection, project.id, identifier) if is_id(identifier) else None
@@ -100,7 +103,7 @@ class LiveResults:
             check_references(connection, project.id, {"query": query}, stored)
 
     def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
-        """An asynchronous query and the HTTP status that says how far it is. Raises 404."""
+        """Return an asynchronous query and the HTTP status that says how far it is. Raises 404."""
         found = self._service.queries.status(project.id, query_id, partial(self._prepared, project))
         if found is None:
             raise not_found(f"Query {query_id} not found for project {project.id}")
@@ -114,7 +117,7 @@ class LiveResults:
     def _shown(
         self, project: Project, query: PreparedQuery, kept: CachedAnswer | None, *, is_cached: bool
     ) -> dict[str, Any]:
-        """An answer with what every query's answer carries; without an answer only that it is missing."""
+        """Return an answer with what every query's answer carries; without an answer only that it is missing."""
         if kept is None:
             return {
                 "cache_key": query.key,
@@ -234,7 +237,7 @@ class LiveResults:
         )
 
     def _table_state(self, inputs: ExperimentInputs, metric: object) -> str | None:
-        """An answer that was computed from other files is no answer."""
+        """Return an answer that was computed from other files is no answer."""
         tables = inputs.tables_of(metric) if isinstance(metric, Mapping) else ()
         return self._service.computer.state_of_tables(tables)
 
@@ -246,7 +249,7 @@ class LiveResults:
         span: Span,
         family: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
-        """The result of a metric; those of its family that are not kept are computed and kept beside it."""
+        """Return the result of a metric; those of its family that are not kept are computed and kept beside it."""
         question, queries = inputs.question(metric, span), self._service.queries
         missing = []
         for other in family[:MAX_FAMILY]:
@@ -309,7 +312,7 @@ class LiveResults:
 
 
 def _metric_asked(inputs: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metric of a query: as it is given, that of the experiment with its uuid, or its first primary one.
+    """Return the metric of a query: as it is given, that of the experiment with its uuid, or its first primary one.
 
     Raises 400.
     """

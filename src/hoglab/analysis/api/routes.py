@@ -32,7 +32,7 @@ _QUERY = either("query:read", "experiment:read")
 
 
 def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]:
-    """Every router of this room."""
+    """Return every router of this room."""
     exposures = ExposureCounts(service)
     live = LiveResults(service, exposures)
     health = ExperimentHealth(service, exposures, events)
@@ -48,12 +48,12 @@ def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]
 
 
 def health_router(health: ExperimentHealth) -> ResourceRouter:
-    """``/experiments/{id}/health``."""
+    """Return the routes of ``/experiments/{id}/health``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True, reads_events=True)
     def experiment_health(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Findings about an experiment, each with what is wrong and what to do about it."""
+        """Return findings about an experiment, each with what is wrong and what to do about it."""
         return health.examine(call.project, experiment_id)
 
     return routes
@@ -71,7 +71,7 @@ def results_router(service: ResultsService) -> ResourceRouter:
         reads_events=True,
     )
     def timeseries_results(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """The daily results of one metric. Today's are computed when they are older than a minute."""
+        """Return the daily results of one metric. Today's are computed when they are older than a minute."""
         return service.timeseries(
             call.project, experiment_id, call.query("metric_uuid"), call.query("fingerprint")
         )
@@ -92,7 +92,7 @@ def results_router(service: ResultsService) -> ResourceRouter:
 
 
 def recalculations_router(recalculations: Recalculations) -> ResourceRouter:
-    """``/experiments/{id}/metrics_recalculation``."""
+    """Return the routes of ``/experiments/{id}/metrics_recalculation``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.post(
@@ -115,7 +115,7 @@ def recalculations_router(recalculations: Recalculations) -> ResourceRouter:
         answers={404: DetailText},
     )
     def latest_recalculation(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """The newest results of all metrics: of the last completed job, else of the daily points."""
+        """Return the newest results of all metrics: of the last completed job, else of the daily points."""
         return recalculations.latest(call.project, experiment_id)
 
     @routes.get(
@@ -124,14 +124,14 @@ def recalculations_router(recalculations: Recalculations) -> ResourceRouter:
         answers={404: DetailText},
     )
     def read_recalculation(call: Call, experiment_id: IntId, recalculation_id: TextId) -> dict[str, Any]:
-        """A job and what it has computed so far."""
+        """Return a job and what it has computed so far."""
         return recalculations.read(call.project, experiment_id, recalculation_id)
 
     return routes
 
 
 def query_router(live: LiveResults) -> ResourceRouter:
-    """``/query``: live results and exposures."""
+    """Return the routes of ``/query``: live results and exposures."""
     routes = ResourceRouter("/query", tag="query", scopes=(_QUERY, _QUERY))
 
     @routes.post(
@@ -161,7 +161,7 @@ def query_router(live: LiveResults) -> ResourceRouter:
         answers={202: schemas.QueryStatusAnswer, 400: schemas.QueryStatusAnswer},
     )
     def query_status(call: Call, query_id: TextId) -> Response:
-        """Progress of an asynchronous query, with its results once they are there. 202 while it runs."""
+        """Return progress of an asynchronous query, with its results once they are there. 202 while it runs."""
         answer, status = live.status(call.project, query_id)
         return json_response(answer, status)
 

@@ -27,7 +27,7 @@ FIELD = "test_account_filters"
 def check_account_filters(
     database: Database, dialect: Dialect, project: Project, sent: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Raises 400 for what neither results nor functions can use, and for cohorts that the project does not have.
+    """Raise 400 for what neither results nor functions can use, and for cohorts that the project does not have.
 
     Some filters only one of them can use: a cohort by behaviour has no meaning for functions. What the project has
     already may be sent again.

@@ -16,7 +16,7 @@ Actions = Callable[[int], Sequence[Mapping[str, Any]] | None]
 
 
 def action_matches(steps: Sequence[Mapping[str, Any]]) -> tuple[EventMatch, ...]:
-    """The events of an action: any of its steps; without steps every event. Raises `DefinitionError`."""
+    """Return the events of an action: any of its steps; without steps every event. Raises `DefinitionError`."""
     if not steps:
         return (EventMatch(None),)
     return tuple(_step(step) for step in steps)
@@ -52,7 +52,7 @@ _WAYS = {"regex": "regex", "contains": "icontains"}
 
 
 def _on_elements(step: Mapping[str, Any]) -> Iterator[PropertyFilter]:
-    """Filters for the elements that were clicked."""
+    """Yield filters for the elements that were clicked."""
     for name in ("selector", "tag_name", "href", "text"):
         if value := _text(step, name):
             way = step.get(f"{name}_matching") if name in ("href", "text") else None

@@ -20,7 +20,7 @@ MAX_DEPTH = 10
 def named_cohorts(
     connection: Connection, project_id: int, definitions: Iterable[Any]
 ) -> dict[int, CohortMembers]:
-    """Every cohort that filters anywhere inside JSON definitions name, and those that they are made of.
+    """Return every cohort that filters anywhere inside JSON definitions name, and those that they are made of.
 
     A cohort that is unknown, deleted or made of behaviour is left out: a filter on it cannot be answered.
     """
@@ -69,7 +69,7 @@ def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, C
 
 
 def _person_filters(tree: Any) -> PropertyGroup | None:
-    """The definition of a dynamic cohort when it speaks of persons and cohorts only, and says anything."""
+    """Return the definition of a dynamic cohort when it speaks of persons and cohorts only, and says anything."""
     try:
         group = parse_filters(tree, "cohort", default_type="person")
     except FilterError:
@@ -79,7 +79,7 @@ def _person_filters(tree: Any) -> PropertyGroup | None:
 
 
 def _named(value: Any) -> Iterator[int]:
-    """Ids of cohorts in filters anywhere inside JSON."""
+    """Yield ids of cohorts in filters anywhere inside JSON."""
     if isinstance(value, Mapping):
         kind = value.get("type")
         if isinstance(kind, str) and kind.endswith("cohort") and "value" in value:

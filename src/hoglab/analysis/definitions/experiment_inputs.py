@@ -103,16 +103,16 @@ class ExperimentInputs:
         return MetricParser(self.actions.get, self.tables.get)
 
     def key(self, metric: Mapping[str, Any]) -> SeriesKey:
-        """Key under which the points of a metric are stored now."""
+        """Return key under which the points of a metric are stored now."""
         return SeriesKey(self.row.id, metric["uuid"], fingerprint(metric, self.calculation))
 
     def tables_of(self, metric: Mapping[str, Any]) -> tuple[FileTable, ...]:
-        """The tables that a metric names, those of them that there are."""
+        """Return the tables that a metric names, those of them that there are."""
         names = sorted(metrics.table_names([metric]))
         return tuple(self.tables[name] for name in names if name in self.tables)
 
     def edited(self, metric: Mapping[str, Any]) -> tuple[object, ...]:
-        """Objects named by a metric that may be edited apart from it and change its numbers.
+        """Return objects named by a metric that may be edited apart from it and change its numbers.
 
         The actions and cohorts that it, the exposure criteria and the test accounts name, as they are now. Empty where
         they name none.
@@ -125,7 +125,7 @@ class ExperimentInputs:
         return (*steps.items(), *((identifier, named[identifier].definition) for identifier in sorted(named)))
 
     def metric_of(self, key: SeriesKey) -> tuple[dict[str, Any], SeriesKey] | None:
-        """The metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""
+        """Return the metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""
         for metric in self.metrics:
             if metric["uuid"] != key.metric_uuid:
                 continue
@@ -135,11 +135,11 @@ class ExperimentInputs:
         return None
 
     def former_fingerprint(self, metric: Mapping[str, Any]) -> str:
-        """Version 1, under which imported points may be stored."""
+        """Return version 1, under which imported points may be stored."""
         return fingerprint_v1(metric, self.calculation)
 
     def others_of_family(self, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The other primary metrics, where the metric is a primary one and p-values are to be corrected."""
+        """Return the other primary metrics, where the metric is a primary one and p-values are to be corrected."""
         uuid = metric.get("uuid")
         if self.calculation.statistics.correction is Correction.NONE or uuid not in self.primary:
             return []
@@ -148,7 +148,7 @@ class ExperimentInputs:
     def corrected(
         self, metric: Mapping[str, Any], result: dict[str, Any], others: Mapping[str, dict[str, Any]]
     ) -> dict[str, Any]:
-        """A result with p-values corrected together with those of other primary metrics, by their uuids.
+        """Return a result with p-values corrected together with those of other primary metrics, by their uuids.
 
         A metric that is not among the primary ones of its experiment is corrected for its variants alone, and
         a secondary one not at all.
@@ -169,7 +169,7 @@ class ExperimentInputs:
         return Span(start, end, now, DayGrid.between(start, end, zone_of(self.project.timezone)))
 
     def question(self, metric: Mapping[str, Any], span: Span) -> Question:
-        """Raises `hoglab.analysis.errors.DefinitionError`."""
+        """Raise `hoglab.analysis.errors.DefinitionError`."""
         return Question(
             exposures=self.reader.exposures(self.project.id, self.calculation, metric),
             span=span,
@@ -181,7 +181,7 @@ class ExperimentInputs:
 
 
 def query_to(span: Span, number: int) -> datetime:
-    """The moment before which the point of a day lies: the end of the day, of the last day that of the span."""
+    """Return the moment before which the point of a day lies: the end of the day, of the last day that of the span."""
     assert span.days is not None  # noqa: S101 - asked for points only
     if number == span.days.count - 1:
         return exclusive(span.end)
@@ -189,7 +189,7 @@ def query_to(span: Span, number: int) -> datetime:
 
 
 def settled_at(question: Question, end_date: datetime) -> datetime:
-    """Time after which no event can change the result of an ended experiment, late arrivals apart."""
+    """Return the time after which no event can change the result of an ended experiment, late arrivals apart."""
     metric = question.metric
     extra = span_us(metric) if isinstance(metric, RetentionMeasure) else 0
     return later(end_date, metric.window_us + extra)
@@ -238,7 +238,7 @@ def read_inputs(
 def inputs_asked(
     database: Database, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
 ) -> ExperimentInputs:
-    """The plan of the experiment that a query names. Raises 400."""
+    """Return the plan of the experiment that a query names. Raises 400."""
     identifier = query.get("experiment_id")
     if not is_id(identifier):
         raise validation_error("experiment_id is required")
@@ -260,7 +260,7 @@ def _ordered(shown: list[ShownMetric], uuids: Sequence[str] | None) -> list[Show
 
 
 def is_computed(metric: object) -> bool:
-    """Whether the present engine computes a metric, and it can be named."""
+    """Return whether the present engine computes a metric, and it can be named."""
     return (
         isinstance(metric, Mapping)
         and isinstance(metric.get("metric_type"), str)
@@ -270,7 +270,7 @@ def is_computed(metric: object) -> bool:
 
 
 def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
-    """The actions by which exposure criteria say who is exposed, and who is activated."""
+    """Yield the actions by which exposure criteria say who is exposed, and who is activated."""
     for config in (criteria.get("exposure_config"), criteria.get("activation_config")):
         if isinstance(config, Mapping) and config.get("kind") == "ActionsNode":
             identifier = config.get("id")

@@ -24,7 +24,7 @@ PREFIX = "$feature/"
 
 
 def flag_property_seen(store: EventStore) -> Callable[[int, Collection[str], datetime, int], bool]:
-    """A test ``(project_id, event_names, since, sample)``.
+    """Return a test ``(project_id, event_names, since, sample)``.
 
     Whether any of the newest ``sample`` events of each name since a moment has a property that begins with
     ``$feature/``.

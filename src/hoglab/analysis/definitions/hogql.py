@@ -37,7 +37,7 @@ class Aggregate:
 
 
 def aggregated(text: object, path: str) -> Aggregate:
-    """The outer aggregate and what it is taken of; without a known aggregate the sum of the whole.
+    """Return the outer aggregate and what it is taken of; without a known aggregate the sum of the whole.
 
     Raises `DefinitionError`.
     """
@@ -70,7 +70,7 @@ def aggregated(text: object, path: str) -> Aggregate:
 
 
 def parsed(text: str, path: str) -> nodes.Expr:
-    """The expression of a text. Raises `DefinitionError`."""
+    """Return the expression of a text. Raises `DefinitionError`."""
     try:
         return read(text, path)
     except FilterError as error:
@@ -113,7 +113,7 @@ def _of_some(tree: nodes.Call, kind: Math, path: str) -> Aggregate:
 def _either(
     tree: nodes.Call, condition: nodes.Expr, value: nodes.Expr, other: nodes.Expr = _ZERO
 ) -> nodes.Expr:
-    """The value where the condition holds, else the other one."""
+    """Return the value where the condition holds, else the other one."""
     return nodes.Call(tree.start, tree.end, "if", (condition, value, other))
 
 

@@ -64,7 +64,7 @@ METRIC_TYPES = ("mean", "funnel", "ratio", "retention", "quantile")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them."""
+    """Return names as a sentence has them."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -86,7 +86,7 @@ class MetricParser:
     def exposures(
         self, project_id: int, calculation: Calculation, metric: Mapping[str, Any] | None = None
     ) -> Exposures:
-        """The exposures of an experiment, broken down as a metric says. Raises `DefinitionError`."""
+        """Return the exposures of an experiment, broken down as a metric says. Raises `DefinitionError`."""
         criteria = calculation.exposure_criteria or {}
         activation = criteria.get("activation_config")
         config = criteria.get("exposure_config")
@@ -123,7 +123,7 @@ class MetricParser:
         return EventSource((EventMatch(str(config.get("event"))),), filters)
 
     def metric(self, metric: Mapping[str, Any], *, cuped: CupedConfig | None = None) -> Metric:
-        """A metric, with a covariate when CUPED is on and can be had. Raises `DefinitionError`."""
+        """Return a metric, with a covariate when CUPED is on and can be had. Raises `DefinitionError`."""
         read = self._metric(metric)
         return read if cuped is None or not cuped.enabled else _with_covariate(read, cuped.lookback_days)
 
@@ -171,7 +171,7 @@ class MetricParser:
         )
 
     def value(self, node: object, path: str, bounds: Bounds | None = None) -> Value:
-        """Value that an event, action or table node counts or sums. Raises `DefinitionError`."""
+        """Return the value that an event, action or table node counts or sums. Raises `DefinitionError`."""
         source = self.source(node, path)
         assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
         name = node.get("math") or Math.TOTAL
@@ -246,14 +246,14 @@ class MetricParser:
         )
 
     def events(self, node: object, path: str) -> EventSource:
-        """An event or action node. Raises `DefinitionError`."""
+        """Return an event or action node. Raises `DefinitionError`."""
         source = self.source(node, path)
         if isinstance(source, TableSource):
             raise DefinitionError(f"{path}: data warehouse tables cannot be used here.")
         return source
 
     def source(self, node: object, path: str) -> Source:
-        """An event, action or table node. Raises `DefinitionError`."""
+        """Return an event, action or table node. Raises `DefinitionError`."""
         if not isinstance(node, Mapping):
             raise DefinitionError(f"{path} must be an object.")
         parts = [_filters(node.get(name), f"{path}.{name}") for name in ("properties", "fixedProperties")]
@@ -284,7 +284,7 @@ class MetricParser:
         )
 
     def _action(self, identifier: object) -> tuple[EventMatch, ...]:
-        """The events of an action; of an unknown one there are none."""
+        """Return the events of an action; of an unknown one there are none."""
         if not isinstance(identifier, int) or isinstance(identifier, bool):
             return ()
         steps = self.actions(identifier)
@@ -292,13 +292,13 @@ class MetricParser:
 
 
 def _over_row(table: FileTable, text: object, path: str) -> Expr:
-    """An expression over a row; the name of a column is one, whatever characters it has."""
+    """Return an expression over a row; the name of a column is one, whatever characters it has."""
     name = str(text)
     return Field(0, len(name), (name,)) if table.type_of(name) is not None else parsed(name, path)
 
 
 def _breakdowns(metric: Mapping[str, Any]) -> tuple[BreakdownProperty, ...]:
-    """The breakdowns of a metric (spec experiment-results 1.1, 3.9)."""
+    """Return the breakdowns of a metric (spec experiment-results 1.1, 3.9)."""
     setting = metric.get("breakdownFilter")
     listed = setting.get("breakdowns") if isinstance(setting, Mapping) else None
     if not isinstance(listed, list) or not listed:
@@ -343,7 +343,7 @@ def _filters(raw: object, path: str) -> PropertyGroup:
 
 
 def window_us(metric: Mapping[str, Any]) -> int:
-    """The conversion window; 0 without a number or a unit (spec experiment-results 0)."""
+    """Return the conversion window; 0 without a number or a unit (spec experiment-results 0)."""
     length, unit = metric.get("conversion_window"), metric.get("conversion_window_unit")
     if not length or not unit:
         return 0
@@ -356,7 +356,7 @@ def window_us(metric: Mapping[str, Any]) -> int:
 
 
 def _bounds(raw: Mapping[str, Any]) -> Bounds | None:
-    """Percentile bounds; None without any."""
+    """Return percentile bounds; None without any."""
     levels = []
     for name in ("lower_bound_percentile", "upper_bound_percentile"):
         level = raw.get(name)

@@ -56,7 +56,7 @@ class Named:
     dialect: Dialect
 
     def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
-        """Reason for which the results of a metric would be refused, with the place in it, in one line.
+        """Return the reason for which the results of a metric would be refused, with the place in it, in one line.
 
         None for what can be computed.
         """
@@ -75,7 +75,10 @@ class Named:
     def exposure_problem(
         self, criteria: Mapping[str, Any], test_account_filters: Sequence[Mapping[str, Any]] = ()
     ) -> str | None:
-        """Reason for which exposures by these criteria would be refused, in one line; None when they are valid."""
+        """Return the reason for which exposures by these criteria would be refused, in one line.
+
+        The result is None when they are valid.
+        """
         experiment = replace(
             _SOME_EXPERIMENT, exposure_criteria=criteria, test_account_filters=test_account_filters
         )
@@ -118,7 +121,10 @@ def exposure_problem(
 def account_filters_problem(
     dialect: Dialect, connection: Connection, project_id: int, filters: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Reason for which filters of test accounts would be refused, in one line; None when they can be computed."""
+    """Return the reason for which filters of test accounts would be refused, in one line.
+
+    The result is None when they can be computed.
+    """
     named = _named_by(dialect, connection, project_id, {"properties": filters})
     return named.exposure_problem({"filterTestAccounts": True}, filters)
 

@@ -29,7 +29,7 @@ _BOUNDS = ("lower_bound_percentile", "upper_bound_percentile")
 
 
 def metrics_of(experiment: Json) -> Iterator[tuple[Json, bool, str]]:
-    """Every metric of an experiment's JSON, whether it is a primary one, and what to call it."""
+    """Yield every metric of an experiment's JSON, whether it is a primary one, and what to call it."""
     for place, primary in (("metrics", True), ("metrics_secondary", False)):
         for metric in experiment.get(place) or ():
             yield metric, primary, name_of(metric)
@@ -44,7 +44,7 @@ def name_of(metric: Json, saved_as: str | None = None) -> str:
 
 
 def title(metric: Json) -> str:
-    """Title of a metric without a name."""
+    """Return the title of a metric without a name."""
     match metric.get("metric_type"):
         case "mean" | "quantile":
             return _node(metric.get("source"))
@@ -58,7 +58,7 @@ def title(metric: Json) -> str:
 
 
 def value_label(metric: Json) -> str:
-    """Label of a variant's number, by the maths of the metric, in two words at most."""
+    """Return the label of a variant's number, by the maths of the metric, in two words at most."""
     match metric.get("metric_type"):
         case "funnel" | "retention":
             return "rate"

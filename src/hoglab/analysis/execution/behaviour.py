@@ -41,7 +41,7 @@ _DAYS = {"day": 1, "week": 7}
 def performers(
     database: Database, store: EventStore, now: Callable[[], datetime] = utc_now
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
-    """Function that finds the persons of a project who performed the event or action of a rule.
+    """Return the function that finds the persons of a project who performed the event or action of a rule.
 
     Raises `CohortError` for rules about things that SQL cannot answer, and what the event store raises.
     """
@@ -127,7 +127,7 @@ def _match_condition(match: EventMatch, scope: FilterScope) -> str:
 
 
 def _since(rule: PropertyFilter, now: datetime) -> datetime | None:
-    """The moment from which on events count; None for always."""
+    """Return the moment from which on events count; None for always."""
     explicit = rule.extra.get("explicit_datetime")
     if explicit is not None:
         return parse_moment(str(explicit))

@@ -70,7 +70,7 @@ Groups = Callable[[int, int, int], Sequence[tuple[str, Mapping[str, Any]]]]
 
 
 def no_groups(_project_id: int, _index: int, _limit: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """A project without groups."""
+    """Return a project without groups."""
     return ()
 
 
@@ -103,11 +103,11 @@ class Computer:
         return self._runner
 
     def result(self, question: Question) -> Answer:
-        """Statistics by variant over the whole span."""
+        """Return statistics by variant over the whole span."""
         return self._result(self._resolver.resolved(question))
 
     def _result(self, question: Question) -> Answer:
-        """The same of a resolved question."""
+        """Return the same of a resolved question."""
         if self._is_known(question):
             known = self._from_state(question)
             if known is not None:
@@ -117,7 +117,7 @@ class Computer:
     def entities(
         self, question: Question, limit: int
     ) -> tuple[list[tuple[float, ...]], Callable[[Sequence[float]], SufficientStatistics]]:
-        """Contributions of at most ``limit`` entities, and the function that makes statistics of their sums.
+        """Return contributions of at most ``limit`` entities, and the function that makes statistics of their sums.
 
         Quantiles have no such parts: `DefinitionError`.
         """
@@ -128,7 +128,7 @@ class Computer:
         return self._runner.run(query.statement, asked), query.statistics
 
     def values(self, question: Question, people: int, limit: int) -> list[list[float]]:
-        """The values that a quantile is taken of, for each of so many entities at most; some may have none.
+        """Return the values that a quantile is taken of, for each of so many entities at most; some may have none.
 
         Raises `DefinitionError` for more than ``limit`` values.
         """
@@ -171,7 +171,7 @@ class Computer:
             yield result
 
     def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
-        """Statistics by variant at the end of days of the span's grid, by the number of the day.
+        """Return statistics by variant at the end of days of the span's grid, by the number of the day.
 
         ``wanted`` days suffice: where each day costs a statement of its own, only those are computed.
         """
@@ -196,14 +196,14 @@ class Computer:
         }
 
     def _is_known(self, question: Question) -> bool:
-        """Whether there may be an answer without looking at all events; told without a statement for it."""
+        """Return whether there may be an answer without looking at all events; told without a statement for it."""
         if self._state is None or question.span.days is None:
             return False
         with explained_failures(self._runner.timeout_s):
             return self._state.knows(key_of(question))
 
     def _from_state(self, question: Question) -> list[Answer] | None:
-        """The points of a metric whose days add up, or the last point of another; None: look at the events."""
+        """Return the points of a metric whose days add up, or the last point of another; None: look at the events."""
         found = self._read_state(materialized, question)
         if found is None:
             return None
@@ -214,7 +214,7 @@ class Computer:
     def _read_state(
         self, how: Callable[[Question, Dialect], Materialization | None], question: Question
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
-        """Materialized query of a question, and the rows that answer it; None: look at the events."""
+        """Return materialized query of a question, and the rows that answer it; None: look at the events."""
         if self._state is None:
             return None
         try:
@@ -228,7 +228,7 @@ class Computer:
         return None if rows is None else (found.query, rows)
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:
-        """New entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
+        """Return new entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
         grid = question.span.days
         if grid is None:
             raise ValueError("exposures are counted by day")
@@ -243,7 +243,7 @@ class Computer:
         return counts
 
     def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
-        """The days whose points may be others for what was stored behind the log offset ``after``.
+        """Return the days whose points may be others for what was stored behind the log offset ``after``.
 
         Each has the last offset of that: events of the time up to ``until``, and merges of persons with such.
         """
@@ -258,7 +258,7 @@ class Computer:
         return newest
 
     def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
-        """Events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
+        """Return events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
         grid, metric = question.span.days, question.metric
         if grid is None or not isinstance(metric, MeanMeasure):
             raise ValueError("tagged events are counted by day, as a mean metric says")
@@ -271,12 +271,12 @@ class Computer:
         return totals
 
     def tagged_people(self, question: Question) -> Mapping[str, int]:
-        """Entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
+        """Return entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
         rows = self._runner.rows(people, question)
         return {question.exposures.variants[variant]: count for variant, count in rows}
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
-        """Digest of tables and their files as they are now, which changes with them; None without tables."""
+        """Return the digest of tables and their files as they are now, which changes with them; None without tables."""
         return self._resolver.state_of_tables(tables)
 
     def _compiled(self, question: Question, *, entities: int | None = None) -> Compiled:
@@ -299,11 +299,11 @@ class QuestionResolver:
         return self.runner.tables
 
     def remembering(self) -> QuestionResolver:
-        """One that asks the store only once for the same."""
+        """Return one that asks the store only once for the same."""
         return replace(self, seen={})
 
     def resolved(self, question: Question) -> Question:
-        """The question with what its project and the moment decide.
+        """Return the question with what its project and the moment decide.
 
         That is what counts as exposure (spec experiment-results 2.2), and the files and the groups that there are now.
         """
@@ -348,7 +348,7 @@ class QuestionResolver:
         return known
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
-        """Digest of tables and their files as they are now, which changes with them; None without tables."""
+        """Return the digest of tables and their files as they are now, which changes with them; None without tables."""
         if not tables or self.tables is None:
             return None
         states: list[object] = []

@@ -65,7 +65,7 @@ class _Several:
         self._known: list[tuple[Question, Answer]] = []
 
     def answer(self, question: Question) -> Answer:
-        """The answer of one of the questions. What cannot be computed together is computed by itself."""
+        """Return the answer of one of the questions. What cannot be computed together is computed by itself."""
         batch = next((batch for batch in self._batches if question in batch), None)
         if batch is not None:
             self._batches.remove(batch)
@@ -83,5 +83,5 @@ class _Several:
 
 
 def _events_of(question: Question) -> list[str]:
-    """The names of the events that a metric counts."""
+    """Return the names of the events that a metric counts."""
     return sorted(name or "" for name in event_names(metric_sources(question.metric)))

@@ -42,7 +42,7 @@ class Readable(Protocol):
         ...
 
     def reader(self) -> AbstractContextManager[Reader]:
-        """A reader for one thread. Raises `EventStoreUnavailableError`."""
+        """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
 
 
@@ -65,22 +65,22 @@ class StatementRunner:
         return self.store.dialect
 
     def over(self, reader: Reader, events: EventRelation) -> StatementRunner:
-        """The same on a reader that is open already, over events that its temporary tables have."""
+        """Return the same on a reader that is open already, over events that its temporary tables have."""
         return replace(self, store=_Borrowed(reader, self.dialect), events=events)
 
     def built(self, build: Callable[[Scope], T], question: Question) -> T:
-        """Result of ``build`` for a question, in a scope of its own."""
+        """Return the result of ``build`` for a question, in a scope of its own."""
         try:
             return build(Scope(question, self.dialect, self.events))
         except FilterError as error:
             raise DefinitionError(str(error)) from error
 
     def rows(self, build: Callable[[Scope], SqlStatement], question: Question) -> list[tuple[Any, ...]]:
-        """The rows of a statement that is built for a question."""
+        """Return the rows of a statement that is built for a question."""
         return self.run(self.built(build, question), question)
 
     def run(self, statement: SqlStatement, question: Question) -> list[tuple[Any, ...]]:
-        """The rows of a statement about a question."""
+        """Return the rows of a statement about a question."""
         with (
             explained_failures(self.timeout_s),
             self.store.reader() as reader,
@@ -89,7 +89,7 @@ class StatementRunner:
             return self.executed(reader, statement)
 
     def executed(self, reader: Reader, statement: SqlStatement) -> list[tuple[Any, ...]]:
-        """The rows of a statement, which whoever may cancel the computation can interrupt.
+        """Return the rows of a statement, which whoever may cancel the computation can interrupt.
 
         Raises the errors of `Reader`.
         """
@@ -100,7 +100,7 @@ class StatementRunner:
             return reader.execute(statement.sql, statement.parameters, timeout_s=self.timeout_s)
 
     def answer(self, question: Question) -> Answer:
-        """The answer of a question without days."""
+        """Return the answer of a question without days."""
         query = self.built(lambda scope: pipeline_of(scope).compiled, question)
         answer = bounded(query.answer(self.run(query.statement, question)))
         if isinstance(question.metric, QuantileMeasure) and question.exposures.breakdowns:
@@ -111,7 +111,7 @@ class StatementRunner:
 
     @contextmanager
     def _blaming_tables(self, question: Question) -> Iterator[None]:
-        """Translation of errors of a question about tables, which say that they are about them."""
+        """Provide the translation of errors of a question about tables, which say that they are about them."""
         try:
             yield
         except (QueryError, EventStoreUnavailableError) as error:
@@ -138,7 +138,7 @@ class _Borrowed:
 
 @contextmanager
 def explained_failures(timeout_s: float) -> Iterator[None]:
-    """Translation of the event store's errors into `ComputationError` with a text for a person."""
+    """Provide the translation of the event store's errors into `ComputationError` with a text for a person."""
     try:
         yield
     except QueryTimeoutError as error:
@@ -154,12 +154,12 @@ def explained_failures(timeout_s: float) -> Iterator[None]:
 
 
 def whole(question: Question) -> Question:
-    """The question for one result over its span."""
+    """Return the question for one result over its span."""
     return replace(question, span=replace(question.span, days=None))
 
 
 def bounded(answer: Answer) -> Answer:
-    """The answer, if it is not too large. Raises `DefinitionError`."""
+    """Return the answer, if it is not too large. Raises `DefinitionError`."""
     if len(answer.cells) > MAX_CELLS:
         raise DefinitionError(f"The breakdowns have more than {MAX_CELLS} combinations of values.")
     return answer

@@ -109,7 +109,7 @@ class AggregateCache:
         """The work for the last answer."""
 
     def rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
-        """The rows that answer the statement of ``view``, of all events that are stored now.
+        """Return the rows that answer the statement of ``view``, of all events that are stored now.
 
         None when the state cannot help. Raises `QueryCancelledError`.
         """
@@ -123,7 +123,7 @@ class AggregateCache:
         return None
 
     def knows(self, key: str) -> bool:
-        """Whether the question with this key was asked before."""
+        """Return whether the question with this key was asked before."""
         if not self._store.has_state:
             return False
         known = self._known  # which another thread may forget

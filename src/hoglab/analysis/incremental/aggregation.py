@@ -72,7 +72,7 @@ _BEFORE_NEW = -1
 
 
 def can_resume(metric: Metric) -> bool:
-    """Whether an entity's combined partials tell all that its later events go on from.
+    """Return whether an entity's combined partials tell all that its later events go on from.
 
     Not so for different values (they are a set), for retention, and for funnels that are strict or in any order.
     """
@@ -157,7 +157,7 @@ class IncrementalAggregation:
         )
 
     def new_states(self) -> str:
-        """The states of entities in `UNITS`, with the last of their `NEW_DAYS`."""
+        """Return the states of entities in `UNITS`, with the last of their `NEW_DAYS`."""
         shown = [f"units.{name}" for name in self._unit_columns]
         shown += ["units.number", "units.multiple_day", "days.day AS last_day"]
         shown += [f"days.{name}_new AS {name}" for name in self._partials]
@@ -192,7 +192,7 @@ class IncrementalAggregation:
         )
 
     def known(self, *, others: bool) -> str:
-        """The states of entities with events in `RECENT`; and of ``others``, where there are any."""
+        """Return the states of entities with events in `RECENT`; and of ``others``, where there are any."""
         numbers = f"SELECT {NUMBER} FROM {RECENT}"
         if others:
             numbers += (
@@ -228,12 +228,12 @@ class IncrementalAggregation:
         )
 
     def _beside_known(self, recent: str) -> str:
-        """Recent events with what is known of their entities."""
+        """Return recent events with what is known of their entities."""
         known = _items("known.{0} AS known_{0}", self._judged_by)
         return f"SELECT recent.*{known} FROM ({recent}) AS recent LEFT JOIN {KNOWN} AS known ON number = {NUMBER}"
 
     def _reasons(self, exposed: str) -> Iterator[str]:
-        """Rows ``(entity, number, since, day)``: an event that does not let its entity go on."""
+        """Yield rows ``(entity, number, since, day)``: an event that does not let its entity go on."""
         scope, exposures = self.scope, self.question.exposures
         ts, day = scope.ts(), scope.day(scope.ts())
         looks_back = exposures.activation is not None or self.question.lookback_us > 0
@@ -267,7 +267,7 @@ class IncrementalAggregation:
             )
 
     def _begin_of_day(self, day: str) -> str:
-        """A moment in microseconds that is no later than any of a day of the grid, by the day's number."""
+        """Return a moment in microseconds that is no later than any of a day of the grid, by the day's number."""
         grid = self.scope.days
         assert grid is not None  # noqa: S101 - others are not kept
         ahead = max(step.offset_us for step in grid.offsets)
@@ -289,7 +289,7 @@ class IncrementalAggregation:
         )
 
     def go_back(self) -> str:
-        """The statement that gives those in `KNOWN` that go back the partials of that time."""
+        """Return the statement that gives those in `KNOWN` that go back the partials of that time."""
         new = ", ".join(f"{name} = days.{name}_new" for name in self._partials)
         return (
             f"UPDATE {KNOWN} AS known SET {new} FROM {OLD_DAYS} AS days WHERE days.entity = known.number "
@@ -299,7 +299,7 @@ class IncrementalAggregation:
     # -- going on --------------------------------------------------------------------------------------
 
     def further(self, recent: str, *, back: bool) -> SqlStatement:
-        """The partials that come to entities in `KNOWN`.
+        """Return the partials that come to entities in `KNOWN`.
 
         From their ``recent`` events, or for those that go ``back``, from their `TOUCHED_EVENTS`.
         """
@@ -383,7 +383,7 @@ class IncrementalAggregation:
     # -- what is kept and summed -----------------------------------------------------------------------
 
     def recorded(self, increment: int) -> str:
-        """The rows of the history that `NEW_DAYS` are."""
+        """Return the rows of the history that `NEW_DAYS` are."""
         partials = _items("{0}_new AS {0}", self._partials)
         return (
             f"SELECT entity, day, CAST({increment} AS INTEGER) AS increment, variant_new AS variant"
@@ -391,7 +391,7 @@ class IncrementalAggregation:
         )
 
     def update(self) -> str:
-        """The statement that brings the states of entities in `FURTHER` up to date."""
+        """Return the statement that brings the states of entities in `FURTHER` up to date."""
         new = "".join(f", {name} = days.{name}_new" for name in self._partials)
         return (
             f"UPDATE {self.state} AS known SET last_day = days.day{new} "
@@ -449,7 +449,7 @@ class IncrementalAggregation:
         )
 
     def _events_of_known(self, recent: str, *, back: bool) -> str:
-        """The events that entities in `KNOWN` go on with, by their numbers."""
+        """Return the events that entities in `KNOWN` go on with, by their numbers."""
         going_on = (
             f"SELECT * EXCLUDE ({NUMBER}) REPLACE ({NUMBER} AS {ENTITY}) FROM ({recent}) AS recent "
             f"WHERE {NUMBER} IS NOT NULL"

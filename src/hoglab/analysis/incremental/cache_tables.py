@@ -91,7 +91,7 @@ class RefreshRun:
 
 
 def naive(moment: datetime) -> datetime:
-    """A moment as the engine has it: UTC without saying so."""
+    """Return a moment as the engine has it: UTC without saying so."""
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -106,7 +106,7 @@ def insert(refresh: RefreshRun, table: str, statement: SqlStatement) -> None:
 
 @contextmanager
 def temporary_tables(refresh: RefreshRun, *tables: str) -> Iterator[None]:
-    """The tables, which the block makes, are gone after it."""
+    """Provide the tables, which the block makes, are gone after it."""
     try:
         yield
     except BaseException:

@@ -106,11 +106,11 @@ class RelevanceLog:
         return f"{SCHEMA}.log_{self.key}"
 
     def made(self) -> str:
-        """The statement that makes the empty table; its values are the `parameters`."""
+        """Return the statement that makes the empty table; its values are the `parameters`."""
         return f"CREATE TABLE {self.table} AS {self._selected()} LIMIT 0"
 
     def grown(self, extent: str) -> str:
-        """The statement that adds events; ``extent`` is a condition that says which."""
+        """Return the statement that adds events; ``extent`` is a condition that says which."""
         return f"INSERT INTO {self.table} {self._selected()} AND {extent}"
 
     def _selected(self) -> str:
@@ -168,7 +168,7 @@ class Materialization:
         return self.pipeline.from_sums(self.sums_table)
 
     def summed(self, contributions: str) -> SqlStatement:
-        """Sums over a relation of contributions."""
+        """Return sums over a relation of contributions."""
         return self.pipeline.from_sums(contributions).statement
 
     @property
@@ -182,7 +182,7 @@ class Materialization:
         return any("person_id" in log.columns for log in self.logs)
 
     def contributions(self, *, merged: bool, touched: bool = False) -> SqlStatement:
-        """The contributions of all entities, or of those in the table `TOUCHED`."""
+        """Return the contributions of all entities, or of those in the table `TOUCHED`."""
         relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
         subqueries = [f"{each.name} AS (\n{each.sql}\n)" for each in self.pipeline.to_contributions]
         once = "" if touched else "NOT "  # few rows, or the logs as they are
@@ -190,7 +190,7 @@ class Materialization:
         return self.stated(f"WITH {named}\nSELECT * FROM {self.pipeline.contributions.name}")
 
     def stated(self, sql: str, more: Mapping[str, object] | None = None) -> SqlStatement:
-        """SQL over `events` with its values, and ``more`` of them."""
+        """Return SQL over `events` with its values, and ``more`` of them."""
         return SqlStatement(sql, self.pipeline.scope.parameters.values | dict(more or {}))
 
     @property
@@ -199,7 +199,7 @@ class Materialization:
         return f"{ENTITY} IN (SELECT entity FROM {TOUCHED})"
 
     def events(self, *, merged: bool, where: str = "TRUE") -> str:
-        """Events of the logs as one relation; ``merged``: some persons of the project were.
+        """Return events of the logs as one relation; ``merged``: some persons of the project were.
 
         Each log is asked by itself for ``where``: the engine does not look ahead through a union at whom a join wants.
         """
@@ -210,7 +210,7 @@ class Materialization:
         )
 
     def recent(self, *, merged: bool) -> str:
-        """Events that came in after ``$watermark``.
+        """Return events that came in after ``$watermark``.
 
         What of them is not the same for a whole log, whose number in the column ``log`` says what is. Only those of the
         first one may be exposures.
@@ -227,7 +227,7 @@ class Materialization:
         return " OR ".join(f"EXISTS (SELECT 1 FROM {log.table} WHERE seq > $watermark)" for log in self.logs)
 
     def restored(self, table: str, also: Sequence[str], *, counted: bool = False) -> str:
-        """The `events` of which a table has what is `recent`, and with each ``also`` other columns of the table.
+        """Return the `events` of which a table has what is `recent`, and with each ``also`` other columns of the table.
 
         ``counted``: without those that are told to be exposures and nothing else.
         """
@@ -243,7 +243,7 @@ class Materialization:
         return parts[-1] if counted else " UNION ALL ".join(parts)
 
     def exposed(self, *, merged: bool) -> str:
-        """Entities that may have been exposed."""
+        """Return entities that may have been exposed."""
         return (
             f"SELECT {ENTITY} AS entity FROM ({self._selected(self.logs[0], [], [], merged=merged)}) AS log"
         )
@@ -262,7 +262,7 @@ class Materialization:
         return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
 
     def _selected(self, log: RelevanceLog, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
-        """Events of one log with some columns and ``also`` others, each with its entity."""
+        """Return events of one log with some columns and ``also`` others, each with its entity."""
         entity = self._column_of(log, self.question.exposures.entity_column, merged=merged)
         if not self.is_of_people:
             entity = f"nullif({entity}, '')"
@@ -288,7 +288,7 @@ class Materialization:
 
 
 def materialized(question: Question, dialect: Dialect) -> Materialization | None:
-    """Materialization of a question with a grid of days; None when its events cannot be kept.
+    """Return the materialization of a question with a grid of days; None when its events cannot be kept.
 
     That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
     (maturity, filters with relative dates), when merges change which events matter (lists of people in filters),
@@ -313,7 +313,7 @@ def materialized(question: Question, dialect: Dialect) -> Materialization | None
 
 
 def materialized_exposures(question: Question, dialect: Dialect) -> Materialization | None:
-    """Materialization of new entities by day and variant: rows as of `exposures_per_day`.
+    """Return the materialization of new entities by day and variant: rows as of `exposures_per_day`.
 
     None as of `materialized`.
 
@@ -339,7 +339,7 @@ def _logs(question: Question, pipeline: Pipeline) -> Iterator[RelevanceLog]:
 def _log(
     question: Question, dialect: Dialect, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]
 ) -> RelevanceLog:
-    """The log of exposures, of counted events, or of both; ``reads`` is what is read of it."""
+    """Return the log of exposures, of counted events, or of both; ``reads`` is what is read of it."""
     scope = Scope(question, dialect)  # its own one: logs that say the same have the same values
     activation = question.exposures.activation
     conditions = [scope.matches(source) for source in counted]
@@ -369,7 +369,7 @@ def _name(wanted: Property) -> str:
 
 
 def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
-    """The columns of which all events of some sources have the same value; ``counts``: not exposures alone."""
+    """Return the columns of which all events of some sources have the same value; ``counts``: not exposures alone."""
     found = {}
     match tuple(event_names(sources)):
         case (str(name),):
@@ -381,7 +381,7 @@ def _constants(question: Question, sources: Sequence[EventSource], *, counts: bo
 
 
 def key_of(question: Question) -> str:
-    """Key of a question with a grid of days: the same for the same question at another time."""
+    """Return the key of a question with a grid of days: the same for the same question at another time."""
     span, days = question.span, question.span.days
     assert days is not None  # noqa: S101 - others are not kept
     at_any_time = Span(span.start, span.start, span.start, replace(days, count=1))

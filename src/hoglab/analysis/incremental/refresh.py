@@ -38,7 +38,7 @@ class Covered:
 
 
 def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
-    """Extent of the contributions; None when there are none."""
+    """Return the extent of the contributions; None when there are none."""
     found = refresh.run(
         f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
         {"key": view.key},
@@ -116,7 +116,7 @@ def _compute_touched(
 def _reached_or_merged(
     view: Materialization, known: Covered, merges: int, *, merged: bool
 ) -> Iterator[SqlStatement]:
-    """Entities with older events whose time has come, and those that were merged."""
+    """Yield entities with older events whose time has come, and those that were merged."""
     end = naive(view.question.span.end)
     if known.span_end < end:
         ahead = view.events(merged=merged, where="timestamp >= $reached AND seq <= $watermark")
@@ -150,13 +150,13 @@ def _note(refresh: RefreshRun, view: Materialization, merges: int, *, increments
 
 
 def sums(refresh: RefreshRun, view: Materialization) -> list[tuple[Any, ...]]:
-    """The rows that answer the statement of ``view``."""
+    """Return the rows that answer the statement of ``view``."""
     statement = view.query.statement
     return refresh.run(statement.sql, statement.parameters)
 
 
 def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:
-    """Whether rows of sums are the same apart from rounding; a row that is missing is one of zeros."""
+    """Return whether rows of sums are the same apart from rounding; a row that is missing is one of zeros."""
     key = 1 + len(view.question.exposures.breakdowns) + (view.query.question.span.days is not None)
     mine, theirs = (_by_place(rows, key) for rows in (some, others))
     for place in mine.keys() | theirs.keys():
@@ -169,7 +169,7 @@ def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[
 
 
 def _by_place(rows: list[tuple[Any, ...]], key: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Rows by what comes before ``key``; several of one place are parts of the same sums."""
+    """Return rows by what comes before ``key``; several of one place are parts of the same sums."""
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
         place, numbers = row[:key], row[key:]

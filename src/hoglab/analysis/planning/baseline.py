@@ -79,7 +79,7 @@ class History:
         return sum(recent) / len(recent)
 
     def in_unit(self, config: StatisticsConfig, effect: float) -> float:
-        """An effect that is a share of the mean, in the unit in which the experiment compares."""
+        """Return an effect that is a share of the mean, in the unit in which the experiment compares."""
         relative = config.inference_config.difference_type is DifferenceType.RELATIVE
         return effect if relative else effect * self.statistics.mean
 
@@ -94,7 +94,7 @@ class History:
         return days if days <= MAX_RUNNING_DAYS else None
 
     def people_after(self, days: int) -> int:
-        """Number of people who have come after so many days like those of the history."""
+        """Return the number of people who have come after so many days like those of the history."""
         if days <= len(self.newcomers):
             return sum(self.newcomers[:days])
         return self.people + round((days - len(self.newcomers)) * self._recent_rate)
@@ -103,7 +103,7 @@ class History:
 def history_of(
     inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> History:
-    """The history that a query asks for. Raises `DefinitionError` and `ComputationError`."""
+    """Return the history that a query asks for. Raises `DefinitionError` and `ComputationError`."""
     question = _question(inputs, query, now)
     everybody = replace(question, span=replace(question.span, days=_grid(question)), matured_only=False)
     newcomers = computer.exposures(everybody)[EVERYBODY]
@@ -146,7 +146,7 @@ def _question(inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime)
 
 
 def _met_by(inputs: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
-    """Event by which the experiment meets people: the one asked for, that of its custom exposure, or any."""
+    """Return event by which the experiment meets people: the one asked for, that of its custom exposure, or any."""
     exposure = query.get("exposure")
     if exposure is None:
         criteria = inputs.calculation.exposure_criteria or {}
@@ -157,7 +157,7 @@ def _met_by(inputs: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
 
 
 def _maturity_us(question: Question) -> int:
-    """Minimum time between first exposure and the end for a person to count, in microseconds."""
+    """Return minimum time between first exposure and the end for a person to count, in microseconds."""
     metric = question.metric
     if not question.matured_only:
         return 0
@@ -170,7 +170,7 @@ def _grid(question: Question) -> DayGrid:
 
 
 def history_object(history: History, query: Mapping[str, Any]) -> dict[str, Any]:
-    """A history as answers show it."""
+    """Return a history as answers show it."""
     span = history.question.span
     statistics = history.statistics
     return {
@@ -195,7 +195,7 @@ def _history_days(query: Mapping[str, Any]) -> int:
 
 
 def share(query: Mapping[str, Any], name: str, default: float) -> float:
-    """A field between 0 and 1. Raises `DefinitionError`, as the functions below."""
+    """Return a field between 0 and 1. Raises `DefinitionError`, as the functions below."""
     value = number(query, name, default)
     if not 0 < value < 1:
         raise DefinitionError(f"{name} must lie strictly between 0 and 1")
@@ -203,7 +203,7 @@ def share(query: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def number(query: Mapping[str, Any], name: str, default: float) -> float:
-    """A field that is a number."""
+    """Return a field that is a number."""
     value = query.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value == 0:
         raise DefinitionError(f"{name} must be a number other than 0")
@@ -211,7 +211,7 @@ def number(query: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def whole_number(query: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
-    """A field that is a whole number within bounds."""
+    """Return a field that is a whole number within bounds."""
     value = query.get(name)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

@@ -33,7 +33,7 @@ PRECISION = 1.001
 def plan_answer(
     inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
-    """The answer to an ``ExperimentPlanQuery``."""
+    """Return the answer to an ``ExperimentPlanQuery``."""
     effects, power = _effects(query), share(query, "power", DEFAULT_POWER)
     history = history_of(inputs, query, now, computer)
     config = inputs.calculation.statistics
@@ -68,7 +68,7 @@ def _shares(inputs: ExperimentInputs) -> tuple[float, float]:
 def _needed(
     history: History, config: StatisticsConfig, effect: float, power: float, shares: tuple[float, float]
 ) -> dict[str, Any]:
-    """Numbers of people and days that an effect takes; null where no size is enough, or none is possible."""
+    """Return numbers of people and days that an effect takes; null where no size is enough, or none is possible."""
     both, test_share = shares
     people: int | None = None
     try:
@@ -84,7 +84,7 @@ def _needed(
 def _detectable(
     history: History, config: StatisticsConfig, days: int, power: float, shares: tuple[float, float]
 ) -> dict[str, Any]:
-    """The least increase that so many days find with that power; null where none does."""
+    """Return the least increase that so many days find with that power; null where none does."""
     both, test_share = shares
     people = history.people_after(days)
     samples = round(people * both * history.samples_per_person)

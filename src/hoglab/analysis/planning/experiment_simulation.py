@@ -48,7 +48,7 @@ MAX_SEED = 2**32
 def simulation_answer(
     inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime, computer: Computer
 ) -> dict[str, Any]:
-    """The answer to an ``ExperimentSimulationQuery``."""
+    """Return the answer to an ``ExperimentSimulationQuery``."""
     effect = number(query, "effect", DEFAULT_EFFECT)
     experiments = whole_number(query, "experiments", DEFAULT_EXPERIMENTS, 1, MAX_EXPERIMENTS)
     looks = whole_number(query, "looks", DEFAULT_LOOKS, 1, MAX_LOOKS)
@@ -129,7 +129,7 @@ def _tally_object(name: str, tally: Tally) -> dict[str, Any]:
 
 
 def _growth(metric: Metric, rows: Rows, effect: float) -> Growth:
-    """Change of the rows of people by an effect: values grow by a factor, and conversions become more."""
+    """Return the change of the rows of people by an effect: values grow by a factor, and conversions become more."""
     factor = 1 + effect
     match metric:
         case MeanMeasure() if metric.value.threshold is None or metric.value.bounds is not None:
@@ -148,7 +148,7 @@ def _scaling(rows: Rows, factors: Sequence[float]) -> Growth:
 
 
 def _converting(rows: Rows, columns: Sequence[int], effect: float) -> Growth:
-    """More of those that count convert, or fewer; ``columns`` hold the 1 of a conversion."""
+    """Return the more of those that count convert, or fewer; ``columns`` hold the 1 of a conversion."""
     first = columns[0]
     rate = rows[:, first].sum() / rows[:, 0].sum()
     if not 0 < rate * (1 + effect) <= 1:

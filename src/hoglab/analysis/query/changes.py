@@ -24,7 +24,7 @@ MERGED = "moved_event"
 
 
 def arrivals(scope: Scope, after: int, until: datetime) -> SqlStatement:
-    """Rows ``(day, newest)``: the days of events that came in late and may change a point.
+    """Return rows ``(day, newest)``: the days of events that came in late and may change a point.
 
     They are events up to ``until`` that came in log records behind ``after``; ``newest`` is the offset of the last of
     these records. What is read from before the start of the span is of the first day. An event of somebody who was not
@@ -44,7 +44,7 @@ def arrivals(scope: Scope, after: int, until: datetime) -> SqlStatement:
 
 
 def any_merge(scope: Scope, after: int) -> SqlStatement:
-    """One row when persons of the project were merged behind ``after``, else none."""
+    """Return one row when persons of the project were merged behind ``after``, else none."""
     project = scope.bind(scope.question.exposures.project_id)
     return scope.statement(
         "SELECT 1 AS found FROM person_override "
@@ -102,7 +102,7 @@ def merges(question: Question, dialect: Dialect, after: int, until: datetime) ->
 
 
 def _define_moved(scope: Scope, after: int) -> None:
-    """`MERGED`: all events of those who were merged behind ``after``, and of those who they are now.
+    """Define `MERGED`: all events of those who were merged behind ``after``, and of those who they are now.
 
     Somebody whose person changed several times since counts as having been alone.
     """
@@ -127,7 +127,7 @@ def _define_moved(scope: Scope, after: int) -> None:
 
 
 def _that_count(scope: Scope) -> list[str]:
-    """Conditions of which every event meets one that may expose an entity or count for the metric."""
+    """Return conditions of which every event meets one that may expose an entity or count for the metric."""
     question = scope.question
     found = [
         exposure_condition(scope),

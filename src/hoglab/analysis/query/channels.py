@@ -39,7 +39,7 @@ class _Channel:
         return f"^(?:{_either(self.mediums)})$" if self.mediums else None
 
     def source_pattern(self) -> str | None:
-        """Sites with everything below them, and names alone, as campaigns call them."""
+        """Return sites with everything below them, and names alone, as campaigns call them."""
         names = (*self.sources, *self.worldwide, *self.brands)
         places = [_either(self.sites)] if self.sites else []
         places += [rf"(?:{_either(self.brands)})\.com"] if self.brands else []
@@ -147,7 +147,7 @@ _NO_SOURCE = "^(?:[(]direct[)]|direct|[$]direct)$"
 
 
 def channel_of(columns: Mapping[str, str], dialect: Dialect, parameters: Parameters) -> str:
-    """The channel, never NULL, of a session of which the columns hold the `PARTS`; they may be NULL."""
+    """Return the channel, never NULL, of a session of which the columns hold the `PARTS`; they may be NULL."""
 
     def part(name: str) -> str:
         return f"nullif({columns[f'$entry_{name}']}, 'null')"
@@ -160,7 +160,7 @@ def channel_of(columns: Mapping[str, str], dialect: Dialect, parameters: Paramet
         return dialect.matches(text, parameters.bind(pattern))
 
     def known(kind: str) -> str:
-        """The channel by the first of what may tell it; else NULL."""
+        """Return the channel by the first of what may tell it; else NULL."""
         of_source, of_medium, of_referrer = [], [], []
         for channel in _CHANNELS:
             name = channel.paid if kind == "Paid" else channel.organic

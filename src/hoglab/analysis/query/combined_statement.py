@@ -51,7 +51,7 @@ class CombinedStatement:
     """Each question; its statement is that of all."""
 
     def answers(self, rows: Sequence[tuple[object, ...]]) -> Iterator[Answer]:
-        """The answer of each question."""
+        """Yield the answer of each question."""
         key = 1 + len(self.parts[0].question.exposures.breakdowns)
         start = key
         for part in self.parts:
@@ -61,7 +61,7 @@ class CombinedStatement:
 
 
 def can_combine(question: Question) -> bool:
-    """Whether `combine_questions` answers a question."""
+    """Return whether `combine_questions` answers a question."""
     metric = question.metric
     return (
         question.span.days is None
@@ -81,7 +81,7 @@ def can_combine(question: Question) -> bool:
 def combine_questions(
     questions: Sequence[Question], dialect: Dialect, relation: EventRelation = ALL_EVENTS
 ) -> CombinedStatement:
-    """One statement for questions about the same exposures and span that `can_combine`.
+    """Return one statement for questions about the same exposures and span that `can_combine`.
 
     Raises `hoglab.filters.FilterError` as `compiled` does.
     """
@@ -128,7 +128,7 @@ def combine_questions(
 
 
 def _values(question: Question) -> Mapping[str, Value]:
-    """The values that a metric combines, by their names in its outcome."""
+    """Return the values that a metric combines, by their names in its outcome."""
     match question.metric:
         case MeanMeasure() as metric:
             return {"a": metric.value}
@@ -144,7 +144,7 @@ def _outcome(question: Question) -> Outcome:
 
 
 def _partials(scope: Scope, prefix: str) -> Iterator[str]:
-    """The partials of one question, as columns of the statement that goes over the events."""
+    """Yield the partials of one question, as columns of the statement that goes over the events."""
     metric = scope.question.metric
     assert isinstance(metric, MeanMeasure | RatioMeasure)  # noqa: S101 - see can_combine
     window_us = metric.window_us

@@ -23,7 +23,7 @@ def events_per_day(scope: Scope, value: Value) -> SqlStatement:
 
 
 def people(scope: Scope) -> SqlStatement:
-    """Rows ``(variant, people)``: how many different entities have such an event."""
+    """Return rows ``(variant, people)``: how many different entities have such an event."""
     _define_tagged(scope, "1")
     return scope.statement(
         "SELECT variant, count(DISTINCT entity) AS people FROM tagged WHERE entity IS NOT NULL GROUP BY variant"
@@ -31,7 +31,7 @@ def people(scope: Scope) -> SqlStatement:
 
 
 def any_event(scope: Scope) -> SqlStatement:
-    """One row when the project has an event with a name of the exposures' source, else none."""
+    """Return one row when the project has an event with a name of the exposures' source, else none."""
     exposures = scope.question.exposures
     names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)
     return scope.statement(
@@ -41,7 +41,7 @@ def any_event(scope: Scope) -> SqlStatement:
 
 
 def _define_tagged(scope: Scope, x: str) -> None:
-    """``tagged(entity, variant, ts, x)``: the events with the number of their variant."""
+    """Define ``tagged(entity, variant, ts, x)``: the events with the number of their variant."""
     exposures, span = scope.question.exposures, scope.question.span
     if exposures.variant_property is None:
         raise ValueError("events tell no variant here")

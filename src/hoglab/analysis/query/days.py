@@ -16,7 +16,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def zone_of(name: str) -> tzinfo:
-    """A time zone by name; UTC for a name that is none."""
+    """Return a time zone by name; UTC for a name that is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -24,17 +24,17 @@ def zone_of(name: str) -> tzinfo:
 
 
 def micros(moment: datetime) -> int:
-    """Microseconds since the Unix epoch."""
+    """Return microseconds since the Unix epoch."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def day_of(moment: datetime, zone: tzinfo) -> date:
-    """The calendar day of a moment in a zone."""
+    """Return the calendar day of a moment in a zone."""
     return moment.astimezone(zone).date()
 
 
 def end_of_day(day: date, zone: tzinfo) -> datetime:
-    """The first moment after a day, in UTC."""
+    """Return the first moment after a day, in UTC."""
     return datetime.combine(day + timedelta(days=1), time(), zone).astimezone(UTC)
 
 
@@ -59,7 +59,7 @@ class DayGrid:
 
     @classmethod
     def between(cls, start: datetime, end: datetime, zone: tzinfo, *, limit: int = MAX_DAYS) -> DayGrid:
-        """The days from that of ``start`` to that of ``end``, at most ``limit`` of them: the last ones."""
+        """Return the days from that of ``start`` to that of ``end``, at most ``limit`` of them: the last ones."""
         first, last = day_of(start, zone), day_of(end, zone)
         count = max(1, (last - first).days + 1)
         if count > limit:
@@ -83,7 +83,7 @@ class DayGrid:
 
 
 def zone_offsets(begin: datetime, end: datetime, zone: tzinfo) -> list[OffsetStep]:
-    """Offsets of local time from UTC between two moments; the first offset holds for everything before."""
+    """Return offsets of local time from UTC between two moments; the first offset holds for everything before."""
     steps = [OffsetStep(micros(begin), _offset_us(begin, zone))]
     moment = begin
     while moment < end:
@@ -95,7 +95,7 @@ def zone_offsets(begin: datetime, end: datetime, zone: tzinfo) -> list[OffsetSte
 
 
 def _transition(after: datetime, zone: tzinfo) -> datetime:
-    """The second at which the offset of ``after`` began, within the day before."""
+    """Return the second at which the offset of ``after`` began, within the day before."""
     low, high = after - timedelta(days=1), after
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))

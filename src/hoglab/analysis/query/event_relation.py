@@ -84,7 +84,7 @@ class Reads:
 
     @classmethod
     def of(cls, parts: Iterable[Reads]) -> Reads:
-        """All of several."""
+        """Return all of several."""
         found = cls()
         for part in parts:
             found |= part
@@ -140,7 +140,7 @@ class RelationRow:
         self._now = False
 
     def reads(self) -> Reads:
-        """Columns and properties read since the last call."""
+        """Return columns and properties read since the last call."""
         found = Reads(frozenset(self._columns), frozenset(self._properties), self._now)
         self._begin()
         return found
@@ -166,7 +166,7 @@ class RelationRow:
         self._now = True
 
     def read(self, wanted: Property) -> str:
-        """A property as it is wanted, from its JSON or from the column that has it."""
+        """Return a property as it is wanted, from its JSON or from the column that has it."""
         if wanted.form is Form.NUMBER and Form.NUMBER not in self._relation.extracted:
             return self.dialect.number(self.read(wanted.as_(Form.TEXT)))
         self._properties.add(wanted)

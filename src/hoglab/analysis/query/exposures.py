@@ -24,7 +24,7 @@ MULTIPLE = -1
 
 
 def exposure_condition(scope: Scope) -> str:
-    """Whether a row of events is an exposure, apart from its time."""
+    """Return whether a row of events is an exposure, apart from its time."""
     exposures = scope.question.exposures
     if not exposures.variants:
         return FALSE
@@ -36,7 +36,7 @@ def exposure_condition(scope: Scope) -> str:
 
 
 def exposure_of_any_variant(scope: Scope) -> str:
-    """Whether a row of events is an exposure, apart from its time and from what was seen."""
+    """Return whether a row of events is an exposure, apart from its time and from what was seen."""
     exposures = scope.question.exposures
     parts = [scope.matches(exposures.source)]
     if exposures.flag_key is not None:
@@ -46,7 +46,7 @@ def exposure_of_any_variant(scope: Scope) -> str:
 
 
 def step_zero(scope: Scope) -> str:
-    """Whether a row of events is step 0 of a funnel, apart from its time: an exposure, or an activation."""
+    """Return whether a row of events is step 0 of a funnel, apart from its time: an exposure, or an activation."""
     exposures = scope.question.exposures
     return (
         exposure_condition(scope)
@@ -56,7 +56,7 @@ def step_zero(scope: Scope) -> str:
 
 
 def activation_condition(scope: Scope, activation: EventSource) -> str:
-    """Whether a row of events is an activation, apart from its time."""
+    """Return whether a row of events is an activation, apart from its time."""
     filters = scope.filters(scope.question.exposures.test_account_filters)
     return combined("AND", [scope.matches(activation), filters])
 
@@ -80,7 +80,7 @@ def flag_exposures(scope: Scope, also: str = "") -> str:
 
 
 def variant_of_exposure(scope: Scope) -> str:
-    """The number of the variant that an exposure tells of."""
+    """Return the number of the variant that an exposure tells of."""
     exposures = scope.question.exposures
     if not exposures.variants or exposures.variant_property is None:
         return "0"
@@ -89,7 +89,7 @@ def variant_of_exposure(scope: Scope) -> str:
 
 
 def define_exposures(scope: Scope) -> None:
-    """``flagged(entity, variant, t0)``: who saw which variant, and since when.
+    """Define ``flagged(entity, variant, t0)``: who saw which variant, and since when.
 
     Before it ``exposure(entity, ts)``, or ``flag_exposure`` where an activation counts: the events that tell so. Where
     tables stand for both they are read from there.
@@ -126,7 +126,7 @@ def define_exposures(scope: Scope) -> None:
 
 
 def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> None:
-    """``unit(entity, variant, t0)``: one row for each exposed entity; ``name`` is what it is called instead.
+    """Define ``unit(entity, variant, t0)``: one row for each exposed entity; ``name`` is what it is called instead.
 
     With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on
     it is ``$multiple`` (NULL: never). ``maturity_us``: entities count only that long after their first exposure.
@@ -158,7 +158,7 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
 
 
 def _switch_by_day(scope: Scope) -> bool:
-    """Whether entities leave their variant on the day on which they see another one."""
+    """Return whether entities leave their variant on the day on which they see another one."""
     return scope.days is not None and not scope.question.exposures.first_seen
 
 
@@ -179,7 +179,7 @@ def _define_activations(scope: Scope, activation: EventSource) -> None:
 
 
 def exposures_per_day(scope: Scope) -> SqlStatement:
-    """Rows ``(day, variant, entities)``: entities by the day of their first exposure (spec 2.6).
+    """Return rows ``(day, variant, entities)``: entities by the day of their first exposure (spec 2.6).
 
     The question's span must have days. Variants are numbers, ``$multiple`` is `MULTIPLE`.
     """
@@ -192,7 +192,7 @@ def exposures_per_day(scope: Scope) -> SqlStatement:
 
 
 def _carried_values(scope: Scope) -> str:
-    """The values of breakdowns and the keys of tables on a row of events, as further items of a list."""
+    """Return the values of breakdowns and the keys of tables on a row of events, as further items of a list."""
     items = []
     for name, breakdown in zip(scope.cell, scope.question.exposures.breakdowns, strict=True):
         index, column = breakdown.group_type_index, _BREAKDOWN_COLUMNS.get(breakdown.type)
@@ -220,5 +220,5 @@ def _carried_values(scope: Scope) -> str:
 
 
 def _first_carried(scope: Scope) -> str:
-    """The values of breakdowns and keys of the row that comes first, as further items of a list."""
+    """Return the values of breakdowns and keys of the row that comes first, as further items of a list."""
     return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.carried)

@@ -96,7 +96,7 @@ _TO_NUMBER = frozenset(
 
 
 def read(text: str, place: str) -> nodes.Expr:
-    """The expression of a text. Raises `FilterError`, which says at which character it cannot be read."""
+    """Return the expression of a text. Raises `FilterError`, which says at which character it cannot be read."""
     if len(text) > MAX_LENGTH:
         raise FilterError(f"can have at most {MAX_LENGTH} characters.", place)
     try:
@@ -106,12 +106,12 @@ def read(text: str, place: str) -> nodes.Expr:
 
 
 def truth_of(expression: nodes.Expr, scope: RowScope, place: str) -> str:
-    """Whether the expression holds on a row of events; NULL where that cannot be said. Raises `FilterError`."""
+    """Return whether the expression holds on a row of events; NULL where that cannot be said. Raises `FilterError`."""
     return _Translation(scope, place, None).whole(expression, _Translation.truth)
 
 
 def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
-    """The expression on a row of events, or of what has ``columns``, as float64, NULL where it has no number.
+    """Return the expression on a row of events, or of what has ``columns``, as float64, NULL where it has no number.
 
     Raises `FilterError`, which says at which character of what ``place`` holds.
     """
@@ -119,12 +119,12 @@ def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Colu
 
 
 def text_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
-    """The expression on such a row as text, for telling values apart. Raises `FilterError` likewise."""
+    """Return the expression on such a row as text, for telling values apart. Raises `FilterError` likewise."""
     return _Translation(scope, place, columns).whole(expression, _Translation.text)
 
 
 def _goes_on(node: nodes.Node, part: nodes.Node) -> bool:
-    """Whether a part is the beginning of the same sum or product: ``a + b`` of ``a + b + c``."""
+    """Return whether a part is the beginning of the same sum or product: ``a + b`` of ``a + b + c``."""
     return (
         isinstance(node, nodes.ArithmeticOperation)
         and isinstance(part, nodes.ArithmeticOperation)
@@ -147,7 +147,7 @@ class _Translation:
     columns: Columns | None
 
     def whole(self, expression: nodes.Expr, as_: Callable[[_Translation, nodes.Expr], Sql]) -> str:
-        """The expression, which must be small enough, as what is wanted of it."""
+        """Return the expression, which must be small enough, as what is wanted of it."""
         self._check_size(expression)
         return self.scope.parameters.written(as_(self, expression).text, self.place)
 
@@ -199,7 +199,7 @@ class _Translation:
         return found
 
     def _bound(self, body: Callable[..., str], *values: Sql) -> str:
-        """SQL of ``body`` for values, each of which it may write several times."""
+        """Return SQL of ``body`` for values, each of which it may write several times."""
         texts = [value.text for value in values]
         if all(value.plain for value in values):
             return body(*texts)
@@ -272,7 +272,7 @@ class _Translation:
         return Sql(self.scope.row.text(*place), ExpressionKind.TEXT, plain=True)
 
     def _property(self, node: nodes.Expr) -> tuple[str, str] | None:
-        """The JSON column and the key of a property of an event; None for anything else."""
+        """Return the JSON column and the key of a property of an event; None for anything else."""
         chain = chain_of(node)
         if chain is None or self.columns is not None:
             return None
@@ -360,7 +360,7 @@ class _Translation:
         return self._extreme(">=", "<", arguments)
 
     def _extreme(self, first: str, second: str, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        """The one of two numbers that stands to the other as said; of NULL and anything NULL."""
+        """Return the one of two numbers that stands to the other as said; of NULL and anything NULL."""
         extreme = self._bound(
             lambda one, other: (
                 f"CASE WHEN {one} {first} {other} THEN {one} WHEN {one} {second} {other} THEN {other} END"

@@ -43,7 +43,7 @@ class EventSource:
     filters: PropertyGroup = NO_FILTERS
 
     def may_overlap(self, other: EventSource) -> bool:
-        """Whether one event could come from both, as far as names tell."""
+        """Return whether one event could come from both, as far as names tell."""
         mine = {match.event for match in self.alternatives}
         theirs = {match.event for match in other.alternatives}
         if not mine or not theirs:
@@ -280,7 +280,7 @@ Metric = MeanMeasure | RatioMeasure | FunnelMeasure | RetentionMeasure | Quantil
 
 
 def sources_of(metric: Metric) -> tuple[Source, ...]:
-    """Everything that a metric is computed from."""
+    """Return everything that a metric is computed from."""
     match metric:
         case MeanMeasure() | QuantileMeasure():
             return (metric.value.source,)
@@ -293,17 +293,17 @@ def sources_of(metric: Metric) -> tuple[Source, ...]:
 
 
 def metric_sources(metric: Metric) -> Iterator[EventSource]:
-    """Sources of the events that a metric counts."""
+    """Yield sources of the events that a metric counts."""
     yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
 
 
 def event_names(sources: Iterable[EventSource]) -> frozenset[str | None]:
-    """The names of the events of some sources; None stands for any event."""
+    """Return the names of the events of some sources; None stands for any event."""
     return frozenset(match.event for source in sources for match in source.alternatives)
 
 
 def values_of(metric: Metric) -> tuple[Value, ...]:
-    """The values that a metric takes of its sources; none where it is about whether something happened."""
+    """Return the values that a metric takes of its sources; none where it is about whether something happened."""
     match metric:
         case MeanMeasure() | QuantileMeasure():
             return (metric.value,)
@@ -313,12 +313,12 @@ def values_of(metric: Metric) -> tuple[Value, ...]:
 
 
 def of_sessions(metric: Metric) -> bool:
-    """Whether a metric takes a value of sessions."""
+    """Return whether a metric takes a value of sessions."""
     return any(value.session_property is not None for value in values_of(metric))
 
 
 def tables_of(metric: Metric) -> tuple[TableSource, ...]:
-    """Tables that a metric is computed from. Such a metric is never computed in steps, nor shared."""
+    """Return tables that a metric is computed from. Such a metric is never computed in steps, nor shared."""
     return tuple(source for source in sources_of(metric) if isinstance(source, TableSource))
 
 
@@ -448,7 +448,10 @@ def _chains_of(expression: Expr) -> Iterator[tuple[str, ...]]:
 
 
 def chain_of(node: nodes.Node) -> tuple[str, ...] | None:
-    """The names by which an expression goes into an event: ``properties.a`` or ``properties['a']``; None for others."""
+    """Return the names by which an expression goes into an event: ``properties.a`` or ``properties['a']``.
+
+    The result is None for others.
+    """
     match node:
         case nodes.Field(chain=chain):
             return chain
@@ -458,19 +461,19 @@ def chain_of(node: nodes.Node) -> tuple[str, ...] | None:
 
 
 def group_property(chain: Sequence[str]) -> tuple[int, str] | None:
-    """The index of the type and the property that ``group_0.properties.plan`` names; None for other names."""
+    """Return the index of the type and the property that ``group_0.properties.plan`` names; None for other names."""
     if len(chain) != 3 or chain[1] != "properties" or chain[0] not in _GROUP_NAMES:
         return None
     return _GROUP_NAMES.index(chain[0]), chain[2]
 
 
 def group_column(index: int) -> str:
-    """The column of all events of a question that holds the properties of an event's group, as JSON."""
+    """Return the column of all events of a question that holds the properties of an event's group, as JSON."""
     return f"group_{index}_properties"
 
 
 def later(moment: datetime, duration_us: int) -> datetime:
-    """The moment that much later, or the last one that there is."""
+    """Return the moment that much later, or the last one that there is."""
     try:
         return moment + timedelta(microseconds=duration_us)
     except OverflowError:

@@ -139,13 +139,13 @@ class Pipeline:
         return self._compiled([*self.to_contributions, *self.picked], self.total.over())
 
     def from_contributions(self, table: str) -> Compiled:
-        """The rest of the statement, where a table has the contributions."""
+        """Return the rest of the statement, where a table has the contributions."""
         return self._compiled(
             [self.contributions.giving(f"SELECT * FROM {table}"), *self.picked], self.total.over()
         )
 
     def from_sums(self, relation: str) -> Compiled:
-        """Sums over a relation of contributions, or over one of such sums."""
+        """Return sums over a relation of contributions, or over one of such sums."""
         return self._compiled([], self.total.over(relation))
 
     def _compiled(self, subqueries: Iterable[Subquery], sql: str) -> Compiled:
@@ -157,7 +157,10 @@ def _reads(subqueries: Iterable[Subquery]) -> Reads:
 
 
 def pipeline_of(scope: Scope) -> Pipeline:
-    """The stages for a scope's question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer."""
+    """Return the stages for a scope's question.
+
+    Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
+    """
     metric = scope.question.metric
     outcome = outcome_of(metric, resumable=scope.resumable)
     units = _units(scope, metric)
@@ -181,7 +184,7 @@ def compiled(
     *,
     entities: int | None = None,
 ) -> Compiled:
-    """The statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
+    """Return the statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
 
     With ``entities`` it gives what each of so many entities adds to the statistics, for metrics that add up.
     """
@@ -189,7 +192,7 @@ def compiled(
 
 
 def value_statement(scope: Scope, people: int, limit: int) -> SqlStatement:
-    """Rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
+    """Return rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
     metric = scope.question.metric
     assert isinstance(metric, QuantileMeasure)  # noqa: S101 - others have sums
     _units(scope, metric)
@@ -199,7 +202,7 @@ def value_statement(scope: Scope, people: int, limit: int) -> SqlStatement:
 
 
 def outcome_of(metric: Metric, *, resumable: bool = False) -> Outcome:
-    """Outcome of a metric's partials; ``resumable``: see `Scope`."""
+    """Return the outcome of a metric's partials; ``resumable``: see `Scope`."""
     match metric:
         case MeanMeasure():
             return mean_outcome(metric)

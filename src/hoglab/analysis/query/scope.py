@@ -78,7 +78,7 @@ class Stage:
         return self.subqueries[-1].sql
 
     def giving(self, sql: str) -> Subquery:
-        """The relation, made in another way."""
+        """Return the relation, made in another way."""
         return Subquery(self.name, sql)
 
 
@@ -107,27 +107,27 @@ class Scope:
         return RelationRow(self.dialect, self.parameters, self.relation)
 
     def beside(self, question: Question) -> Scope:
-        """The scope of another question in the same statement."""
+        """Return the scope of another question in the same statement."""
         return replace(self, question=question, values=self.parameters)
 
     def define(self, name: str, sql: str, reads: Reads | None = None) -> str:
-        """Name a subquery (``WITH name AS …``); returns the name. ``reads`` is what it reads beside `row`."""
+        """Return name a subquery (``WITH name AS …``); returns the name. ``reads`` is what it reads beside `row`."""
         found = self.row.reads()
         self.subqueries.append(Subquery(name, sql, found if reads is None else found | reads))
         return name
 
     def collect(self, define: Callable[[Scope], object]) -> tuple[Subquery, ...]:
-        """The subqueries that something defines."""
+        """Return the subqueries that something defines."""
         begin = len(self.subqueries)
         define(self)
         return tuple(self.subqueries[begin:])
 
     def statement(self, sql: str) -> SqlStatement:
-        """The statement: every subquery so far, then ``sql``."""
+        """Return the statement: every subquery so far, then ``sql``."""
         return self.stated(self.subqueries, sql)
 
     def stated(self, subqueries: Iterable[Subquery], sql: str) -> SqlStatement:
-        """A statement of other subqueries, with the values of this scope."""
+        """Return a statement of other subqueries, with the values of this scope."""
         named = ",\n".join(self.dialect.named(each.name, each.sql) for each in subqueries)
         whole = self.dialect.finished(f"WITH {named}\n{sql}" if named else sql)
         return SqlStatement(whole, self.parameters.values)
@@ -172,7 +172,7 @@ class Scope:
         return apart.define("session_fact", facts)
 
     def asking(self, within: str) -> str:
-        """A further condition on events: of sessions that are asked for, as far as names of events tell.
+        """Return a further condition on events: of sessions that are asked for, as far as names of events tell.
 
         To read the properties of all events of these sessions costs more than to find out which they are.
         """
@@ -190,28 +190,28 @@ class Scope:
         return f" AND {session} IN (SELECT {session} FROM {events} WHERE {some})"  # noqa: S608 - all of it is ours
 
     def _named(self, names: Iterable[str | None]) -> str:
-        """Whether a row of events has one of these names."""
+        """Return whether a row of events has one of these names."""
         known = sorted(name for name in names if name is not None)
         return combined("OR", [FALSE, *(self.has_name(name) for name in known)])
 
     def has_name(self, name: str) -> str:
-        """Whether a row of events has this name."""
+        """Return whether a row of events has this name."""
         return f"{self.column('event')} = {self.bind(name)}"
 
     def of_session(self, name: str) -> FilterField:
-        """A property of an event's session; NULL where it has none. Raises `FilterError`."""
+        """Return a property of an event's session; NULL where it has none. Raises `FilterError`."""
         return field_of_session(name, self._session_columns[name], self.dialect)
 
     def column(self, name: str) -> str:
-        """A column of a row of events."""
+        """Return a column of a row of events."""
         return self.row.column(name)
 
     def property_text(self, key: str) -> str:
-        """An event's own property as text."""
+        """Return an event's own property as text."""
         return self.row.text("properties", key)
 
     def entity(self) -> str:
-        """The column that identifies an entity; NULL or empty for events that belong to none."""
+        """Return the column that identifies an entity; NULL or empty for events that belong to none."""
         return self.relation.entity or self.column(self.question.exposures.entity_column)
 
     def has_entity(self) -> str:
@@ -233,11 +233,11 @@ class Scope:
         return "".join(f", {relation}.{name} AS {name}" for name in self.carried)
 
     def key_of(self, source: TableSource) -> str:
-        """The column of ``unit`` that a table's rows are joined by; empty for entities that have no key."""
+        """Return the column of ``unit`` that a table's rows are joined by; empty for entities that have no key."""
         return f"k{self.question.join_keys.index(source.events_join_key)}"
 
     def cell_of(self, relation: str) -> str:
-        """The breakdown columns of a relation as further items of a list."""
+        """Return the breakdown columns of a relation as further items of a list."""
         return "".join(f", {relation}.{name} AS {name}" for name in self.cell)
 
     def bind(self, value: str | float | datetime) -> str:
@@ -246,7 +246,10 @@ class Scope:
     def filters(
         self, group: PropertyGroup, field_of: Callable[[PropertyFilter], FilterField] | None = None
     ) -> str:
-        """Filters on a row of events; with ``field_of`` on a row of something else, where cohorts mean nothing."""
+        """Return filters on a row of events.
+
+        With ``field_of`` on a row of something else, where cohorts mean nothing.
+        """
         if field_of is None:
             return group_condition(group, self._filter_scope(()))
         return group_condition(
@@ -267,7 +270,7 @@ class Scope:
         )
 
     def _cohort(self, leaf: PropertyFilter, inside: tuple[int, ...]) -> str:
-        """Whether the person of a row belongs to a cohort, or does not."""
+        """Return whether the person of a row belongs to a cohort, or does not."""
         parts = []
         for identifier in cohort_ids(leaf.value):
             cohort = self.question.cohorts.get(identifier)
@@ -286,7 +289,7 @@ class Scope:
         return f"(NOT {belongs})" if leaf.negation or leaf.operator == "not_in" else belongs
 
     def matches(self, source: EventSource) -> str:
-        """Whether a row of events comes from a source."""
+        """Return whether a row of events comes from a source."""
         if not source.alternatives:
             return FALSE
         either = combined("OR", [self._match(match) for match in source.alternatives])
@@ -299,12 +302,12 @@ class Scope:
         return combined("AND", [*parts, self.filters(match.filters)])
 
     def may_come_from(self, source: EventSource) -> str:
-        """A condition that every event of a source meets, as far as names tell."""
+        """Return a condition that every event of a source meets, as far as names tell."""
         names = [TRUE if match.event is None else self.has_name(match.event) for match in source.alternatives]
         return combined("OR", names) if names else FALSE
 
     def within(self, since: datetime, before: datetime) -> str:
-        """Rows of the project's events in ``[since, before)``."""
+        """Return rows of the project's events in ``[since, before)``."""
         project, timestamp = self.column("project_id"), self.column("timestamp")
         return (
             f"{project} = {self.bind(self.question.exposures.project_id)} "
@@ -312,12 +315,12 @@ class Scope:
         )
 
     def before_exposures(self, lookback_us: int) -> str:
-        """Rows of the project's events that may lie that long before somebody's exposure, or less."""
+        """Return rows of the project's events that may lie that long before somebody's exposure, or less."""
         span = self.question.span
         return self.within(span.start - timedelta(microseconds=lookback_us), exclusive(span.end))
 
     def read_until(self, window_us: int = 0, *, inclusive: bool = False) -> datetime:
-        """The bound before which events are read: the end of the span and what may follow it.
+        """Return the bound before which events are read: the end of the span and what may follow it.
 
         ``inclusive``: an event at the very end is read. A capped span reads what happened in it, and no more.
         """
@@ -337,7 +340,7 @@ class Scope:
         return self.question.span.days
 
     def day(self, ts: str) -> str:
-        """The number of the grid's day on which a moment (microseconds) lies, cut off at both ends."""
+        """Return the number of the grid's day on which a moment (microseconds) lies, cut off at both ends."""
         grid = self.days
         if grid is None or grid.count == 1:
             return "CAST(0 AS INTEGER)"  # a bare number in GROUP BY would be the number of a column
@@ -347,13 +350,13 @@ class Scope:
 
 
 def cohort_ids(value: object) -> list[int]:
-    """The ids that the value of a cohort filter names."""
+    """Return the ids that the value of a cohort filter names."""
     values = value if isinstance(value, list) else [value]
     return [int(text) for text in map(str, values) if len(text) < 19 and text.isascii() and text.isdigit()]
 
 
 def local_time(ts: str, offsets: Sequence[OffsetStep]) -> str:
-    """Microseconds of local time since the epoch, for a moment in UTC microseconds."""
+    """Return microseconds of local time since the epoch, for a moment in UTC microseconds."""
     offset = str(offsets[-1].offset_us)
     if len(offsets) > 1:
         cases = " ".join(
@@ -364,7 +367,7 @@ def local_time(ts: str, offsets: Sequence[OffsetStep]) -> str:
 
 
 def exclusive(moment: datetime) -> datetime:
-    """The bound before which everything up to and including ``moment`` lies."""
+    """Return the bound before which everything up to and including ``moment`` lies."""
     return (
         moment + timedelta(microseconds=1) if moment < datetime.max.replace(tzinfo=moment.tzinfo) else moment
     )

@@ -26,7 +26,7 @@ _Aggregate = Callable[[RelationRow], str]
 
 
 def measure_of_session(name: str, row: RelationRow) -> str:
-    """A property of sessions that is a number, as an aggregate over their events. Raises `FilterError`."""
+    """Return a property of sessions that is a number, as an aggregate over their events. Raises `FilterError`."""
     measure = _MEASURES.get(name)
     if measure is None:
         raise FilterError(f"the session property {name} is not known, or is no number", name)
@@ -54,7 +54,7 @@ def facts_of_sessions(columns: Mapping[str, str], events: str, condition: str, r
 
 
 def reads_properties(names: Iterable[str]) -> bool:
-    """Whether any of these properties of sessions takes more of an event than its name and its time."""
+    """Return whether any of these properties of sessions takes more of an event than its name and its time."""
     return not _OF_COLUMNS.issuperset(names)
 
 
@@ -68,7 +68,7 @@ def _fact(name: str, row: RelationRow) -> str:
 
 
 def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
-    """Field that a filter compares, where a column has the fact; its text is shown by breakdowns."""
+    """Return the field that a filter compares, where a column has the fact; its text is shown by breakdowns."""
     if name == "$is_bounce":
         return ComputedField(f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column)
     if name == "$urls":
@@ -125,7 +125,7 @@ def _bounce(row: RelationRow) -> str:
 
 
 def _of_first(key: str, order: str = "") -> _Aggregate:
-    """A property of the first event that has it; with a minus sign as ``order`` of the last one."""
+    """Return a property of the first event that has it; with a minus sign as ``order`` of the last one."""
 
     def aggregate(row: RelationRow) -> str:
         text = f"coalesce({row.text('properties', key)}, '')"

@@ -71,7 +71,7 @@ class _Reading:
         return self.exposures | self.metric
 
     def sources_of(self, wanted: Callable[[Reads], bool]) -> Iterator[EventSource]:
-        """Sources of the events whose reads satisfy a condition."""
+        """Yield sources of the events whose reads satisfy a condition."""
         if wanted(self.exposures):
             yield from self.question.exposures.sources
         if wanted(self.metric):
@@ -81,7 +81,7 @@ class _Reading:
 
 
 def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
-    """One look at the events for questions about a whole span that have the same project, entities and span.
+    """Return one look at the events for questions about a whole span that have the same project, entities and span.
 
     One that no statement can answer is passed over here. Raises `hoglab.filters.FilterError` when that is so for all,
     or when they read too much.
@@ -105,12 +105,12 @@ def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
 
 
 def drop_tables(dialect: Dialect) -> list[str]:
-    """The statements after which there are no such tables."""
+    """Return the statements after which there are no such tables."""
     return [dialect.drop_table(table) for table in (TABLE, *EXPOSURE_TABLES)]
 
 
 def _exposure_tables(scope: Scope) -> Iterator[SqlStatement]:
-    """Tables of who was exposed."""
+    """Yield tables of who was exposed."""
     made: dict[str, str] = {}
     for table, subquery in zip(EXPOSURE_TABLES, scope.collect(define_exposures), strict=True):
         named = ",\n".join(scope.dialect.named(name, f"SELECT * FROM {made[name]}") for name in made)
@@ -120,7 +120,7 @@ def _exposure_tables(scope: Scope) -> Iterator[SqlStatement]:
 
 
 def _event_table(scope: Scope, readings: Sequence[_Reading]) -> SqlStatement:
-    """The table of events of exposed entities that any of the questions may read."""
+    """Return the table of events of exposed entities that any of the questions may read."""
     questions = [reading.question for reading in readings]
     since = scope.question.span.start - timedelta(microseconds=max(each.lookback_us for each in questions))
     until = later(exclusive(scope.question.span.end), max(map(_reach_us, questions)))
@@ -151,20 +151,20 @@ def _table(scope: Scope, name: str, sql: str) -> SqlStatement:
 
 
 def _extracted(scope: Scope, readings: Sequence[_Reading], wanted: Property) -> str:
-    """A property, taken out of its JSON only where somebody reads it."""
+    """Return a property, taken out of its JSON only where somebody reads it."""
     forms = {wanted, wanted.as_(Form.NUMBER)} if wanted.form is Form.TEXT else {wanted}
     readers = _readers(scope, readings, lambda reads: not forms.isdisjoint(reads.properties))
     return f"CASE WHEN {readers} THEN {scope.row.read(wanted)} END"
 
 
 def _readers(scope: Scope, readings: Sequence[_Reading], wanted: Callable[[Reads], bool]) -> str:
-    """A condition that every event meets of which is read what is wanted."""
+    """Return a condition that every event meets of which is read what is wanted."""
     sources = [source for reading in readings for source in reading.sources_of(wanted)]
     return combined("OR", list(dict.fromkeys(map(scope.may_come_from, sources))))
 
 
 def _reach_us(question: Question) -> int:
-    """Time after the end of the span within which a question may read, in microseconds."""
+    """Return the time after the end of the span within which a question may read, in microseconds."""
     metric = question.metric
     extra = max(0, span_us(metric)) if isinstance(metric, RetentionMeasure) else 0
     return metric.window_us + extra

@@ -53,7 +53,7 @@ class Answer:
 
     @classmethod
     def of(cls, cells: Mapping[Cell, Groups]) -> Answer:
-        """The whole is the sum of its cells (spec experiment-results 3.9); quantiles do not add up."""
+        """Return the whole is the sum of its cells (spec experiment-results 3.9); quantiles do not add up."""
         if set(cells) <= {()}:
             return cls(cells.get((), {}))
         groups: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class Compiled:
     outcome: Outcome
 
     def answer(self, rows: Sequence[tuple[Any, ...]]) -> Answer:
-        """The answer of a question without days."""
+        """Return the answer of a question without days."""
         variants = self.question.exposures.variants
         width = len(self.question.exposures.breakdowns)
         cells: dict[Cell, dict[str, SufficientStatistics]] = {}
@@ -85,7 +85,7 @@ class Compiled:
         return Answer.of(cells)
 
     def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Answer]:
-        """The answer of a question with days: the statistics at the end of each day of the grid."""
+        """Return the answer of a question with days: the statistics at the end of each day of the grid."""
         grid = self.question.span.days
         assert grid is not None  # noqa: S101 - the caller asked for days
         variants = self.question.exposures.variants
@@ -107,7 +107,7 @@ class Compiled:
         return [Answer.of(point) for point in points]
 
     def statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
-        """The statistics of one row of sums."""
+        """Return the statistics of one row of sums."""
         if isinstance(self.question.metric, QuantileMeasure):
             return quantile_sample(self.question.metric, sums)
         numbers = [_plain(number) for number in sums]
@@ -128,7 +128,7 @@ class Compiled:
 
 
 def can_telescope(metric: Metric) -> bool:
-    """Whether all days of a series can be told in one pass (spec experiment-results 11.3).
+    """Return whether all days of a series can be told in one pass (spec experiment-results 11.3).
 
     Percentile bounds move from day to day, and so do quantiles, also those of an entity's own events, the last
     start of an entity and the length of a session.
@@ -147,7 +147,7 @@ def can_telescope(metric: Metric) -> bool:
 
 
 def can_share(question: Question) -> bool:
-    """Whether all that a question reads is events of its own entities.
+    """Return whether all that a question reads is events of its own entities.
 
     Then others may read them with it, and what follows from them may be kept.
 
@@ -165,7 +165,10 @@ def can_share(question: Question) -> bool:
 
 
 def all_days_at_once(question: Question) -> bool:
-    """Whether that is so for a question; what is known of a session that filters ask for changes from day to day."""
+    """Return whether that is so for a question.
+
+    What is known of a session that filters ask for changes from day to day.
+    """
     return can_telescope(question.metric) and not question.session_properties
 
 
@@ -174,7 +177,7 @@ def _adds_up(value: Value) -> bool:
 
 
 def at_end_of_day(question: Question, number: int) -> Question:
-    """The question of one point of a series, asked alone."""
+    """Return the question of one point of a series, asked alone."""
     grid = question.span.days
     assert grid is not None  # noqa: S101 - the caller asked for days
     span = question.span
@@ -185,7 +188,7 @@ def at_end_of_day(question: Question, number: int) -> Question:
 
 
 def _running(changes: Sequence[Sequence[Any]]) -> list[Any]:
-    """Sums of all changes up to each day; of floats without accumulated rounding."""
+    """Return sums of all changes up to each day; of floats without accumulated rounding."""
     if all(isinstance(change, int) for day in changes for change in day):
         return list(accumulate(map(sum, changes)))
     return [fsum(chain.from_iterable(changes[: index + 1])) for index in range(len(changes))]

@@ -37,15 +37,15 @@ class ExposureCounts:
         self._service = service
 
     def of_query(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
-        """An ``ExperimentExposureQuery``. Raises `ApiError`."""
+        """Return an ``ExperimentExposureQuery``. Raises `ApiError`."""
         return self._prepared(self._asked(project, query))
 
     def of(self, inputs: ExperimentInputs) -> PreparedQuery:
-        """The exposures of an experiment as it is stored."""
+        """Return the exposures of an experiment as it is stored."""
         return self._prepared(_Asked.of_plan(inputs))
 
     def counted(self, inputs: ExperimentInputs) -> dict[str, Any]:
-        """The exposures of an experiment, computed unless a kept answer is fresh. Raises `ApiError`."""
+        """Return the exposures of an experiment, computed unless a kept answer is fresh. Raises `ApiError`."""
         asked, queries = self.of(inputs), self._service.queries
         kept = queries.cached(asked, fresh=True) or queries.compute(asked)
         return kept.answer
@@ -102,7 +102,7 @@ class ExposureCounts:
         return answer
 
     def _asked(self, project: Project, query: Mapping[str, Any]) -> _Asked:
-        """Parameters of the query, from the experiment where the query names none."""
+        """Return parameters of the query, from the experiment where the query names none."""
         inputs: ExperimentInputs | None = None
         if is_id(query.get("experiment_id")):
             inputs = inputs_asked(self._service.database, project, query)
@@ -158,7 +158,7 @@ class _Asked:
 
     @classmethod
     def of_plan(cls, inputs: ExperimentInputs) -> _Asked:
-        """The exposures of an experiment as it is stored."""
+        """Return the exposures of an experiment as it is stored."""
         row, key = inputs.row, inputs.calculation.feature_flag_key
         filters = {} if inputs.flag is None else inputs.flag.filters
         return cls.of(
@@ -214,7 +214,7 @@ class _Asked:
 
 
 def _held_out(holdout_id: int, days: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
-    """The people of a holdout as a group of their own: no variant, and compared with nobody."""
+    """Return the people of a holdout as a group of their own: no variant, and compared with nobody."""
     return {
         "id": holdout_id,
         "key": f"{HOLDOUT_PREFIX}{holdout_id}",

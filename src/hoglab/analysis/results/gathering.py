@@ -53,7 +53,7 @@ class ExperimentResults:
         self._budget_s = budget_s
 
     def read(self, project: Project, experiment_id: int, *, refresh: bool = False) -> dict[str, Any]:
-        """The results of an experiment; with ``refresh`` those of everything that is stored now. Raises 404."""
+        """Return the results of an experiment; with ``refresh`` those of everything that is stored now. Raises 404."""
         inputs = self._service.plan_of(project, experiment_id)
         if inputs.span(self._service.now()) is None:
             return self._not_started(inputs)
@@ -73,7 +73,10 @@ class ExperimentResults:
     def _refreshing(
         self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, force: bool
     ) -> PreparedQuery:
-        """The work of bringing the points of a metric up to date. The runner stores them, so there is no answer."""
+        """Return the work of bringing the points of a metric up to date.
+
+        The runner stores them, so there is no answer.
+        """
 
         def refresh() -> dict[str, Any]:
             self._service.series.refresh(inputs, metric, force=force)
@@ -83,7 +86,7 @@ class ExperimentResults:
         return PreparedQuery.of(inputs.project, self._service.now(), identity, refresh, keeps=False)
 
     def _examining(self, inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
-        """The work of looking for what endangers an experiment.
+        """Return the work of looking for what endangers an experiment.
 
         Its answer has no findings where they cannot be told without exposures.
         """
@@ -199,7 +202,7 @@ class _Work:
         self._noting(name, lambda: self._begun.update({name: self._queries.submit(work)}))
 
     def ended(self) -> tuple[set[str], dict[str, str]]:
-        """Waits; the names of what is not done, and the reasons of what failed."""
+        """Return waits; the names of what is not done, and the reasons of what failed."""
         pending = set()
         for name, status in self._begun.items():
             if status is None:  # there were too many others: the next request tries again
@@ -213,7 +216,7 @@ class _Work:
         return pending, self._errors
 
     def answer(self, work: PreparedQuery) -> dict[str, Any] | None:
-        """The answer of one more piece of work; None when it failed or is not there in time."""
+        """Return the answer of one more piece of work; None when it failed or is not there in time."""
         try:
             if self._deadline is None:
                 return self._queries.compute(work).answer
@@ -239,7 +242,7 @@ def _head(inputs: ExperimentInputs) -> dict[str, Any]:
 
 
 def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
-    """Methods and settings of an experiment's statistics, on the wire."""
+    """Return methods and settings of an experiment's statistics, on the wire."""
     config, variants = inputs.calculation.statistics, inputs.calculation.variants
     return {
         "method": str(config.method),
@@ -253,7 +256,7 @@ def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
 
 
 def metric_object(each: ShownMetric) -> dict[str, Any]:
-    """A metric on the wire, without what is known of its result."""
+    """Return a metric on the wire, without what is known of its result."""
     metric = each.metric
     return {
         "uuid": metric.get("uuid"),

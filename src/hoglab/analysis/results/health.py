@@ -110,7 +110,7 @@ class Uncomputable:
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Everything worth saying about a launched experiment, worst first."""
+    """Return everything worth saying about a launched experiment, worst first."""
     findings = [
         *_about_flag(facts),
         *_about_exposures(facts),
@@ -366,7 +366,7 @@ class ExperimentHealth:
         self._events = events
 
     def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """The answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
+        """Return the answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
         inputs = self._service.plan_of(project, experiment_id)
         now = self._service.now()
         try:
@@ -381,7 +381,7 @@ class ExperimentHealth:
         }
 
     def findings(self, inputs: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
-        """Everything worth saying about an experiment, worst first.
+        """Return everything worth saying about an experiment, worst first.
 
         ``exposures`` are asked for where they can be counted; what that raises is raised. Raises `ComputationError`
         when the events cannot be looked at.
@@ -470,7 +470,7 @@ _NOT_STARTED = Finding(
 
 
 def _edit(entry: Mapping[str, Any], start: datetime, end: datetime | None) -> FlagEdit | None:
-    """A change of what decides variants while the experiment ran; None for any other entry of the log."""
+    """Return a change of what decides variants while the experiment ran; None for any other entry of the log."""
     at: datetime = entry["created_at"]
     if at <= start or (end is not None and at >= end):
         return None
@@ -489,7 +489,7 @@ def _edit(entry: Mapping[str, Any], start: datetime, end: datetime | None) -> Fl
 
 
 def _decides(filters: Mapping[str, Any], name: str) -> Any:
-    """A part of a flag's filters without what does not matter, such as the names of variants."""
+    """Return a part of a flag's filters without what does not matter, such as the names of variants."""
     if name == "multivariate":
         return {
             variant["key"]: variant.get("rollout_percentage") for variant in flag_config.variants_of(filters)

@@ -21,12 +21,12 @@ SCOPES = ("experiment:read", "experiment:write")
 
 
 def experiment_results_router(results: ExperimentResults, summaries: ResultSummaries) -> ResourceRouter:
-    """The results of a whole experiment, and the first of many."""
+    """Return the results of a whole experiment, and the first of many."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.get("/results_summary/", query=SummariesQuery, response=list[ResultSummaryOut])
     def results_summary(call: Call) -> list[dict[str, Any]]:
-        """The newest stored result of the first primary metric of several experiments. Nothing is computed."""
+        """Return the newest stored result of the first primary metric of several experiments. Nothing is computed."""
         return summaries.read(call.project, call.validate_query(SummariesQuery).ids)
 
     @routes.get(
@@ -37,7 +37,7 @@ def experiment_results_router(results: ExperimentResults, summaries: ResultSumma
         versioned=True,
     )
     def experiment_results(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """All metrics, exposures, health and the verdict of an experiment in one answer.
+        """Return all metrics, exposures, health and the verdict of an experiment in one answer.
 
         Stored results are given where they are fresh, others are computed. After 15 seconds the answer says what is
         still `pending`; that goes on being computed.

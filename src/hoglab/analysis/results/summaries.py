@@ -37,7 +37,7 @@ class ResultSummaries:
         self._exposures = exposures
 
     def read(self, project: Project, ids: str) -> list[dict[str, Any]]:
-        """The summaries of the experiments that there are, in the order of the ids. Raises 400."""
+        """Return the summaries of the experiments that there are, in the order of the ids. Raises 400."""
         with self._service.database.read() as connection:
             rows = [experiments_store.get(connection, project.id, each) for each in _numbers(ids)]
             plans = [
@@ -66,7 +66,7 @@ class ResultSummaries:
 
 
 def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] | None:
-    """The first primary metric with its newest stored result; None where there is no such metric."""
+    """Return the first primary metric with its newest stored result; None where there is no such metric."""
     first = next((each for each in inputs.shown if each.is_primary and is_computed(each.metric)), None)
     if first is None:
         return None

@@ -40,15 +40,15 @@ class Attempts:
         self._now = now
 
     def of(self, key: SeriesKey) -> JobTries | None:
-        """The tries of a series; None when the newest one ended well."""
+        """Return the tries of a series; None when the newest one ended well."""
         return self._jobs.of(_name(key))
 
     def waits(self, key: SeriesKey) -> bool:
-        """Whether a series is not to be tried yet."""
+        """Return whether a series is not to be tried yet."""
         return self.has_to_wait(self.of(key))
 
     def has_to_wait(self, tries: JobTries | None) -> bool:
-        """Whether the next try may not be yet."""
+        """Return whether the next try may not be yet."""
         if tries is None or tries.was_left or tries.retry_at is None:
             return False
         return self._now() < tries.retry_at
@@ -78,7 +78,7 @@ class Attempts:
                         self.over(tx, lease, error)
 
     def writing(self, lease: JobLease) -> AbstractContextManager[Transaction]:
-        """A transaction for what comes of a try. Raises `JobLostError`."""
+        """Return a transaction for what comes of a try. Raises `JobLostError`."""
         return self._jobs.writing(lease, rebuildable=Rebuildable.RESULTS)
 
     def over(self, tx: Transaction, lease: JobLease, error: Exception | None = None) -> None:
@@ -92,18 +92,18 @@ class Attempts:
 
 
 def check_tries(lease: JobLease, most: int = 1) -> None:
-    """Raises `DidNotEndError` when the process before did not finish its try, which was not one of the first."""
+    """Raise `DidNotEndError` when the process before did not finish its try, which was not one of the first."""
     if lease.was_left and lease.tries > most:
         raise DidNotEndError(STOPPED)
 
 
 def was_stopped(tries: JobTries | None) -> bool:
-    """Whether the newest try ended with the process."""
+    """Return whether the newest try ended with the process."""
     return tries is not None and (tries.was_left or tries.error == STOPPED)
 
 
 def wait_after(failures: int) -> timedelta:
-    """Backoff of a computation after so many attempts that did not end."""
+    """Return the backoff of a computation after so many attempts that did not end."""
     doublings: int = min(failures - 1, 20)
     return min(MAX_WAIT, FIRST_WAIT * (1 << doublings))
 

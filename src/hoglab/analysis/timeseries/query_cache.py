@@ -204,7 +204,7 @@ class Queries:
         self._closed = False
 
     def cached(self, query: PreparedQuery, *, fresh: bool) -> CachedAnswer | None:
-        """The kept answer to a query; with ``fresh`` only when it needs no computation."""
+        """Return the kept answer to a query; with ``fresh`` only when it needs no computation."""
         with self._lock:
             found = self._kept.get(query.key)
             if found is None or (fresh and not self._is_fresh(found, query)):
@@ -338,7 +338,7 @@ class Queries:
     def status(
         self, project_id: int, query_id: str, prepare: Callable[[Mapping[str, Any]], PreparedQuery]
     ) -> QueryStatus | None:
-        """Status of a query of the project; None for an unknown one.
+        """Return status of a query of the project; None for an unknown one.
 
         When nobody is at it any more it is begun anew here, from what ``prepare`` makes of it.
         """

@@ -59,20 +59,20 @@ _IS_WAITING = sa.and_(_row.ended_at.is_(None), _row.query.is_not(None))
 
 
 def read(connection: Connection, project_id: int, query_id: str) -> QueryStatus | None:
-    """A query of a project."""
+    """Return a query of a project."""
     found = connection.execute(_STATUS.where(*_is(project_id, query_id))).one_or_none()
     return None if found is None else QueryStatus(*found)
 
 
 def waiting(connection: Connection, project_id: int, key: str) -> QueryStatus | None:
-    """A query that asks the same and has not ended, of those that no request waits for."""
+    """Return a query that asks the same and has not ended, of those that no request waits for."""
     same = _STATUS.where(_row.project_id == project_id, _row.key == key, _IS_WAITING)
     found = connection.execute(same.limit(1)).one_or_none()
     return None if found is None else QueryStatus(*found)
 
 
 def count_waiting(connection: Connection) -> int:
-    """Number of queries of all projects that have not ended, of those that no request waits for."""
+    """Return the number of queries of all projects that have not ended, of those that no request waits for."""
     return connection.scalar(sa.select(sa.func.count()).select_from(query_status).where(_IS_WAITING)) or 0
 
 

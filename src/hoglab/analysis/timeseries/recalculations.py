@@ -48,7 +48,7 @@ class Recalculations:
     # -- requests --------------------------------------------------------------------------------------
 
     def check_found(self, project: Project, experiment_id: int) -> None:
-        """Raises 404 for an unknown or deleted experiment."""
+        """Raise 404 for an unknown or deleted experiment."""
         self._service.plan_of(project, experiment_id)
 
     def request(self, project: Project, experiment_id: int, trigger: str) -> tuple[dict[str, Any], bool]:
@@ -67,7 +67,7 @@ class Recalculations:
         return _job_object(made), True
 
     def read(self, project: Project, experiment_id: int, recalculation_id: str) -> dict[str, Any]:
-        """A job with its results so far. Raises 404."""
+        """Return a job with its results so far. Raises 404."""
         self.check_found(project, experiment_id)
         with self._service.database.read() as connection:
             jobs = store.recalculations(connection, experiment_id)
@@ -77,7 +77,7 @@ class Recalculations:
         raise BareError(404, {"detail": NOT_FOUND})
 
     def latest(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """The last completed job, else what the daily points have. Raises 404."""
+        """Return the last completed job, else what the daily points have. Raises 404."""
         inputs = self._service.plan_of(project, experiment_id)
         with self._service.database.read() as connection:
             jobs = store.recalculations(connection, experiment_id, [COMPLETED])
@@ -86,7 +86,7 @@ class Recalculations:
         return self._of_points(inputs)
 
     def _of_points(self, inputs: ExperimentInputs) -> dict[str, Any]:
-        """The newest daily points, in the form of a completed job."""
+        """Return the newest daily points, in the form of a completed job."""
         with self._service.database.read() as connection:
             points = {
                 metric["uuid"]: store.newest_result(connection, inputs.key(metric))
@@ -119,7 +119,7 @@ class Recalculations:
     # -- work of the background ------------------------------------------------------------------------
 
     def waiting(self) -> list[tuple[int, Recalculation]]:
-        """Jobs to do, with their projects, oldest first; one that a stopped process left behind begins anew."""
+        """Return jobs to do, with their projects, oldest first; one that a stopped process left behind begins anew."""
         with self._service.database.read() as connection:
             return store.waiting_recalculations(connection)
 
@@ -180,7 +180,7 @@ class Recalculations:
         return len(results)
 
     def _questions(self, inputs: ExperimentInputs | None, span: Span | None) -> list[Question]:
-        """Questions for the metrics that can be read, and need not wait."""
+        """Return questions for the metrics that can be read, and need not wait."""
         questions = []
         if inputs is not None and span is not None:
             for metric in inputs.metrics:
@@ -228,7 +228,7 @@ def _tell(error: Exception, **about: Any) -> None:
 
 
 def _adjusted(inputs: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The outcomes with p-values corrected over the primary metrics."""
+    """Return the outcomes with p-values corrected over the primary metrics."""
     results = {each["metric_uuid"]: each["result"] for each in outcomes if each["result"] is not None}
     correction = inputs.calculation.statistics.correction
     corrected = adjusted(results, correction, outside=frozenset(results) - inputs.primary)
@@ -236,7 +236,7 @@ def _adjusted(inputs: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[
 
 
 def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:
-    """Outcome of one metric; neither a result nor an error: nothing yet."""
+    """Return the outcome of one metric; neither a result nor an error: nothing yet."""
     status = COMPLETED if result is not None else PENDING if error is None else FAILED
     return {"metric_uuid": uuid, "status": status, "result": result, "error_message": error}
 

@@ -93,14 +93,14 @@ class ResultsRunner(BackgroundService):
         return computed
 
     def _due(self) -> Iterator[tuple[ExperimentInputs, dict[str, Any]]]:
-        """Metrics whose newest point is older than the last scheduled time, or that have none."""
+        """Yield metrics whose newest point is older than the last scheduled time, or that have none."""
         for inputs in self._service.plans():
             for metric in inputs.metrics:
                 if self._is_due(inputs, metric):
                     yield inputs, metric
 
     def _is_due(self, inputs: ExperimentInputs, metric: dict[str, Any]) -> bool:
-        """Whether the points of a metric are to be computed now.
+        """Return whether the points of a metric are to be computed now.
 
         Those that did not end wait; those that did not because the server stopped are tried when they waited.
         """
@@ -122,7 +122,7 @@ class ResultsRunner(BackgroundService):
 
 
 def last_scheduled(defaults: Any, now: datetime) -> datetime:
-    """The latest scheduled time that is not after ``now`` (spec experiment-results 7.1)."""
+    """Return the latest scheduled time that is not after ``now`` (spec experiment-results 7.1)."""
     texts = defaults.get("experiment_recalculation_times") if isinstance(defaults, dict) else None
     if not isinstance(texts, list) or not texts:
         single = defaults.get("experiment_recalculation_time") if isinstance(defaults, dict) else None

@@ -86,13 +86,13 @@ class Series:
     # -- reading ---------------------------------------------------------------------------------------
 
     def last_failure(self, key: SeriesKey) -> Failure | None:
-        """Failure of the last computation of a series; None when it did not fail."""
+        """Return the failure of the last computation of a series; None when it did not fail."""
         with self._database.read() as connection:
             newest = store.newest_point(connection, key)
         return None if newest is None else newest.failure
 
     def has_result(self, key: SeriesKey) -> bool:
-        """Whether any day of a series has a result."""
+        """Return whether any day of a series has a result."""
         with self._database.read() as connection:
             return store.newest_result(connection, key) is not None
 
@@ -104,7 +104,7 @@ class Series:
         *,
         looked: timedelta | None = None,
     ) -> bool:
-        """Whether the newest point is the last word on an ended experiment.
+        """Return whether the newest point is the last word on an ended experiment.
 
         It is when it was written `SETTLING` after the last moment that counts, and nothing was stored since that
         changes it: history may be sent, and persons may be merged, long afterwards. ``looked``: whoever looked for
@@ -132,7 +132,7 @@ class Series:
     def _has_changed(
         self, key: SeriesKey, question: Question, since: int, until: datetime, looked: timedelta
     ) -> bool:
-        """Whether what came behind the log offset ``since`` changes a point of a series."""
+        """Return whether what came behind the log offset ``since`` changes a point of a series."""
         now, after = self._now(), since
         known = self._examined.get(key)
         if known is not None and known.since == since:
@@ -172,7 +172,10 @@ class Series:
         return same_day and now - newest.tried < self._refresh
 
     def _named_state(self, inputs: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
-        """Digest of the tables, actions and cohorts that decide a metric, which changes with them; None without any."""
+        """Return the digest of the tables, actions and cohorts that decide a metric, which changes with them.
+
+        The result is None without any.
+        """
         tables = self._computer.state_of_tables(inputs.tables_of(metric))
         edited = inputs.edited(metric)
         return tables if not edited else hashlib.sha256(repr((tables, edited)).encode()).hexdigest()
@@ -180,7 +183,7 @@ class Series:
     # -- computing -------------------------------------------------------------------------------------
 
     def is_fresh(self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
-        """Whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
+        """Return whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
         key = inputs.key(metric)
         if not self._is_fresh(inputs, metric, key):
             return False
@@ -319,7 +322,7 @@ class Series:
         ]
 
     def _past_points(self, key: SeriesKey, span: Span, named_state: str | None) -> dict[int, Point]:
-        """The stored results of days that are over, by the number of the day.
+        """Return the stored results of days that are over, by the number of the day.
 
         A point that was the last one of its day is not that of the whole day, and one of other files, of another
         action or of other members of a cohort is none.
@@ -355,7 +358,7 @@ class Series:
 
 
 def reason_of(error: Exception) -> str:
-    """Reason for which a computation failed, in one line."""
+    """Return the reason for which a computation failed, in one line."""
     return str(error) if isinstance(error, ResultsError) else f"Internal error: {type(error).__name__}"
 
 

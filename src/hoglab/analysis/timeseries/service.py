@@ -92,7 +92,7 @@ class ResultsService:
             return people.groups_of_type(connection, project_id, index, limit)
 
     def plan_of(self, project: Project, experiment_id: int) -> ExperimentInputs:
-        """Inputs of the computations for an experiment. Raises 404."""
+        """Return inputs of the computations for an experiment. Raises 404."""
         with self.database.read() as connection:
             return read_inputs(
                 connection, project, self._experiments.visible(connection, project, experiment_id)
@@ -101,7 +101,7 @@ class ResultsService:
     def plan_of_running(
         self, experiment_id: int, *, further: tuple[Mapping[str, Any], ...] = ()
     ) -> ExperimentInputs | None:
-        """The plan of an experiment of any project; None for one that is gone or a draft (again)."""
+        """Return the plan of an experiment of any project; None for one that is gone or a draft (again)."""
         with self.database.read() as connection:
             row = store.experiment(connection, experiment_id)
             project = self._projects(row.project_id) if row is not None else None
@@ -114,7 +114,7 @@ class ResultsService:
     def timeseries(
         self, project: Project, experiment_id: int, metric_uuid: str | None, fingerprint: str | None
     ) -> dict[str, Any]:
-        """The daily points of one metric, the newest one computed anew when it is stale. Raises 400, 404."""
+        """Return the daily points of one metric, the newest one computed anew when it is stale. Raises 400, 404."""
         if not metric_uuid:
             raise validation_error("metric_uuid query parameter is required")
         if not fingerprint:
@@ -150,7 +150,7 @@ class ResultsService:
         metric: Mapping[str, Any],
         results: Mapping[str, dict[str, Any] | None],
     ) -> dict[str, dict[str, Any] | None]:
-        """The results of days with p-values corrected over the primary metrics' results of the same days."""
+        """Return the results of days with p-values corrected over the primary metrics' results of the same days."""
         correction = inputs.calculation.statistics.correction
         if correction is Correction.NONE:
             return dict(results)
@@ -167,13 +167,13 @@ class ResultsService:
     def newest_of_family(
         self, inputs: ExperimentInputs, metric: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """The newest stored results of the other primary metrics, where the metric is a primary one."""
+        """Return the newest stored results of the other primary metrics, where the metric is a primary one."""
         return {uuid: days[max(days)] for uuid, days in self._family(inputs, metric).items() if days}
 
     def _family(
         self, inputs: ExperimentInputs, metric: Mapping[str, Any]
     ) -> dict[str, dict[str, dict[str, Any]]]:
-        """The stored results of the other primary metrics: by uuid and day."""
+        """Return the stored results of the other primary metrics: by uuid and day."""
         if metric.get("uuid") not in inputs.primary:
             return {}
         zone = zone_of(inputs.project.timezone)
@@ -252,7 +252,7 @@ class ResultsService:
     # -- work of the background ------------------------------------------------------------------------
 
     def plans(self) -> list[ExperimentInputs]:
-        """Every experiment that may need new points: running ones, and ended ones that have not settled."""
+        """Return every experiment that may need new points: running ones, and ended ones that have not settled."""
         now = self.now()
         with self.database.read() as connection:
             rows = experiments_store.running(connection)
@@ -284,7 +284,7 @@ def _timeseries_object(
     job: Job | None,
     now: datetime,
 ) -> dict[str, Any]:
-    """The answer of ``timeseries_results`` (spec experiment-results 7.2)."""
+    """Return the answer of ``timeseries_results`` (spec experiment-results 7.2)."""
     zone = zone_of(project.timezone)
     assert row.start_date is not None  # noqa: S101 - drafts were refused
     first, last = day_of(row.start_date, zone), day_of(row.end_date or now, zone)

@@ -50,7 +50,7 @@ class Point:
     updated_at: datetime
 
     def day(self, zone: tzinfo) -> date:
-        """The calendar day that the point is of."""
+        """Return the calendar day that the point is of."""
         return (self.query_to - _MICROSECOND).astimezone(zone).date()
 
     @property
@@ -108,7 +108,7 @@ _JOB = tuple(metric_recalculation.c[f.name] for f in fields(Job))
 
 
 def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()) -> list[Point]:
-    """The points of a series by time; those of the fingerprints in ``also`` come before its own."""
+    """Return the points of a series by time; those of the fingerprints in ``also`` come before its own."""
     row = metric_result.c
     statement = (
         sa.select(*_POINT)
@@ -123,20 +123,20 @@ def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()
 
 
 def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
-    """The newest point of a series that has a result."""
+    """Return the newest point of a series that has a result."""
     row = metric_result.c
     return _first_point(connection, key, row.query_to.desc(), row.status == COMPLETED)
 
 
 def result_near(connection: Connection, key: SeriesKey, moment: datetime) -> Point | None:
-    """The result of the time before ``moment``, else the first one after it, else the last one before."""
+    """Return the result of the time before ``moment``, else the first one after it, else the last one before."""
     row = metric_result.c
     from_then_on = (row.status == COMPLETED, row.query_to >= moment)
     return _first_point(connection, key, row.query_to, *from_then_on) or newest_result(connection, key)
 
 
 def newest_point(connection: Connection, key: SeriesKey) -> Point | None:
-    """The newest point of a series, be it a result or a failure."""
+    """Return the newest point of a series, be it a result or a failure."""
     return _first_point(connection, key, metric_result.c.query_to.desc())
 
 
@@ -163,7 +163,7 @@ def _first_point(
 
 
 def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | None:
-    """The newest point, or failure, up to ``until``; None without any."""
+    """Return the newest point, or failure, up to ``until``; None without any."""
     row = metric_result.c
     statement = (
         sa.select(
@@ -248,7 +248,7 @@ def put_failure(
 def _by_day(
     connection: Connection, key: SeriesKey, last: datetime, zone: tzinfo
 ) -> tuple[dict[date, Point], list[int]]:
-    """The stored points by day up to that of ``last``, and the ids of those after it."""
+    """Return the stored points by day up to that of ``last``, and the ids of those after it."""
     last_day = (last - _MICROSECOND).astimezone(zone).date()
     stored = {point.day(zone): point for point in points(connection, key)}
     after = [point.id for day, point in stored.items() if day > last_day]
@@ -269,7 +269,7 @@ def _is_same(old: Point, new: NewPoint) -> bool:
 def _row(
     key: SeriesKey, query_from: datetime, status: str, old: Point | None, now: datetime
 ) -> dict[str, Any]:
-    """A row in place of an old one, or of none."""
+    """Return a row in place of an old one, or of none."""
     return {
         "experiment_id": key.experiment_id,
         "metric_uuid": key.metric_uuid,
@@ -303,7 +303,7 @@ def delete_points(connection: Connection, key: SeriesKey) -> None:
 
 
 def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> Job | None:
-    """The job that is waiting or running; there is at most one."""
+    """Return the job that is waiting or running; there is at most one."""
     row = metric_recalculation.c
     statement = (
         sa.select(*_JOB)
@@ -320,7 +320,7 @@ def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> 
 
 
 def active_jobs(connection: Connection) -> list[Job]:
-    """Every job that is waiting, or was running when the process ended; oldest first."""
+    """Return every job that is waiting, or was running when the process ended; oldest first."""
     row = metric_recalculation.c
     statement = sa.select(*_JOB).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
     return [Job(*found) for found in connection.execute(statement)]
@@ -389,7 +389,7 @@ _RECALCULATION = tuple(experiment_recalculation.c[f.name] for f in fields(Recalc
 def recalculations(
     connection: Connection, experiment_id: int, statuses: Collection[str] | None = None
 ) -> list[Recalculation]:
-    """The jobs of an experiment, newest first."""
+    """Return the jobs of an experiment, newest first."""
     row = experiment_recalculation.c
     statement = sa.select(*_RECALCULATION).where(row.experiment_id == experiment_id)
     if statuses is not None:
@@ -399,12 +399,12 @@ def recalculations(
 
 
 def active_recalculation(connection: Connection, experiment_id: int) -> Recalculation | None:
-    """The job of an experiment that is waiting or running; there is at most one."""
+    """Return the job of an experiment that is waiting or running; there is at most one."""
     return next(iter(recalculations(connection, experiment_id, _ACTIVE)), None)
 
 
 def waiting_recalculations(connection: Connection) -> list[tuple[int, Recalculation]]:
-    """Every job that is waiting, or was running when the process ended, with its project; oldest first."""
+    """Return every job that is waiting, or was running when the process ended, with its project; oldest first."""
     row = experiment_recalculation.c
     statement = (
         sa.select(experiment_table.c.project_id, *_RECALCULATION)
@@ -417,7 +417,7 @@ def waiting_recalculations(connection: Connection) -> list[tuple[int, Recalculat
 def insert_recalculation(
     connection: Connection, experiment_id: int, trigger: str, total: int, now: datetime
 ) -> Recalculation:
-    """A new job; old ones beyond `KEPT_RECALCULATIONS` go."""
+    """Return a new job; old ones beyond `KEPT_RECALCULATIONS` go."""
     made = Recalculation(str(uuid4()), experiment_id, PENDING, trigger, total, [], None, now, None, None)
     table = experiment_recalculation
     old = [each.id for each in recalculations(connection, experiment_id)[KEPT_RECALCULATIONS - 1 :]]
@@ -440,7 +440,7 @@ _EXPERIMENT = tuple(experiment_table.c[f.name] for f in fields(ExperimentRow))
 
 
 def experiment(connection: Connection, experiment_id: int) -> ExperimentRow | None:
-    """An experiment of any project, unless it is deleted."""
+    """Return an experiment of any project, unless it is deleted."""
     row = experiment_table.c
     found = connection.execute(
         sa.select(*_EXPERIMENT).where(row.id == experiment_id, row.deleted.is_(False))
@@ -449,7 +449,7 @@ def experiment(connection: Connection, experiment_id: int) -> ExperimentRow | No
 
 
 def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]:
-    """Experiments of all projects that ended after a moment and are not deleted."""
+    """Return experiments of all projects that ended after a moment and are not deleted."""
     row = experiment_table.c
     statement = sa.select(*_EXPERIMENT).where(
         row.start_date.is_not(None), row.end_date > since, row.deleted.is_(False)

@@ -29,7 +29,7 @@ NO_VALUE = "$$_posthog_breakdown_null_$$"
 def trends_answer(
     runner: StatementRunner, project_id: int, asked: TrendsQuery, now: datetime
 ) -> dict[str, Any]:
-    """Trends of a project. Raises `DefinitionError` and `ComputationError`."""
+    """Return trends of a project. Raises `DefinitionError` and `ComputationError`."""
     results = []
     labels, moment_count = asked.labels, asked.count
     for series in asked.series:
@@ -67,7 +67,7 @@ def _built(
 def _statement(
     dialect: Dialect, project_id: int, asked: TrendsQuery, series: TrendSeries, now: datetime
 ) -> SqlStatement:
-    """Rows ``(number of the interval, breakdown value, count)``, without those whose count is 0."""
+    """Return rows ``(number of the interval, breakdown value, count)``, without those whose count is 0."""
     parameters = dialect.parameters()
     row = RelationRow(dialect, parameters)
     scope = FilterScope(row, now, asked.zone)
@@ -114,7 +114,7 @@ def _statement(
 
 
 def _number(dialect: Dialect, asked: TrendsQuery) -> str:
-    """The number of the interval that an event lies in, from 0."""
+    """Return the number of the interval that an event lies in, from 0."""
     ts = dialect.micros("timestamp")
     if asked.interval is Interval.DAY:
         days = asked.days

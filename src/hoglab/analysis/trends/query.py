@@ -106,7 +106,7 @@ class TrendsQuery:
 
 
 def read_trends(project: Project, query: Mapping[str, Any], now: datetime) -> TrendsQuery:
-    """A question of a project. Raises `DefinitionError`."""
+    """Return a question of a project. Raises `DefinitionError`."""
     zone = zone_of(project.timezone)
     interval = _choice(query.get("interval"), Interval, Interval.DAY, "interval")
     given = query.get("series")
@@ -149,7 +149,7 @@ def _series(given: object, path: str) -> TrendSeries:
 
 
 def _all_filters(project: Project, query: Mapping[str, Any]) -> PropertyGroup:
-    """The filters of all series: the query's, and the project's for its own people where that is asked for."""
+    """Return the filters of all series: the query's, and the project's for its own people where that is asked for."""
     groups = [_filters(query.get("properties"), "properties")]
     if query.get("filterTestAccounts"):
         groups.append(_filters(project.test_account_filters, "test_account_filters"))
@@ -190,7 +190,7 @@ def _choice(given: object, choices: type[ChoiceT], default: ChoiceT, path: str) 
 
 
 def _range(given: object, now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
-    """The time of a query, up to now where nothing else is said."""
+    """Return the time of a query, up to now where nothing else is said."""
     if given is not None and not isinstance(given, Mapping):
         raise DefinitionError("dateRange must be an object")
     given = given or {}

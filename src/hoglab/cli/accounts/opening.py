@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_accounts(data: Path | None) -> Iterator[AccountService]:
-    """The accounts of a directory, as `opened_database` opens it."""
+    """Provide the accounts of a directory, as `opened_database` opens it."""
     with opened_database(data) as (_, accounts):
         yield accounts
 
 
 @contextmanager
 def opened_database(data: Path | None) -> Iterator[tuple[Database, AccountService]]:
-    """The metadata of a directory that a server made.
+    """Provide the metadata of a directory that a server made.
 
     Needs no lock: ``hoglab.db`` may be shared, and a running server notices changes. Raises `OperatorError`.
     """

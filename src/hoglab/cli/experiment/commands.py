@@ -195,7 +195,7 @@ def _history(days: int, event: str | None) -> dict[str, Any]:
 def _foreseen(
     source: Source, experiment_id: int, wanted: str | None, asked: Mapping[str, Any]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The answers for the metrics of an experiment, with their names; those without one are told on stderr.
+    """Return the answers for the metrics of an experiment, with their names; those without one are told on stderr.
 
     Raises `OperatorError` when there is none at all.
     """
@@ -243,7 +243,7 @@ def _show(
 
 
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:
-    """Everything about an experiment. Raises `AnswerError` when nothing can be said about it."""
+    """Return everything about an experiment. Raises `AnswerError` when nothing can be said about it."""
     from hoglab.analysis.definitions import metrics_of
     from hoglab.reports.report import ExperimentReport
     from hoglab.statistics import resolve_config
@@ -278,7 +278,7 @@ def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentRep
 
 
 def _withheld(verdict: Mapping[str, Any] | None) -> frozenset[str] | None:
-    """The metrics, by uuid, of which nothing may be marked as significant; None: that is so of all."""
+    """Return the metrics, by uuid, of which nothing may be marked as significant; None: that is so of all."""
     if verdict is None:
         return frozenset()
     if verdict["withholds_decisions"]:
@@ -305,7 +305,7 @@ def _metric(
     daily: bool,
     withheld: bool,
 ) -> MetricReport:
-    """A metric with its result, as the answer has it, and with its days where they are wanted."""
+    """Return a metric with its result, as the answer has it, and with its days where they are wanted."""
     from hoglab.cli.experiment.source import AnswerError
     from hoglab.reports.report import metric_report
 

@@ -40,23 +40,23 @@ class Source(Protocol):
     """Answers in the API's JSON. Raises `AnswerError`."""
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
-        """An experiment in full form."""
+        """Return an experiment in full form."""
         ...
 
     def defaults(self) -> dict[str, Any]:
-        """Defaults for experiments of the project; empty for callers who may not read them."""
+        """Return defaults for experiments of the project; empty for callers who may not read them."""
         ...
 
     def results(self, experiment_id: int) -> dict[str, Any]:
-        """All that is known of it now: metrics, exposures, health and the verdict."""
+        """Return all that is known of it now: metrics, exposures, health and the verdict."""
         ...
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
-        """The daily results of one of its metrics."""
+        """Return the daily results of one of its metrics."""
         ...
 
     def query(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a query."""
+        """Return the answer to a query."""
         ...
 
 
@@ -64,7 +64,7 @@ class Source(Protocol):
 def opened_source(
     data: Path | None, project_id: int, *, host: str | None = None, key: str | None = None
 ) -> Iterator[Source]:
-    """The server at ``host``, else the data directory, else the server that has it. Raises `OperatorError`.
+    """Provide the server at ``host``, else the data directory, else the server that has it. Raises `OperatorError`.
 
     Without a ``key`` one is made for the command, which can read and nothing else, and revoked after it.
     """
@@ -159,7 +159,7 @@ class _Remote:
 
 @contextmanager
 def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Iterator[Source]:
-    """The rooms behind the API, on a directory that no server has."""
+    """Provide the rooms behind the API, on a directory that no server has."""
     from hoglab.accounts.service import AccountService
     from hoglab.settings import engine_options
     from hoglab.storage.database import Database, DatabaseError
@@ -181,7 +181,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence for log lines below errors: the answer says why a result is missing; defects are still shown."""
+    """Provide silence for log lines below errors: the answer says why a result is missing; defects are still shown."""
     import structlog
 
     before = structlog.get_config()
@@ -284,7 +284,7 @@ class _Local:
 
 @contextmanager
 def _as_answers() -> Iterator[None]:
-    """Translation of refusals of a request into `AnswerError`."""
+    """Provide the translation of refusals of a request into `AnswerError`."""
     from hoglab.http.errors import WireError
 
     try:

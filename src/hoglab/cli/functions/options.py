@@ -36,7 +36,7 @@ ToOption = Annotated[
 
 
 def api(host: str | None, key: str | None, project: int) -> ApiClient:
-    """The server to talk to. Raises `OperatorError`."""
+    """Return the server to talk to. Raises `OperatorError`."""
     from hoglab.cli.api_client import ApiClient
 
     if not key:
@@ -47,7 +47,7 @@ def api(host: str | None, key: str | None, project: int) -> ApiClient:
 
 
 def function_path(client: ApiClient, wanted: str) -> str:
-    """Path of a function in the API, by its id or its name. Raises `OperatorError`."""
+    """Return the path of a function in the API, by its id or its name. Raises `OperatorError`."""
     try:
         return f"/hog_functions/{UUID(wanted)}"
     except ValueError:

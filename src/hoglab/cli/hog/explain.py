@@ -62,7 +62,7 @@ def explain(
 
 
 def _structure(text: str) -> dict[str, Any] | None:
-    """The JSON object or list of properties in a text; None when the text is an expression."""
+    """Return the JSON object or list of properties in a text; None when the text is an expression."""
     if not text.startswith(("{", "[")):
         return None
     try:
@@ -73,7 +73,7 @@ def _structure(text: str) -> dict[str, Any] | None:
 
 
 def _globals(event: dict[str, Any]) -> dict[str, Any]:
-    """Globals of a filter for the event, which may be given as programs see it or as it is captured."""
+    """Return globals of a filter for the event, which may be given as programs see it or as it is captured."""
     from hoglab.functions.runtime import filter_globals
 
     whole = event if isinstance(event.get("event"), dict) else {"event": event}

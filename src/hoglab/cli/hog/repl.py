@@ -63,7 +63,7 @@ class _Loop:
                 typer.echo("\ninterrupted")
 
     def read(self) -> str | None:
-        """One whole input, which may take several lines; None at the end of everything."""
+        """Return one whole input, which may take several lines; None at the end of everything."""
         from hoglab.hog import is_complete
 
         lines: list[str] = []
@@ -83,7 +83,7 @@ class _Loop:
                 return source
 
     def enter(self, source: str) -> bool:
-        """Answers one input; False if it asks to leave."""
+        """Return answers one input; False if it asks to leave."""
         text = source.strip()
         if not text.startswith(":"):
             if text:
@@ -155,7 +155,7 @@ class _History:
         self.readline.parse_and_bind("tab: complete")
 
     def complete(self, start: str, at: int) -> str | None:
-        """The `at`-th name that begins with `start`."""
+        """Return the `at`-th name that begins with `start`."""
         names = {*self.session.env.functions, *self.session.variables, *self.session.globals}
         found = sorted(name for name in names if name.startswith(start))
         return found[at] if at < len(found) else None

@@ -27,7 +27,7 @@ GlobalsOption = Annotated[
 
 
 def read(file: str) -> str:
-    """The text of a file, or of standard input for ``-``. Raises `OperatorError`."""
+    """Return the text of a file, or of standard input for ``-``. Raises `OperatorError`."""
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode("utf-8")
@@ -38,7 +38,7 @@ def read(file: str) -> str:
 
 
 def read_object(file: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises `OperatorError`."""
+    """Return the JSON object in a file. Raises `OperatorError`."""
     try:
         found = json.loads(read(file))
     except (ValueError, RecursionError) as error:
@@ -49,12 +49,12 @@ def read_object(file: str) -> dict[str, Any]:
 
 
 def read_globals(path: Path | None) -> dict[str, Any]:
-    """The globals of a program; none without a file. Raises `OperatorError`."""
+    """Return the globals of a program; none without a file. Raises `OperatorError`."""
     return {} if path is None else read_object(str(path))
 
 
 def located(file: str, source: str, one: Diagnostic) -> str:
-    """A finding for a person: place, message, excerpt with carets, hint."""
+    """Return a finding for a person: place, message, excerpt with carets, hint."""
     from hoglab.hog import excerpt
 
     shown = excerpt(source, one.start, one.end).replace("\n", "\n  ")

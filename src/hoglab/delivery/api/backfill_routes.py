@@ -100,7 +100,10 @@ class RerunJobOut(WireModel):
 
 
 def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
-    """``/hog_functions/{id}/backfill``, ``backfills`` and ``reruns``. ``database``: the metadata."""
+    """Return the routes of ``/hog_functions/{id}/backfill``, ``backfills`` and ``reruns``.
+
+    ``database``: the metadata.
+    """
     routes = ResourceRouter(
         "/hog_functions", tag="hog_functions", scopes=("hog_function:read", "hog_function:write")
     )
@@ -146,7 +149,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/backfills/", response=Paged[BackfillOut])
     def list_backfills(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """The backfills of a function, newest first."""
+        """Return the backfills of a function, newest first."""
         known(call, function_id)
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         jobs, count = backfills.page(call.project.id, function_id, page.limit, page.offset)
@@ -154,7 +157,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/backfills/{backfill_id}/", response=BackfillOut)
     def read_backfill(call: Call, function_id: UuidId, backfill_id: UuidId) -> dict[str, Any]:
-        """Progress of a backfill."""
+        """Return progress of a backfill."""
         known(call, function_id)
         return _shown_or_404(backfills.get(call.project.id, function_id, backfill_id))
 
@@ -166,7 +169,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/reruns/", response=Paged[RerunJobOut])
     def list_reruns(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Reruns of a function's past invocations, newest first."""
+        """Return reruns of a function's past invocations, newest first."""
         known(call, function_id)
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         jobs, count = backfills.page(call.project.id, function_id, page.limit, page.offset, JobKind.RERUN)
@@ -174,7 +177,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/reruns/{rerun_id}/", response=RerunJobOut)
     def read_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
-        """Progress of a rerun of past invocations."""
+        """Return progress of a rerun of past invocations."""
         known(call, function_id)
         return _shown_rerun(backfills.get(call.project.id, function_id, rerun_id, JobKind.RERUN))
 

@@ -124,7 +124,7 @@ class DiscardedOut(WireModel):
 
 
 def dead_letter_router(delivery: Delivery) -> ResourceRouter:
-    """``/hog_functions/dead_letters``: list, ``retry``, ``discard``."""
+    """Return the routes of ``/hog_functions/dead_letters``: list, ``retry``, ``discard``."""
     routes = ResourceRouter(
         "/hog_functions/dead_letters", tag="hog_functions", scopes=("hog_function:read", "hog_function:write")
     )
@@ -132,7 +132,7 @@ def dead_letter_router(delivery: Delivery) -> ResourceRouter:
 
     @routes.get("/", query=DeadLetterQuery, response=Paged[DeadLetterOut], heavy=True)
     def list_dead_letters(call: Call) -> dict[str, Any]:
-        """Events that did not become runs of functions, those that failed last first."""
+        """Return events that did not become runs of functions, those that failed last first."""
         wanted = _selection(call.validate_query(DeadLetterQuery))
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         found, count = letters.page(call.project.id, wanted, page.limit, page.offset)

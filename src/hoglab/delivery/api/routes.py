@@ -70,7 +70,7 @@ BREAKDOWNS = ("name", "kind")
 def router(
     delivery: Delivery, functions: FunctionService, database: Database, streams: Streams | None = None
 ) -> ResourceRouter:
-    """The endpoints below ``/hog_functions`` that need the runtime. ``database``: the metadata."""
+    """Return the endpoints below ``/hog_functions`` that need the runtime. ``database``: the metadata."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
     tests = TestRuns(delivery)
     live = LiveLogs(delivery.stores.runs)
@@ -85,7 +85,7 @@ def router(
 
     @routes.get("/{function_id}/logs/", query=LogsQuery, response=LogPage, heavy=True)
     def logs(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Log lines of a function's runs, printed or reported by the server, newest first."""
+        """Return log lines of a function's runs, printed or reported by the server, newest first."""
         known(call, function_id)
         query = _log_query(call.validate_query(LogsQuery))
         kept = delivery.stores.runs.logs(call.project.id, function_id, query)
@@ -100,7 +100,7 @@ def router(
         errors=(429,),
     )
     async def tail(call: Call, function_id: UuidId) -> Response:
-        """New lines of the log as they are written, as server-sent events, until you hang up.
+        """Return new lines of the log as they are written, as server-sent events, until you hang up.
 
         An event `log` holds one line as `GET …/logs/` shows it. Whoever takes them too slowly gets an event
         `skipped` with the `count` of lines left out. With the header `Last-Event-ID`, lines after that one come
@@ -114,14 +114,14 @@ def router(
 
     @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
     def totals(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Totals of a function's metrics."""
+        """Return totals of a function's metrics."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=False)
         return {"totals": telemetry.read_totals(delivery.stores.runs, call.project.id, function_id, query)}
 
     @routes.get("/{function_id}/metrics/", query=MetricsQuery, response=MetricsOut, heavy=True)
     def metrics(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Time series of a function's metrics."""
+        """Return the time series of a function's metrics."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=True)
         return telemetry.read_series(delivery.stores.runs, call.project.id, function_id, query)
@@ -146,7 +146,10 @@ def router(
         answers={400: RefusedTestOut},
     )
     def explain(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Explanation, term by term, of whether a configuration's filters match an event. The id may be ``new``."""
+        """Return explanation, term by term, of whether a configuration's filters match an event.
+
+        The id may be ``new``.
+        """
         body = call.validate(ExplainBody)
         configuration, context = configured(
             call, parse_uuid(function_id), body.configuration, functions, database
@@ -190,7 +193,7 @@ def router(
 
     @routes.get("/{function_id}/status/", response=StatusOut)
     def status(call: Call, function_id: UuidId) -> dict[str, int]:
-        """Status of a function."""
+        """Return status of a function."""
         row = known(call, function_id)
         found = delivery.states.statuses([function_id])
         return dict(status_of(function_id, enabled=row["enabled"], known=found))
@@ -202,7 +205,7 @@ def router(
         answers={400: ErrorText, 404: ErrorText},
     )
     def set_status(call: Call, function_id: UuidId) -> dict[str, int]:
-        """Slow a function down, stop it, or let it run again."""
+        """Return slow a function down, stop it, or let it run again."""
         with database.read() as connection:
             row = store.get(connection, call.project.id, function_id)
         if row is None or row["deleted"]:
@@ -278,7 +281,7 @@ def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> st
 
 
 def _rerun_asked(call: Call, row: store.Row) -> tuple[RerunBody, RerunFilter, dict[str, Any]]:
-    """The request, what is to be run again by it, and how the log shows that."""
+    """Return the request, what is to be run again by it, and how the log shows that."""
     kind = row["type"] or "destination"
     if kind not in RERUNNABLE:
         detail = f"Re-runs aren't supported for '{kind}' functions."
@@ -358,7 +361,7 @@ def configured(
     functions: FunctionService,
     database: Database,
 ) -> tuple[Configuration, FilterContext]:
-    """Configuration that a body would give a function, and the context of its filters. Raises 400."""
+    """Return the configuration that a body would give a function, and the context of its filters. Raises 400."""
     try:
         configuration = functions.configure(call.project, Sent(sent or {}), function_id)
     except InvalidFunctionError as error:

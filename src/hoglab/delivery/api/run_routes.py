@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
-    """``/hog_functions/health`` and ``/hog_functions/{id}/runs``. ``database``: the metadata."""
+    """Return the routes of ``/hog_functions/health`` and ``/hog_functions/{id}/runs``. ``database``: the metadata."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
 
     @routes.get("/health/", response=list[FunctionHealthOut], heavy=True)
     def health(call: Call) -> list[dict[str, Any]]:
-        """Health of functions in the last 24 hours.
+        """Return the health of functions in the last 24 hours.
 
         Successes, failures, what waits, and the last error of those that failed or wait for another attempt. Those that
         did nothing are left out.
@@ -50,7 +50,7 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/runs/", query=RunsQuery, response=RunPage, heavy=True)
     def runs(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """The runs of a function, the newest first.
+        """Return the runs of a function, the newest first.
 
         One that waits for another attempt is `running`, with the error of the last one and the moment of the next.
         """

@@ -26,7 +26,7 @@ def sample_router(
     store: EventStore,
     catch_up: CatchUp | None = None,
 ) -> ResourceRouter:
-    """``/hog_functions/{id}/sample_globals``. ``database``: the metadata."""
+    """Return the routes of ``/hog_functions/{id}/sample_globals``. ``database``: the metadata."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
     samples = Samples(delivery, TestRuns(delivery), store, catch_up)
 
@@ -40,7 +40,7 @@ def sample_router(
         answers={400: RefusedTestOut},
     )
     def sample_globals(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Globals for a test run, of the newest event that a configuration's filters let through.
+        """Return globals for a test run, of the newest event that a configuration's filters let through.
 
         The id may be `new`. When none of the last ten thousand that might pass does, it is the newest of all; in a
         project without events it is one that is made up.

@@ -142,13 +142,13 @@ class Child:
         return numbers
 
     def done(self) -> int:
-        """Number of requests of the last message that are done, whether or not their answers came."""
+        """Return the number of requests of the last message that are done, whether or not their answers came."""
         with contextlib.suppress(BlockingIOError):
             return len(os.read(self._done, _MOST_DONE))
         return 0
 
     def outcome(self) -> TurnOutcome:
-        """The next answer. Raises `EOFError` or `OSError` when there will be none."""
+        """Return the next answer. Raises `EOFError` or `OSError` when there will be none."""
         self._await_ready()
         return self._frames.outcome()
 
@@ -158,7 +158,7 @@ class Child:
         self._say([Transform(program, text, seed, shared, events)])
 
     def transformed(self) -> Transformed:
-        """The next answer. Raises `EOFError` or `OSError` when there will be none."""
+        """Return the next answer. Raises `EOFError` or `OSError` when there will be none."""
         self._await_ready()
         return self._frames.transformed()
 
@@ -205,7 +205,7 @@ class Child:
         )
 
     def _known(self, source: str) -> tuple[int, str | None]:
-        """The number of a program, and its source if the process has to be told."""
+        """Return the number of a program, and its source if the process has to be told."""
         number = self._programs.get(source)
         if number is not None:
             return number, None
@@ -217,7 +217,7 @@ class Child:
 
 
 def _started(channel: int, limits: BodyLimits, geoip: Path | None) -> tuple[subprocess.Popen[bytes], int]:
-    """A process that serves a channel, and where a byte can be read for each request that it is done with."""
+    """Return a process that serves a channel, and where a byte can be read for each request that it is done with."""
     # -P: the directory that the server was started in is no place to import from.
     command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process"]
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}

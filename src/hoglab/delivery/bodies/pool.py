@@ -159,13 +159,13 @@ class BodyPool:
         held.child.forgotten.append(held.number)
 
     def processes(self) -> list[int]:
-        """The ids of the running processes, the spare one last."""
+        """Return the ids of the running processes, the spare one last."""
         with self._lock:
             children = [seat.child for seat in self._seats] + [self._spare]
             return [child.process.pid for child in children if child is not None]
 
     def busy(self) -> int:
-        """Number of processes at work."""
+        """Return the number of processes at work."""
         with self._lock:
             return sum(seat.busy_since is not None for seat in self._seats)
 
@@ -215,7 +215,7 @@ class BodyPool:
         return self._pace(function_id) >= SLOW_S
 
     def _pace(self, function_id: str) -> float:
-        """Expected computing time of a body of the function, in seconds."""
+        """Return expected computing time of a body of the function, in seconds."""
         return self._paces.get(function_id, SLOW_S)
 
     def _note_pace(self, function_id: str, took_s: float) -> None:
@@ -246,7 +246,10 @@ class BodyPool:
         seat.wake.notify()
 
     def _take(self, seat: _Seat) -> list[_Task] | None:
-        """The next tasks of a thread, None when there will be none. Waits for them; nothing after a long wait."""
+        """Return the next tasks of a thread, None when there will be none.
+
+        Waits for them; nothing after a long wait.
+        """
         with self._lock:
             seat.busy_since, seat.slow = None, False
             while not (tasks := self._find(seat)):
@@ -281,7 +284,7 @@ class BodyPool:
         return []
 
     def _is_served(self, seat: _Seat, now: float) -> bool:
-        """Whether another thread can be expected to take at once what waits for quick functions."""
+        """Return whether another thread can be expected to take at once what waits for quick functions."""
         return len(self._quick) <= KEPT_UP * self.limits.batch and any(
             other is not seat
             and not other.slow
@@ -381,7 +384,7 @@ class BodyPool:
     # --- processes
 
     def _child(self, seat: _Seat) -> Child | None:
-        """The thread's process; a new one if it has none, None when the pool closes before there is one."""
+        """Return the thread's process; a new one if it has none, None when the pool closes before there is one."""
         while seat.child is None and not self._closing:
             with self._lock:
                 child, self._spare = self._spare, None

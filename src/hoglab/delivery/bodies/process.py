@@ -286,7 +286,7 @@ def _go_on(execution: HostedExecution, answer: bytes) -> Finished | Suspended:
 
 
 def _clean(text: str) -> str:
-    """A text that can be written: programs can cut strings inside a character."""
+    """Return a text that can be written: programs can cut strings inside a character."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -318,7 +318,7 @@ class _Size:
 
 
 def _city_lookup(path: str) -> GeoIpLookup | None:
-    """Lookup of cities by address for transformations; None when the database has become unreadable."""
+    """Return the lookup of cities by address for transformations; None when the database has become unreadable."""
     from hoglab.functions.runtime import GeoIp, GeoIpError
 
     try:

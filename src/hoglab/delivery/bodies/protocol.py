@@ -121,7 +121,7 @@ def send(channel: socket.socket, message: Any) -> None:
 
 
 def frame(message: Any) -> bytes:
-    """A message as it is sent."""
+    """Return a message as it is sent."""
     body = _encoder.encode(message)
     return _LENGTH.pack(len(body)) + body
 
@@ -144,7 +144,7 @@ class Frames:
         return _transformed.decode(self._next())
 
     def _next(self) -> memoryview:
-        """The next frame, to be decoded before another one is asked for."""
+        """Return the next frame, to be decoded before another one is asked for."""
         self._fill(_LENGTH.size)
         [length] = _LENGTH.unpack_from(self._rest, self._at)
         self._fill(_LENGTH.size + length)
@@ -164,5 +164,5 @@ class Frames:
 
 
 def json_of(value: Any) -> bytes:
-    """Plain JSON data (`hoglab.hog.rt.conversion.to_json`) as text."""
+    """Return plain JSON data (`hoglab.hog.rt.conversion.to_json`) as text."""
     return orjson.dumps(value)

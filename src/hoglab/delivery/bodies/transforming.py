@@ -90,7 +90,7 @@ class TransformationProcess:
         yield from batch.given_up()
 
     def process(self) -> int | None:
-        """The id of the process, None while there is none."""
+        """Return the id of the process, None while there is none."""
         child = self._child
         return None if child is None else child.process.pid
 
@@ -106,7 +106,7 @@ class TransformationProcess:
     # --- the process
 
     def _begin(self, source: str, seed: str, shared: bytes, events: list[bytes]) -> Child:
-        """The process, which works on the events from now on."""
+        """Return the process, which works on the events from now on."""
         child = self._child = self._child or self._started()
         with contextlib.suppress(OSError):  # why it died is found out where its answer is missed
             child.begin_transforming(source, seed, shared, events)
@@ -122,7 +122,7 @@ class TransformationProcess:
         raise RuntimeError("transformations are over")
 
     def _answers(self, child: Child, function_id: str, asked: list[bytes], batch: _Batch) -> list[BodyRun]:
-        """Results for the first events of a request; none when all are to be sent again."""
+        """Return results for the first events of a request; none when all are to be sent again."""
         try:
             return child.transformed().runs
         except (OSError, EOFError) as error:
@@ -195,7 +195,7 @@ class _Batch:
         self._waiting.extend(islice(self._events, max(0, GROUP_EVENTS - len(self._waiting))))
 
     def take(self) -> list[bytes]:
-        """The next events to ask for, none when all were or the function is given up."""
+        """Return the next events to ask for, none when all were or the function is given up."""
         self.fill()
         taken: list[bytes] = []
         size = 0
@@ -217,6 +217,6 @@ class _Batch:
             self._size += len(run.value or b"")
 
     def given_up(self) -> Iterator[BodyRun]:
-        """An answer for each event that is left."""
+        """Yield an answer for each event that is left."""
         for _event in chain(self._waiting, self._events):
             yield BodyRun(error=GIVEN_UP, given_up=True)

@@ -95,7 +95,7 @@ class Audience:
 
 
 def stored_audience(event_globals: EventGlobals) -> Audience:
-    """The destinations, which hear of events that were stored."""
+    """Return the destinations, which hear of events that were stored."""
     return Audience(attrgetter("destinations"), event_globals.of)
 
 
@@ -151,11 +151,11 @@ class EventDispatcher:
     # --- what ingestion calls
 
     def position(self) -> int:
-        """The log offset up to which everything was dispatched, 0 at first."""
+        """Return the log offset up to which everything was dispatched, 0 at first."""
         return self._queue.position(CONSUMER)
 
     def has_room(self) -> bool:
-        """Whether more may be enqueued now; else what comes waits where it is."""
+        """Return whether more may be enqueued now; else what comes waits where it is."""
         return self._room.for_any()
 
     def dispatch(
@@ -414,7 +414,7 @@ class EventDispatcher:
     def _mappings(
         self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: DispatchPlan
     ) -> list[CompiledMapping | None]:
-        """The mappings that apply; one None for a function without any."""
+        """Return the mappings that apply; one None for a function without any."""
         if function.mappings is None:
             return [None]
         mappings: list[CompiledMapping | None] = []
@@ -508,7 +508,7 @@ class EventDispatcher:
         batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
 
     def _never_begun(self, run: PlannedRun, kind: str, message: str, now: datetime) -> InvocationResult:
-        """The result of a run that failed before it began, with what it takes to run it."""
+        """Return the result of a run that failed before it began, with what it takes to run it."""
         cause = run.cause
         return InvocationResult(
             invocation_id=run.id,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def explain_configuration(
     configuration: Configuration, context: FilterContext, flat: dict[str, Any]
 ) -> dict[str, Any]:
-    """The verdicts of a function's filter and of those of its mappings on one event (see `filter_globals`)."""
+    """Return the verdicts of a function's filter and of those of its mappings on one event (see `filter_globals`)."""
     own = _explained(configuration.filters, context, flat)
     if configuration.mappings is None:
         return {"matches": own["matches"], "filters": own, "mappings": None}

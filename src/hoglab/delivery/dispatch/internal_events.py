@@ -36,7 +36,7 @@ _logger = structlog.get_logger(__name__)
 
 
 def internal_audience(event_globals: EventGlobals) -> Audience:
-    """The internal destinations, which see no address of an event and no time of its capture."""
+    """Return the internal destinations, which see no address of an event and no time of its capture."""
 
     def seen(project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
         made = event_globals.of(project, event)
@@ -131,13 +131,13 @@ def _unreadable(event: InternalEvent, error: Exception) -> DeadLetter:
 
 
 def read_unreadable(payload: bytes) -> IngestedEvent:
-    """The event of a dead one that could not be read when it came. Raises whatever is wrong with it."""
+    """Return the event of a dead one that could not be read when it came. Raises whatever is wrong with it."""
     parts = orjson.loads(payload)
     return _as_stored(InternalEvent(**{**parts, "created_at": datetime.fromisoformat(parts["created_at"])}))
 
 
 def _as_stored(event: InternalEvent) -> IngestedEvent:
-    """The event in the form that functions are asked about; it is stored nowhere."""
+    """Return the event in the form that functions are asked about; it is stored nowhere."""
     person = event.person
     properties = dict(event.properties)
     row = EventRow(

@@ -32,7 +32,7 @@ class Masked:
 
 
 def mask_of(function_id: str, masking: CompiledMasking, globals_: dict[str, Any]) -> Masked | None:
-    """The key of a candidate; None when the expression fails or gives nothing, which lets it through."""
+    """Return the key of a candidate; None when the expression fails or gives nothing, which lets it through."""
     try:
         value = masking.key(globals_)
     except (HogRuntimeError, HogThrow, HogLimit):
@@ -46,7 +46,7 @@ def mask_of(function_id: str, masking: CompiledMasking, globals_: dict[str, Any]
 
 
 def allowed(before: int, after: int, threshold: int | None) -> int:
-    """Number of the candidates that may run, of those that raised a count from ``before`` to ``after``."""
+    """Return the number of the candidates that may run, of those that raised a count from ``before`` to ``after``."""
     if not threshold or threshold < 0:
         return 1 if before == 0 else 0
     return (after - 1) // threshold - (before - 1) // threshold

@@ -50,7 +50,7 @@ class Asked:
 
 
 def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
-    """Metrics of the events that filters did not let through."""
+    """Return metrics of the events that filters did not let through."""
     totals: Counter[tuple[int, str]] = Counter()
     by_set: dict[int, list[Asked]] = {}
     for question in asked:
@@ -82,7 +82,7 @@ class Cause:
         self._states: dict[str | None, bytes] = {}
 
     def state(self, mapping_id: str | None) -> bytes:
-        """Encoded state that a run starts with."""
+        """Return encoded state that a run starts with."""
         state = self._states.get(mapping_id)
         if state is None:
             state = self._states[mapping_id] = encode_state(

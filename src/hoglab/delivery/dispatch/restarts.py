@@ -42,7 +42,7 @@ class Restarts:
         self._suspicious: bool | None = None
 
     def are_suspicious(self, position: int) -> bool:
-        """Whether the events behind a position, which dispatch begins at, may be what the server died of.
+        """Return whether the events behind a position, which dispatch begins at, may be what the server died of.
 
         Counts the start when it is first asked. Raises `DatabaseError`.
         """

@@ -23,7 +23,7 @@ def is_failure(answer: Answer) -> bool:
 
 
 def failure_text(answer: Answer, attempts: int) -> str:
-    """The line of the log for a failed attempt."""
+    """Return the line of the log for a failed attempt."""
     match answer:
         case FetchResponse():
             return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}."
@@ -36,12 +36,12 @@ def failure_text(answer: Answer, attempts: int) -> str:
 
 
 def next_attempt_text(due: datetime, delay_s: float) -> str:
-    """Addition to a log line that gives the time of the next attempt; empty when the delay is short."""
+    """Return the addition to a log line that gives the time of the next attempt; empty when the delay is short."""
     return f" Next attempt at {due:%Y-%m-%dT%H:%M:%SZ}." if delay_s >= TOLD_FROM_S else ""
 
 
 def for_program(answer: Answer) -> dict[str, Any]:
-    """Value of the call in the program (spec: hog-runtime 4.2, 4.5)."""
+    """Return the value of the call in the program (spec: hog-runtime 4.2, 4.5)."""
     match answer:
         case FetchResponse():
             return {"status": answer.status, "body": answer.body, "headers": answer.headers}
@@ -55,7 +55,7 @@ def for_program(answer: Answer) -> dict[str, Any]:
 
 
 def metric_of(answer: Answer) -> tuple[str, str]:
-    """Kind and name of the metric that a call is counted by once it is over (spec: hog-runtime 8)."""
+    """Return kind and name of the metric that a call is counted by once it is over (spec: hog-runtime 8)."""
     match answer:
         case MailSent():
             return ("email", "email_sent")

@@ -113,7 +113,7 @@ class BatchRun:
         run_id: str,
         now: Callable[[], datetime],
     ) -> ProgramRun:
-        """The program on all events whose inputs can be built.
+        """Return the program on all events whose inputs can be built.
 
         ``alone``: the invocation as its only event, when it was not made of several; ``source``: the global of that
         name; ``build_inputs``: of one event; ``pinned``: the inputs that the run began with, None when it begins.
@@ -161,7 +161,7 @@ class BatchRun:
         )
 
     def pins(self) -> dict[str, Any]:
-        """Value of ``pinned`` with which `program` continues the run."""
+        """Return the value of ``pinned`` with which `program` continues the run."""
         contents = self._contents or Contents()
         return {"inputs": contents.inputs, "failed": contents.failed}
 
@@ -187,7 +187,7 @@ class BatchRun:
     def results(
         self, base: InvocationResult, next_version: Callable[[], int], error: str | None, *, judged: bool
     ) -> list[InvocationResult]:
-        """The results of the events, or the run's own, ``base``, when it was not made of several.
+        """Return the results of the events, or the run's own, ``base``, when it was not made of several.
 
         ``judged``: whether the run has ended by itself, so that each event has a fate of its own.
         """
@@ -206,7 +206,7 @@ class BatchRun:
 
 
 def failures(value: Any, count: int) -> dict[int, str]:
-    """Reasons by position of those of ``count`` events that failed, by what the program returned.
+    """Return reasons by position of those of ``count`` events that failed, by what the program returned.
 
     Raises `ValueError` for a list of another length. What is no list says that all is well.
     """
@@ -234,7 +234,7 @@ def _failure(outcome: Any) -> str | None:
 
 
 def item_result(base: InvocationResult, item: Item, version: int, failure: str | None) -> InvocationResult:
-    """The result of one item of a batch whose own is ``base``; ``failure`` makes it failed."""
+    """Return the result of one item of a batch whose own is ``base``; ``failure`` makes it failed."""
     status = base.status if failure is None else "failed"
     return replace(
         base,

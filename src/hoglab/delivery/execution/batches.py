@@ -35,7 +35,7 @@ BATCH_QUEUE = "batch"
 def merge(
     claimed: Sequence[ClaimedInvocation], versions: Versions, now: datetime, source: str | None
 ) -> tuple[NewInvocation | None, list[InvocationResult]]:
-    """One invocation of many, None when none of them can be read, and what is known of each.
+    """Return one invocation of many, None when none of them can be read, and what is known of each.
 
     It keeps the ``source`` of now: a later program may know of one event only.
     """
@@ -59,7 +59,7 @@ def merge(
 
 
 def item_of(claimed: ClaimedInvocation, state: RunState) -> Item:
-    """An invocation of one event as a part of a batch."""
+    """Return an invocation of one event as a part of a batch."""
     first_us = state.first_scheduled_us
     return Item(
         claimed.id,

@@ -31,12 +31,15 @@ def key_of(run_id: str, rerun: int, calls_made: int) -> str:
 def sent_by(
     call: PendingCall, key: str, limits: MailLimits
 ) -> FetchRequest | Email | FetchFailure | MailFailure:
-    """Request or e-mail of a call of `SENDING`, or the failure to make it. ``key``: the same for each attempt."""
+    """Return request or e-mail of a call of `SENDING`, or the failure to make it.
+
+    ``key``: the same for each attempt.
+    """
     return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)
 
 
 def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailure:
-    """The request that a program's ``fetch(url, options)`` asks for.
+    """Return the request that a program's ``fetch(url, options)`` asks for.
 
     ``key`` becomes `IDEMPOTENCY_KEY` unless the program sets that header itself.
     """
@@ -77,7 +80,7 @@ def _body(value: Any) -> str | None:
 
 
 def sleep_seconds(args: list[Any]) -> float | None:
-    """Duration of ``sleep(seconds)``; None for an invalid one."""
+    """Return the duration of ``sleep(seconds)``; None for an invalid one."""
     seconds = args[0] if args else None
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         return None

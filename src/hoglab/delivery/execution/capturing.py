@@ -17,7 +17,7 @@ class EventSink(Protocol):
     """Takes an event that a function captured, into the project with that id; returns when it is durable."""
 
     async def __call__(self, project_id: int, event: dict[str, Any], *, insist: bool = False) -> None:
-        """Raises `CaptureRefusedError`.
+        """Raise `CaptureRefusedError`.
 
         ``insist``: nobody can be asked to come again, so the event is taken however much waits for ingestion.
         """

@@ -82,7 +82,7 @@ _globals = msgspec.json.Decoder(_Globals)
 def marked(
     request: FetchRequest, *, site_url: str, token: str, function_id: str, causes: Iterable[bytes]
 ) -> FetchRequest:
-    """The request as it is to be sent. ``causes``: the globals, as JSON, of the events that the run is about.
+    """Return the request as it is to be sent. ``causes``: the globals, as JSON, of the events that the run is about.
 
     Raises `EndlessLoopError`.
     """
@@ -114,7 +114,7 @@ def marked(
 
 
 def chain_of(header: str | None) -> int:
-    """Length of the chain in `CHAIN_HEADER`, 0 for an invalid header."""
+    """Return the length of the chain in `CHAIN_HEADER`, 0 for an invalid header."""
     return int(header) if header is not None and _NUMBER.fullmatch(header) else 0
 
 
@@ -127,7 +127,7 @@ def _chained(request: FetchRequest, causes: Iterable[bytes]) -> FetchRequest:
 
 
 def _own_path(url: str, site_url: str) -> str | None:
-    """The path of a URL of this server, None for others."""
+    """Return the path of a URL of this server, None for others."""
     try:
         there, here = URL(url.strip()), URL(site_url)
     except ValueError:
@@ -138,14 +138,14 @@ def _own_path(url: str, site_url: str) -> str | None:
 
 
 def _bearer(request: FetchRequest) -> str | None:
-    """The token in the headers, where the v1 protocol has it."""
+    """Return the token in the headers, where the v1 protocol has it."""
     values = [value for name, value in request.headers.items() if name.lower() == "authorization"]
     scheme, _, token = values[-1].strip().partition(" ") if values else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _events_of(body: Any, token: str, bearer: str | None) -> list[dict[str, Any]]:
-    """The events of a request that is authenticated with a token, none for others."""
+    """Return the events of a request that is authenticated with a token, none for others."""
     events = body if isinstance(body, list) else [body]
     own = bearer == token
     if isinstance(body, dict) and isinstance(body.get("batch"), list):
@@ -155,7 +155,7 @@ def _events_of(body: Any, token: str, bearer: str | None) -> list[dict[str, Any]
 
 
 def _tokens(part: dict[str, Any]) -> list[Any]:
-    """Tokens named by an event, or by a batch."""
+    """Return tokens named by an event, or by a batch."""
     properties = part.get("properties")
     inside = properties.get("token") if isinstance(properties, dict) else None
     named = [part.get("api_key"), part.get("token"), part.get("$token"), inside]
@@ -169,7 +169,7 @@ def _events(causes: Iterable[bytes]) -> Iterator[_Event]:
 
 
 def _depths(causes: Iterable[bytes]) -> dict[str, int]:
-    """The marks of events, the highest of each function."""
+    """Return the marks of events, the highest of each function."""
     highest: dict[str, int] = {}
     for event in _events(causes):
         mark = event.properties.get(DEPTH_PROPERTY)

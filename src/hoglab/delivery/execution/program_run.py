@@ -36,13 +36,13 @@ class Line:
 
 
 def clipped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
-    """A text that is not longer than ``limit``, with a mark where it was cut."""
+    """Return a text that is not longer than ``limit``, with a mark where it was cut."""
     most = limit - len(TRUNCATED)
     return text[:most] + TRUNCATED if len(text) > most else text
 
 
 def two_digits(number: float) -> str:
-    """A number rounded to two significant digits: ``210``, ``0.84``."""
+    """Return a number rounded to two significant digits: ``210``, ``0.84``."""
     text = f"{number:.2g}"
     return format_number(float(text)) if "e" in text else text
 

@@ -46,7 +46,7 @@ class RetryPolicy:
     random: Callable[[], float] = random.random
 
     def wanted_by(self, retry: Retry | None) -> RetryPolicy:
-        """The policy of a function that has wishes of its own (spec: hog-runtime 11)."""
+        """Return the policy of a function that has wishes of its own (spec: hog-runtime 11)."""
         if retry is None:
             return self
         step_s = self.step_s if retry.base_ms is None else retry.base_ms / 1000
@@ -105,7 +105,10 @@ _UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def parse_policy(text: str) -> RetryPolicy:
-    """The policy that a setting names: `UPSTREAM`, or for how long to go on, like ``24h``. Raises `ValueError`."""
+    """Return the policy that a setting names: `UPSTREAM`, or for how long to go on, like ``24h``.
+
+    Raises `ValueError`.
+    """
     text = text.strip().lower()
     if text == UPSTREAM:
         return POSTHOG
@@ -117,7 +120,7 @@ def parse_policy(text: str) -> RetryPolicy:
 
 
 def retriable(answer: Answer) -> bool:
-    """Whether a later attempt may succeed."""
+    """Return whether a later attempt may succeed."""
     match answer:
         case FetchResponse():
             return answer.status in RETRIABLE
@@ -144,7 +147,7 @@ def _asked_s(answer: Answer, now: datetime) -> float | None:
 
 
 def excused(status: int, codes: Sequence[int | str]) -> bool:
-    """Whether a status is among a function's ``non_failure_status_codes``: 404 or "4xx"."""
+    """Return whether a status is among a function's ``non_failure_status_codes``: 404 or "4xx"."""
     family = f"{status // 100}xx"
     return any(
         code == status or (isinstance(code, str) and code.strip().lower() in (family, str(status)))

@@ -130,18 +130,21 @@ class TurnContext:
     mail_limits: MailLimits = field(default_factory=MailLimits)
 
     def batch_size(self, function_id: str) -> int:
-        """Maximum number of events in a run of a function; 1 when it does not run, so that each run reports so."""
+        """Return maximum number of events in a run of a function.
+
+        1 when it does not run, so that each run reports so.
+        """
         known = self.registry.find(function_id)
         batch = None if known is None else known[1].delivery.batch
         return 1 if batch is None else batch.max_events
 
     def merge(self, claimed: list[ClaimedInvocation]) -> tuple[NewInvocation | None, list[InvocationResult]]:
-        """One run of many; see `batches`."""
+        """Return one run of many; see `batches`."""
         known = self.registry.find(claimed[0].function_id)
         return merge(claimed, self.versions, self.now(), None if known is None else known[1].hog)
 
     def pace_of(self, function_id: str) -> float | None:
-        """Maximum number of runs of a function per second, None for any number."""
+        """Return maximum number of runs of a function per second, None for any number."""
         known = self.registry.find(function_id)
         return None if known is None else known[1].delivery.per_s
 
@@ -171,7 +174,10 @@ class Turn:
         self._quota = ComputeQuota()
 
     def accepted_at(self) -> datetime | None:
-        """Time when the event was accepted, for the first request of a run that the event caused; else None."""
+        """Return the time when the event was accepted, for the first request of a run that the event caused.
+
+        Else None.
+        """
         run, state = self._parts
         captured_at = run.event.captured_at
         if captured_at is None or self.claimed.parent_run_id is not None:
@@ -264,7 +270,7 @@ class Turn:
         return self._compute(run.start(), may_perform=may_perform)
 
     def _program_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
-        """The program with its inputs: those it began with when it was suspended before, else fresh ones."""
+        """Return the program with its inputs: those it began with when it was suspended before, else fresh ones."""
         shop, mapping = self._shop, function.mapping_of(state.mapping_id)
         known = known_globals(state.globals)
         more: dict[str, Any] = {"source": shop.site.source(function)}
@@ -299,7 +305,7 @@ class Turn:
         )
 
     def _batch_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
-        """The program on many events. Raises `BatchInputsError`."""
+        """Return the program on many events. Raises `BatchInputsError`."""
         shop = self._shop
         run = self._batch.program(
             function,
@@ -395,7 +401,7 @@ class Turn:
         return Perform(request)
 
     def _woken(self, args: list[Any], state: RunState) -> datetime | None:
-        """Time to wake a sleeping program; None when it has slept, or asks for an invalid time.
+        """Return the time to wake a sleeping program; None when it has slept, or asks for an invalid time.
 
         The queue hands out what is due, whatever was done to the clock meanwhile: a program that slept has slept.
         """
@@ -502,7 +508,7 @@ class Turn:
         return self._settled(outcome, result, error=error, kind=kind)
 
     def _broken(self, error: Exception) -> Settled:
-        """A mistake of ours must not keep an invocation from ending."""
+        """Return a mistake of ours must not keep an invocation from ending."""
         _logger.error(
             "turn_failed",
             invocation_id=self.claimed.id,

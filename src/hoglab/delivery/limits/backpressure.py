@@ -63,7 +63,7 @@ class Backpressure:
         self._counted_at = datetime.min.replace(tzinfo=UTC)
 
     def for_any(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any."""
         if self._queue.backlog() < self.max_backlog:
             return True
         apart = self._held_back()
@@ -77,11 +77,11 @@ class Backpressure:
         return due_now < self.max_backlog
 
     def for_one(self, function_id: str) -> bool:
-        """Whether there is any for invocations of one function."""
+        """Return whether there is any for invocations of one function."""
         return self.left_to(function_id) > 0 and self.for_any()
 
     def left_to(self, function_id: str) -> int:
-        """Number of further invocations that one function may have waiting, whatever other projects have.
+        """Return the number of further invocations that one function may have waiting, whatever other projects have.
 
         Not above 0 when it, or its project, has too many.
         """
@@ -91,7 +91,7 @@ class Backpressure:
         return min(left, self.max_waiting_of_project - self._waiting_beside(function_id))
 
     def _waiting_beside(self, function_id: str) -> int:
-        """Number of unfinished invocations of the functions of the function's project."""
+        """Return the number of unfinished invocations of the functions of the function's project."""
         known = self._registry.find(function_id)
         if known is None:
             return 0
@@ -115,7 +115,7 @@ class Backpressure:
         return self._queue.due(self.now(), most=most, apart_from=self._held_back())
 
     def _held_back(self) -> frozenset[str]:
-        """The functions with invocations that come late because of the function itself."""
+        """Return the functions with invocations that come late because of the function itself."""
         return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
 
     def _holds_itself_back(self, function_id: str) -> bool:

@@ -31,6 +31,6 @@ class ClaimSizes:
             self._last = function_id
 
     def size(self) -> int:
-        """Number of runs to claim now."""
+        """Return the number of runs to claim now."""
         shared = self._other_until is not None and self._clock() < self._other_until
         return self._shared if shared else self._alone

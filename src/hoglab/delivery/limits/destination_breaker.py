@@ -100,7 +100,7 @@ class DestinationBreakers:
             one.interval_s = min(2 * one.interval_s, LONGEST_S)
 
     def allowed(self, function_id: str, wanted: int) -> int:
-        """Number of ``wanted`` runs that may begin: while the breaker is open, one as a probe, or none."""
+        """Return the number of ``wanted`` runs that may begin: while the breaker is open, one as a probe, or none."""
         with self._lock:
             one = self._failing.get(function_id)
             now = self._clock()
@@ -120,7 +120,10 @@ class DestinationBreakers:
                 one.next_probe = self._clock() + one.interval_s  # if nothing comes of it
 
     def wait_s(self) -> float | None:
-        """Time until the first probe of a breaker that held runs back since the last call; None when none did."""
+        """Return the time until the first probe of a breaker that held runs back since the last call.
+
+        The result is None when none did.
+        """
         with self._lock:
             held, self._held_back = self._held_back, set()
             now = self._clock()
@@ -132,19 +135,19 @@ class DestinationBreakers:
         return max(LEAST_WAIT_S, min(probes) - now) if probes else None
 
     def is_open(self, function_id: str) -> bool:
-        """Whether its runs are held back."""
+        """Return whether its runs are held back."""
         with self._lock:
             one = self._failing.get(function_id)
             return function_id in self._elsewhere or (one is not None and one.is_open(self._clock()))
 
     def open_here(self) -> list[str]:
-        """The functions whose breakers are open in this process."""
+        """Return the functions whose breakers are open in this process."""
         now = self._clock()
         with self._lock:
             return [function_id for function_id, one in self._failing.items() if one.is_open(now)]
 
     def open_anywhere(self) -> frozenset[str]:
-        """The functions whose breakers are open in some process."""
+        """Return the functions whose breakers are open in some process."""
         return self._elsewhere.union(self.open_here())
 
     def open_elsewhere(self, function_ids: frozenset[str]) -> None:

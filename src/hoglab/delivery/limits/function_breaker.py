@@ -53,7 +53,7 @@ _logger = structlog.get_logger(__name__)
 
 
 def cost_of(timings: Iterable[Timing]) -> int:
-    """Cost of a finished run, in tokens of its function's bucket."""
+    """Return the cost of a finished run, in tokens of its function's bucket."""
     total = 0
     for timing in timings:
         cost, lower, upper = COSTS[timing.kind]
@@ -63,7 +63,7 @@ def cost_of(timings: Iterable[Timing]) -> int:
 
 
 def _rounded(number: float) -> int:
-    """Rounded as JavaScript does it: a half goes up."""
+    """Return rounded as JavaScript does it: a half goes up."""
     return int(number + 0.5)
 
 
@@ -80,14 +80,14 @@ class FunctionBreaker:
     locked_until: datetime | None = None
 
     def refilled(self, now: datetime) -> float:
-        """Tokens now. A clock that was set back takes none."""
+        """Return tokens now. A clock that was set back takes none."""
         if now - self.at >= BUCKET_LIFE:
             return BUCKET
         passed_s = (now - self.at).total_seconds()
         return TokenBucket(self.tokens, 0.0, REFILL_PER_S, BUCKET).left(passed_s)
 
     def is_locked(self, now: datetime) -> bool:
-        """Whether its state may not change by itself yet."""
+        """Return whether its state may not change by itself yet."""
         return self.locked_until is not None and timedelta() < self.locked_until - now <= LOCK
 
     @property
@@ -137,12 +137,12 @@ class FunctionBreakers:
         return found
 
     def effective_state(self, function_id: str) -> int:
-        """The state as far as running is concerned."""
+        """Return the state as far as running is concerned."""
         breaker = self._breakers.get(function_id)
         return HEALTHY_STATE if breaker is None else breaker.effective
 
     def restrained(self) -> Mapping[str, int]:
-        """The effective states of the functions that are slowed down or stopped, by id."""
+        """Return the effective states of the functions that are slowed down or stopped, by id."""
         breakers = list(self._breakers.items())
         return {
             function_id: breaker.effective
@@ -308,7 +308,7 @@ def _in_memory(kept: BreakerState) -> FunctionBreaker:
 
 
 def _to_store(function_id: str, breaker: FunctionBreaker) -> BreakerState:
-    """The same in whole tokens; a part of one is as good as the time that it takes to fill."""
+    """Return the same in whole tokens; a part of one is as good as the time that it takes to fill."""
     tokens = math.floor(breaker.tokens)
     at = breaker.at - timedelta(seconds=(breaker.tokens - tokens) / REFILL_PER_S)
     return BreakerState(function_id, breaker.state, tokens, at, breaker.locked_until)

@@ -39,7 +39,7 @@ class Tallies:
         return room_of_owner(self.free, self.projects.get(project_id, 0))
 
     def more_of(self, project_id: int, function_id: str) -> int:
-        """Number of further runs that a function may have in flight."""
+        """Return the number of further runs that a function may have in flight."""
         has = self.functions.get(function_id, 0)
         return min(self.per_function - has, more_of_member(has, self.room_of(project_id)))
 
@@ -92,7 +92,7 @@ class InFlight:
         return self._passed_over
 
     def is_stale(self, full: Full) -> bool:
-        """Whether one of those that were passed over may have more since."""
+        """Return whether one of those that were passed over may have more since."""
         return self._passed_over != full
 
     def quota(self, paces: RateLimiter, breakers: DestinationBreakers) -> Quota:
@@ -116,7 +116,7 @@ class Quota:
         self._taken: Counter[str] = Counter()
 
     def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
-        """Number of ``wanted`` runs that a function may have."""
+        """Return the number of ``wanted`` runs that a function may have."""
         wanted = min(wanted, self._tallies.more_of(project_id, function_id))
         wanted = self._breakers.allowed(function_id, wanted) if wanted > 0 else 0
         had = self._taken[function_id]

@@ -65,7 +65,7 @@ class RateLimiter:
         self._unknown.clear()
 
     def allowance(self, function_id: str, wanted: int) -> int:
-        """Number of ``wanted`` runs that a function may begin now: none while its limit is unknown."""
+        """Return the number of ``wanted`` runs that a function may begin now: none while its limit is unknown."""
         if function_id not in self._limits:
             self._unknown.add(function_id)
             return 0
@@ -115,7 +115,10 @@ class RateLimiter:
             self._buckets[function_id] = bucket.without(number)
 
     def wait_s(self) -> float | None:
-        """Time until the first run of a function that was held back since the last call; None when none was."""
+        """Return the time until the first run of a function that was held back since the last call.
+
+        The result is None when none was.
+        """
         held, self._held_back = self._held_back, set()
         if self._unknown:
             return 0.0

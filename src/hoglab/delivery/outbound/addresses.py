@@ -53,14 +53,14 @@ class InvalidAllowanceError(ValueError):
 
 
 def effective_address(address: Address) -> Address:
-    """The address that a connection reaches: an IPv4 address mapped into IPv6 is that IPv4 address."""
+    """Return the address that a connection reaches: an IPv4 address mapped into IPv6 is that IPv4 address."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is public unicast."""
+    """Return whether an address is public unicast."""
     address = effective_address(address)
     if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
         return False
@@ -68,7 +68,7 @@ def is_public(address: Address) -> bool:
 
 
 def literal_address(host: str) -> Address | None:
-    """The address that a URL's host denotes by itself, None for a name.
+    """Return the address that a URL's host denotes by itself, None for a name.
 
     Takes what resolvers and browsers take: dotted quads, and IPv4 in decimal, octal, hexadecimal or with
     fewer than four parts (``0x7f.1``, ``2130706433``), in any Unicode form of the digits, with a dot at the end.
@@ -105,11 +105,11 @@ class AddressGuard:
         return cls(networks, frozenset(host.lower().rstrip(".") for host in hosts))
 
     def allows_host(self, host: str) -> bool:
-        """Whether the operator allowed this name, wherever it leads."""
+        """Return whether the operator allowed this name, wherever it leads."""
         return host.lower().rstrip(".") in self.hosts
 
     def allows(self, address: Address, *, host_allowed: bool = False) -> bool:
-        """Whether a connection to this address may be made."""
+        """Return whether a connection to this address may be made."""
         address = effective_address(address)
         if address in METADATA_ADDRESSES:
             return False

@@ -169,7 +169,7 @@ class ConnectionPool:
     # --- those that wait for another request
 
     def _take(self, origin: Origin) -> _Connection | None:
-        """The one that was used last; the longer one waits, the likelier the other side gave it up."""
+        """Return the one that was used last; the longer one waits, the likelier the other side gave it up."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -263,7 +263,7 @@ class ConnectionPool:
         return found
 
     def _make_socket(self, origin: Origin, info: Any) -> socket.socket:
-        """The one place where sockets come from: refuses addresses that the guard refuses."""
+        """Return the one place where sockets come from: refuses addresses that the guard refuses."""
         family, kind, protocol, _, sockaddr = info
         self._check(sockaddr[0], origin)
         made = socket.socket(family=family, type=kind, proto=protocol)
@@ -278,7 +278,7 @@ class ConnectionPool:
 
 
 def tls_context() -> ssl.SSLContext:
-    """TLS context of connections, which trusts the certificates that the system trusts."""
+    """Return TLS context of connections, which trusts the certificates that the system trusts."""
     return ssl.create_default_context()
 
 
@@ -454,7 +454,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _reason_of(error: Exception) -> Exception:
-    """Error to report for one of the parser, or of the callbacks it called."""
+    """Return the error to report for one of the parser, or of the callbacks it called."""
     cause = error.__context__
     if isinstance(cause, InvalidAnswerError):
         return cause

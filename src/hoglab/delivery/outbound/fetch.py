@@ -181,7 +181,7 @@ class Fetcher:
         return _response(answer)
 
     def destination_of(self, text: str) -> str:
-        """The host and the port that a URL leads to, the same for all spellings of an address.
+        """Return the host and the port that a URL leads to, the same for all spellings of an address.
 
         Empty when it leads nowhere.
         """
@@ -215,7 +215,7 @@ class Fetcher:
         return _Target(origin, head, _authorization(url), blocked)
 
     def _bytes_of(self, request: FetchRequest, method: str, target: _Target) -> bytes | FetchFailure:
-        """The request as it goes over the wire."""
+        """Return the request as it goes over the wire."""
         if not _METHOD.fullmatch(request.method) or method == "CONNECT":
             return FetchFailure("invalid_url", "TypeError", f"'{request.method}' is not a valid HTTP method")
         head = _head_of(request.headers, target.authorization)
@@ -233,7 +233,7 @@ class Fetcher:
 
 
 def _sent_as(name: str) -> str | None:
-    """A header's name in lower case; empty when it is not for functions to set, None when it is no name."""
+    """Return a header's name in lower case; empty when it is not for functions to set, None when it is no name."""
     if not _HEADER_NAME.fullmatch(name):
         return None
     lower = name.lower()
@@ -244,7 +244,7 @@ _sent_as_known = lru_cache(maxsize=HEADER_NAMES)(_sent_as)
 
 
 def _head_of(wanted: Mapping[str, str], authorization: str | None) -> bytes | FetchFailure:
-    """The lines of the headers that a function wants, and of those that it leaves to us."""
+    """Return the lines of the headers that a function wants, and of those that it leaves to us."""
     names = set()
     head = ""
     for name, value in wanted.items():
@@ -263,7 +263,7 @@ def _head_of(wanted: Mapping[str, str], authorization: str | None) -> bytes | Fe
 
 
 def _authorization(url: URL) -> str | None:
-    """Value of ``Authorization`` for the user and password in a URL; None without either."""
+    """Return the value of ``Authorization`` for the user and password in a URL; None without either."""
     if not url.raw_user and not url.raw_password:
         return None
     pair = f"{unquote(url.raw_user or '')}:{unquote(url.raw_password or '')}"
@@ -301,7 +301,7 @@ def _network_failure(error: Exception, origin: Origin) -> FetchFailure:
 
 
 def _tls_reason(error: ssl.SSLError, host: str) -> str:
-    """Problem of a certificate, or of the response that came in place of a handshake."""
+    """Return the problem of a certificate, or of the response that came in place of a handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {host}: {error.verify_message}"
     if error.reason in _NO_TLS:

@@ -77,7 +77,7 @@ class MailServer:
 
     @classmethod
     def parse(cls, text: str) -> MailServer:
-        """The server that a URL means. Raises `ValueError`, whose text does not repeat the URL."""
+        """Return the server that a URL means. Raises `ValueError`, whose text does not repeat the URL."""
         try:
             url = URL(text.strip())
             host, port = url.host, url.explicit_port
@@ -140,7 +140,7 @@ class MailFailure:
 
 
 def email_of(args: list[Any], key: str, limits: MailLimits) -> Email | MailFailure:
-    """The e-mail that a program's ``sendEmail(email)`` asks for. ``key`` is different for each call of it."""
+    """Return the e-mail that a program's ``sendEmail(email)`` asks for. ``key`` is different for each call of it."""
     try:
         return _read(args[0] if args else None, key, limits)
     except _UnusableError as error:
@@ -181,7 +181,7 @@ def _address(wanted: Mapping[str, Any], part: str, limits: MailLimits) -> Addres
 
 
 def _line(given: Any, part: str, limits: MailLimits) -> str:
-    """A text for the head of an e-mail, where a line break would begin another header."""
+    """Return a text for the head of an e-mail, where a line break would begin another header."""
     if given is None:
         return ""
     if not isinstance(given, str):
@@ -215,7 +215,7 @@ class Mailer:
         self.limits = limits or MailLimits()
 
     async def send(self, email: Email) -> MailSent | MailFailure:
-        """One attempt. Never raises for what the network or the other side does."""
+        """Return one attempt. Never raises for what the network or the other side does."""
         server = self._server
         if server is None:
             return MailFailure(NOT_CONFIGURED, retriable=False)
@@ -269,13 +269,13 @@ async def _part(client: aiosmtplib.SMTP) -> None:
 
 
 def _own_name() -> str:
-    """Host name in the greeting: never looked up, for that may take long."""
+    """Return host name in the greeting: never looked up, for that may take long."""
     name = socket.gethostname()
     return name if _HOST_NAME.fullmatch(name) else "localhost"
 
 
 def _failure(error: Exception) -> MailFailure:
-    """Failure that an error stands for, in words that hold no password."""
+    """Return the failure that an error stands for, in words that hold no password."""
     match error:
         case aiosmtplib.SMTPRecipientsRefused(recipients=[refused, *_]):
             return _failure(refused)
@@ -300,5 +300,5 @@ def _failure(error: Exception) -> MailFailure:
 
 
 def _is_for_now(code: int) -> bool:
-    """Whether a later attempt may succeed (RFC 5321, 4.2.1)."""
+    """Return whether a later attempt may succeed (RFC 5321, 4.2.1)."""
     return not 500 <= code <= 599

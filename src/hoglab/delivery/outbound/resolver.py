@@ -27,7 +27,10 @@ Found = list[Any]
 
 
 def look_up(host: str, port: int) -> Found:
-    """The addresses of a name, by the system's resolver. Raises `socket.gaierror`, and `ValueError` for no name."""
+    """Return the addresses of a name, by the system's resolver.
+
+    Raises `socket.gaierror`, and `ValueError` for no name.
+    """
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 
 
@@ -40,7 +43,7 @@ class NameResolver:
         self._threads = FairSemaphore(LOOK_UPS, most=SLOW_LOOK_UPS, slow_s=SLOW_S)
 
     async def resolve(self, host: str, port: int, holder: Holder) -> Found:
-        """The addresses of a host. Raises as `look_up` does."""
+        """Return the addresses of a host. Raises as `look_up` does."""
         if literal_address(host) is not None:
             return look_up(host, port)  # nobody is asked
         key = (host, port)
@@ -69,7 +72,7 @@ class NameResolver:
             self._threads.leave(place)
 
     def _in_thread(self, host: str, port: int) -> asyncio.Future[Found]:
-        """A thread that dies with the process: none of a pool would, and a stop would wait for it."""
+        """Return a thread that dies with the process: none of a pool would, and a stop would wait for it."""
         future: asyncio.Future[Found] = self._loop.create_future()
 
         def work() -> None:

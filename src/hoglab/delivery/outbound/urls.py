@@ -32,7 +32,7 @@ class UrlError(ValueError):
 
 
 def parse_url(text: str) -> URL:
-    """A URL that can be fetched. Raises `UrlError`."""
+    """Return a URL that can be fetched. Raises `UrlError`."""
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise UrlError(f"{INVALID}: it is longer than {MAX_URL_CHARS} characters")

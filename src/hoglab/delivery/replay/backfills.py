@@ -161,7 +161,7 @@ class Backfills(BackgroundService):
     def page(
         self, project_id: int, function_id: str, limit: int, offset: int, kind: JobKind = JobKind.BACKFILL
     ) -> tuple[list[ReplayJob], int]:
-        """The jobs of a function, newest first, and how many there are."""
+        """Return the jobs of a function, newest first, and how many there are."""
         return self._jobs.page(kind, project_id, function_id, limit, offset)
 
     def cancel(
@@ -177,7 +177,7 @@ class Backfills(BackgroundService):
     # --- life
 
     def round(self) -> float | None:
-        """One step of each backfill that nobody else is at; how long to wait before the next round.
+        """Return one step of each backfill that nobody else is at; how long to wait before the next round.
 
         None when none is left, and nobody else begins one.
         """
@@ -207,7 +207,7 @@ class Backfills(BackgroundService):
         return 0.0
 
     def _has_room_for(self, function_id: str) -> bool:
-        """Whether neither the function has much to do nor all others together.
+        """Return whether neither the function has much to do nor all others together.
 
         What nobody could begin now does not count, nor what holds itself back.
         """
@@ -229,7 +229,7 @@ class Backfills(BackgroundService):
         self._kinds[job.kind].step(job)
 
     def running(self) -> list[ReplayJob]:
-        """Jobs that are not over, backfills and reruns, oldest first."""
+        """Return jobs that are not over, backfills and reruns, oldest first."""
         return self._jobs.running()
 
 
@@ -280,7 +280,7 @@ class _History:
             self.end(job, "completed")
 
     def _dispatcher(self, job: ReplayJob) -> EventDispatcher | None:
-        """One for each backfill, made anew when the function changed; None when the function does not run."""
+        """Return one for each backfill, made anew when the function changed; None when the function does not run."""
         function_id = job.function_id
         functions = self._delivery.registry.for_project(job.project_id)
         function = None if functions is None else functions.by_id.get(function_id)

@@ -58,7 +58,7 @@ def broadcast(
 
 
 def _pages(database: Database, project_id: int) -> Iterator[list[Any]]:
-    """All persons with one distinct id of each, in pages that hold no database open in between."""
+    """Yield all persons with one distinct id of each, in pages that hold no database open in between."""
     ids = person_distinct_id
     one_id = (
         sa.select(sa.func.min(ids.c.distinct_id))

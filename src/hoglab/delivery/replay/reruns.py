@@ -63,7 +63,7 @@ class Rerun:
 
 
 def dry_run(delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter) -> Rerun:
-    """Result that `rerun` would have, as things are now."""
+    """Return the result that `rerun` would have, as things are now."""
     selection = _selection(project.id, function_id, _kept(wanted), wanted.since, wanted.until)
     total, queued = delivery.stores.runs.repeatable(selection, wanted.max_count)
     return Rerun("", queued, total - queued)
@@ -148,7 +148,7 @@ class Reruns:
 
 
 def _kept(wanted: RerunFilter) -> dict[str, Any]:
-    """Parameters of a job that a filter gives, besides its range of time."""
+    """Return parameters of a job that a filter gives, besides its range of time."""
     return {
         "statuses": wanted.statuses,
         "error_kinds": wanted.error_kinds,
@@ -169,7 +169,7 @@ def _selection(
 
 
 def _page(delivery: Delivery, job: ReplayJob) -> tuple[list[InvocationResult], int]:
-    """The next results of a rerun and the place behind them.
+    """Return the next results of a rerun and the place behind them.
 
     What was enqueued again is not met again: its time is then later than all that the rerun is about.
     """

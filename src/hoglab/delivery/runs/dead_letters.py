@@ -33,14 +33,14 @@ _ROW = msgspec.json.Decoder(EventRow)
 
 
 def dead_id(source: str, event_uuid: str, function_id: str | None) -> str:
-    """The same for the same event and function, so that failing again is no second entry."""
+    """Return the same for the same event and function, so that failing again is no second entry."""
     return str(uuid5(INVOCATIONS, f"dead/{source}/{event_uuid}/{function_id or ''}"))
 
 
 def put_aside(
     event: IngestedEvent, source: str, function_id: str | None, step: str, reason: str, now: datetime
 ) -> DeadLetter:
-    """Dead letter of an event that can be read."""
+    """Return dead letter of an event that can be read."""
     row = event.row
     uuid = str(row.uuid)
     return DeadLetter(
@@ -59,18 +59,18 @@ def put_aside(
 
 
 def stored_row(payload: bytes) -> EventRow:
-    """The row of an event that was put aside. Raises `msgspec.DecodeError`."""
+    """Return the row of an event that was put aside. Raises `msgspec.DecodeError`."""
     row: EventRow = _ROW.decode(payload)
     return row
 
 
 def reason_of(error: BaseException) -> str:
-    """Reason stored for an unexpected error."""
+    """Return reason stored for an unexpected error."""
     return f"{type(error).__name__}: {error}"
 
 
 def shown(letter: StoredDeadLetter) -> dict[str, Any]:
-    """Dead letter in the form of the API."""
+    """Return dead letter in the form of the API."""
     names = (name for name in StoredDeadLetter.__dataclass_fields__ if name not in ("payload", "project_id"))
     properties = {}
     if letter.step != "parse":

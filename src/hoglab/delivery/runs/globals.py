@@ -63,7 +63,7 @@ def milliseconds(moment: datetime) -> str:
 
 
 def encoded(text: str) -> str:
-    """Percent-encoded as one component of an address."""
+    """Return percent-encoded as one component of an address."""
     return quote(text, safe=_UNESCAPED)
 
 
@@ -135,12 +135,12 @@ class GroupProperties:
 
 
 def has_person(event: IngestedEvent) -> bool:
-    """Whether the event belongs to a person with a profile; personless events do not."""
+    """Return whether the event belongs to a person with a profile; personless events do not."""
     return event.row.person_id is not None and event.row.person_mode != "propertyless"
 
 
 def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]) -> dict[str, Any]:
-    """The part of the globals that filters need which look at the roots ``reads``.
+    """Return the part of the globals that filters need which look at the roots ``reads``.
 
     For `hoglab.functions.runtime.globals.filter_globals`.
     """
@@ -198,7 +198,7 @@ class EventGlobals:
         return globals_
 
     def groups_of(self, project_id: int, keys: Mapping[int, str]) -> dict[str, Any]:
-        """The groups with these keys, by the names of their types; ``keys`` are by the types' indexes."""
+        """Return the groups with these keys, by the names of their types; ``keys`` are by the types' indexes."""
         url = self._site.project_url(project_id)
         return {
             group_type: {
@@ -213,7 +213,7 @@ class EventGlobals:
         }
 
     def late_person(self, project: ShownProject, distinct_id: str) -> dict[str, Any]:
-        """The person of an event that had none when it was stored: looked up now, else a stand-in."""
+        """Return the person of an event that had none when it was stored: looked up now, else a stand-in."""
         known = self._people.person_for(project.id, distinct_id)
         if known is None:
             return dict(NO_PERSON)

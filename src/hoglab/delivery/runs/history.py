@@ -21,7 +21,7 @@ LOOKED_AT = 1_000
 
 
 def counts(store: RunStore, project_id: int, now: datetime) -> dict[str, tuple[int, int]]:
-    """Successes and failures of the functions of a project in the last 24 hours, to the hour."""
+    """Return successes and failures of the functions of a project in the last 24 hours, to the hour."""
     numbers = store.counts(project_id, {"succeeded", *FAILURES}, floor(now - WINDOW, "hour"))
     found: dict[str, tuple[int, int]] = {}
     for (function_id, name), number in numbers.items():
@@ -33,7 +33,7 @@ def counts(store: RunStore, project_id: int, now: datetime) -> dict[str, tuple[i
 
 
 def last_errors(store: RunStore, function_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The last error in each function's log, as far as it is among its newest lines."""
+    """Return the last error in each function's log, as far as it is among its newest lines."""
     return {
         function_id: {"message": line.message, "timestamp": line.timestamp}
         for function_id, line in store.last_errors(function_ids, LOOKED_AT).items()
@@ -43,7 +43,7 @@ def last_errors(store: RunStore, function_ids: Collection[str]) -> dict[str, dic
 def runs(
     store: RunStore, project_id: int, function_id: str, statuses: Collection[str] | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Runs of a function, the newest first, with when those that wait are to be gone on with."""
+    """Return runs of a function, the newest first, with when those that wait are to be gone on with."""
     results = store.results(project_id, function_id, statuses, limit)
     waiting = store.next_attempts([result.invocation_id for result in results if result.status == "running"])
     return [

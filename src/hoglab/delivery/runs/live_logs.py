@@ -48,7 +48,7 @@ class LiveLogs(LiveFeed[_LogFollower]):
     def follow(
         self, project_id: int, function_id: str, query: LogQuery, after_id: int | None = None
     ) -> AsyncGenerator[ServerEvent, None]:
-        """Lines of one function from now on, or from behind the line ``after_id``, without end.
+        """Return lines of one function from now on, or from behind the line ``after_id``, without end.
 
         Events are ``log`` with a line as its data, and ``skipped`` with the ``count`` of lines that came faster
         than they were taken. Of ``query``, only levels, search and instance count.

@@ -32,7 +32,7 @@ class Heartbeat:
         self._since_s = None
 
     def stands_still_s(self) -> float | None:
-        """Time without progress though there is work; None while there is progress."""
+        """Return the time without progress though there is work; None while there is progress."""
         since_s = self._since_s
         if since_s is None:
             return None

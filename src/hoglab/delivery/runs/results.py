@@ -39,7 +39,7 @@ class Versions:
 
 
 def error_kind(message: str) -> str:
-    """Kind of error that a message stands for."""
+    """Return the kind of error that a message stands for."""
     lower = message.lower()
     if "timeout" in lower or "timed out" in lower:
         return "timeout"
@@ -61,6 +61,6 @@ def kept_globals(globals_: bytes, mapping_id: str | None) -> bytes:
 
 
 def restored_globals(kept: bytes) -> tuple[dict[str, Any], str | None]:
-    """The reverse of `kept_globals`."""
+    """Return the reverse of `kept_globals`."""
     restored = orjson.loads(zlib.decompress(kept))
     return restored["globals"], mapping_named(restored.get("mapping_id"), restored.get("mapping"))

@@ -33,7 +33,7 @@ class Timing(msgspec.Struct, array_like=True):
 
 
 def mapping_named(mapping_id: str | None, number: int | None) -> str | None:
-    """The id of the mapping of a run. One that was stored without an id has its number as id."""
+    """Return the id of the mapping of a run. One that was stored without an id has its number as id."""
     return str(number) if mapping_id is None and number is not None else mapping_id
 
 
@@ -82,7 +82,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
         self.mapping_id, self.mapping = mapping_named(self.mapping_id, self.mapping), None
 
     def mapping_ids(self) -> list[str | None]:
-        """The mappings that the run is for; of a batch, those of all its events."""
+        """Return the mappings that the run is for; of a batch, those of all its events."""
         return [one.mapping_id for one in self.items or (self,)]
 
 
@@ -95,7 +95,7 @@ def encode_state(state: RunState) -> bytes:
 
 
 def decode_state(data: bytes) -> RunState:
-    """Raises `InvalidStateError`."""
+    """Raise `InvalidStateError`."""
     try:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
@@ -103,7 +103,7 @@ def decode_state(data: bytes) -> RunState:
 
 
 def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -> bytes | None:
-    """The state of an invocation without events of some persons, None when it was about nobody else.
+    """Return the state of an invocation without events of some persons, None when it was about nobody else.
 
     A batch that was under way begins anew with the others: what it holds may be of those who are gone.
     """
@@ -140,12 +140,12 @@ def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> 
 
 
 def raw_json(value: Any) -> msgspec.Raw:
-    """A value as JSON that is written into states as it is."""
+    """Return a value as JSON that is written into states as it is."""
     return msgspec.Raw(json_bytes(value))
 
 
 def invocation_id(function_id: str, event_uuid: str, mapping_id: str | None) -> str:
-    """The same for the same cause, so that a replayed batch of events starts nothing twice.
+    """Return the same for the same cause, so that a replayed batch of events starts nothing twice.
 
     ``str(uuid5(INVOCATIONS, …))``, written out because there is one for every run that events cause.
     """

@@ -22,7 +22,7 @@ _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
 def shown_line(line: LogLine) -> dict[str, Any]:
-    """A line of the log as the API shows it."""
+    """Return a line of the log as the API shows it."""
     return {
         "log_source_id": line.log_source_id,
         "instance_id": line.instance_id,
@@ -48,7 +48,7 @@ class MetricQuery:
     instance_id: str | None = None
 
     def hours(self) -> HourQuery:
-        """The hours that hold the range: the one in which it begins is in it."""
+        """Return the hours that hold the range: the one in which it begins is in it."""
         by_name = self.breakdown == "name"
         since = floor(self.after, "hour")
         return HourQuery(since, self.before, by_name, self.names, self.kinds, self.instance_id)
@@ -71,7 +71,7 @@ def read_series(store: RunStore, project_id: int, function_id: str, query: Metri
 
 
 def read_totals(store: RunStore, project_id: int, function_id: str, query: MetricQuery) -> Mapping[str, int]:
-    """The sum of each name or kind, by name."""
+    """Return the sum of each name or kind, by name."""
     totals: dict[str, int] = {}
     for label, _, count in store.hourly_counts(project_id, function_id, query.hours()):
         totals[label] = totals.get(label, 0) + count
@@ -79,7 +79,7 @@ def read_totals(store: RunStore, project_id: int, function_id: str, query: Metri
 
 
 def floor(moment: datetime, interval: str) -> datetime:
-    """The beginning of the hour, day or week (from Monday) that a moment is in, in UTC."""
+    """Return the beginning of the hour, day or week (from Monday) that a moment is in, in UTC."""
     hour = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     if interval == "hour":
         return hour
@@ -96,13 +96,13 @@ def _buckets(after: datetime, before: datetime, interval: str) -> Iterator[datet
 
 
 def label_count(after: datetime, before: datetime, interval: str) -> int:
-    """Approximate number of labels of a range."""
+    """Return approximate number of labels of a range."""
     step_s = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}[interval]
     return int(max(0.0, (before - after).total_seconds()) // step_s) + 1
 
 
 def read_time(text: str, now: datetime) -> datetime:
-    """A moment, or one relative to now: ``-7d``, ``-24h``, ``-1m`` (months). Raises `ValueError`."""
+    """Return a moment, or one relative to now: ``-7d``, ``-24h``, ``-1m`` (months). Raises `ValueError`."""
     relative = _RELATIVE.fullmatch(text.strip())
     if relative is None:
         return parse_moment(text)

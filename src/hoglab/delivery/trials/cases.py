@@ -29,7 +29,7 @@ class TestCases:
     def __call__(
         self, project: Project, configuration: Configuration, context: FilterContext
     ) -> TestFailure | None:
-        """The first case that fails, None when all pass."""
+        """Return the first case that fails, None when all pass."""
         try:
             function = compile_configuration(
                 configuration,
@@ -60,7 +60,7 @@ class TestCases:
 
 
 def _difference(expected: Mapping[str, Any], report: TrialReport) -> str | None:
-    """The first thing that is not as it shall be."""
+    """Return the first thing that is not as it shall be."""
     answer = report.answer()
     status = expected.get("status", "success")
     if answer["status"] != status:
@@ -95,7 +95,7 @@ def _fits(part: str, wanted: Any, actual: Any) -> bool:
 
 
 def _same(actual: Any, wanted: Any) -> bool:
-    """Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
+    """Return whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     if isinstance(actual, bool) or isinstance(wanted, bool):
         return actual is wanted
     if isinstance(actual, Mapping) and isinstance(wanted, Mapping):

@@ -66,7 +66,7 @@ class TrialReport:
     """Takes the secrets out of a text of the result."""
 
     def answer(self) -> dict[str, Any]:
-        """The report as it is told to people."""
+        """Return the report as it is told to people."""
         status = "error" if self.errors else "success" if self.runs else "skipped"
         result = _hidden(self.result, self.hide)
         return {"result": result, "status": status, "errors": self.errors, "logs": self.logs}
@@ -121,7 +121,7 @@ class TestRuns:
     def _mappings(
         self, function: CompiledFunction, flat: dict[str, Any], report: TrialReport
     ) -> list[CompiledMapping | None]:
-        """The runs that the event causes: one None for a function without mappings."""
+        """Return the runs that the event causes: one None for a function without mappings."""
         if not self._matches(function.filter, flat, report):
             return []
         if function.mappings is None:
@@ -213,7 +213,7 @@ class TestRuns:
     def _perform(
         self, run: ProgramRun, call: PendingCall, report: TrialReport, run_id: str
     ) -> dict[str, Any]:
-        """One real attempt."""
+        """Return one real attempt."""
         request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.mailer.limits)
         answer: Answer
         if isinstance(request, FetchFailure | MailFailure):
@@ -347,7 +347,7 @@ class TestRuns:
 
 
 def _hidden(value: Any, hide: Redact) -> Any:
-    """A JSON value without secrets in its texts."""
+    """Return a JSON value without secrets in its texts."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, dict):
@@ -356,7 +356,10 @@ def _hidden(value: Any, hide: Redact) -> Any:
 
 
 def _batch_error(run: ProgramRun) -> str | None:
-    """Reason for which the one event of a batch failed, by what the program returned; None when it did not."""
+    """Return the reason for which the one event of a batch failed, by what the program returned.
+
+    The result is None when it did not.
+    """
     try:
         found = failures(run.value, 1)
     except ValueError as error:
@@ -365,7 +368,7 @@ def _batch_error(run: ProgramRun) -> str | None:
 
 
 def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:
-    """The answer to what is not sent; a request is noted."""
+    """Return the answer to what is not sent; a request is noted."""
     if call.name != "fetch":
         return {"success": True}
     args = call.args

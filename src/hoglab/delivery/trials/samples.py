@@ -65,7 +65,7 @@ class Samples:
         self._catch_up = catch_up
 
     def find(self, project: Project, configuration: Configuration, context: FilterContext) -> Sample:
-        """The newest event that matches.
+        """Return the newest event that matches.
 
         The newest of all when none of `PORTIONS` does; one that is made up when there are none. Raises as
         `Reader.execute`.
@@ -82,7 +82,7 @@ class Samples:
         return Sample(globals_, stored, found["matches"])
 
     def _stored(self, project: Project, names: Collection[str] | None) -> Iterator[dict[str, Any]]:
-        """The globals of events, newest first, of some names or of any."""
+        """Yield the globals of events, newest first, of some names or of any."""
         if self._catch_up is not None:
             self._catch_up.wait(project.id, CATCH_UP_S)
         made, before, deadline = self._delivery.event_globals, None, time.monotonic() + SEARCH_S
@@ -97,7 +97,7 @@ class Samples:
                 return
 
     def _invented(self, project: Project, configuration: Configuration) -> dict[str, Any]:
-        """An event of the first name that the filters ask for."""
+        """Return an event of the first name that the filters ask for."""
         parts = [configuration.filters, *(one.filters or {} for one in configuration.mappings or ())]
         names = [one.get("id") for part in parts for one in part.get("events") or ()]
         name = next((name for name in names if isinstance(name, str)), INVENTED_EVENT)
@@ -106,7 +106,7 @@ class Samples:
 
 
 def _wanted_names(configuration: Configuration, context: FilterContext) -> frozenset[str] | None:
-    """The names of the events that can pass the filters; None when any may, or when they cannot be read."""
+    """Return the names of the events that can pass the filters; None when any may, or when they cannot be read."""
     parts = [configuration.filters]
     if configuration.mappings is not None:
         parts = [one.filters or {} for one in configuration.mappings if not one.disabled]

@@ -174,7 +174,7 @@ class UnreadableRequestError(ValueError):
 
 
 def unpacked(request: IncomingRequest, limit_bytes: int) -> IncomingRequest:
-    """The request with its body decompressed. Raises `UnreadableRequestError`, also for more than the limit."""
+    """Return the request with its body decompressed. Raises `UnreadableRequestError`, also for more than the limit."""
     encoding = (request.header("content-encoding") or "identity").strip().lower()
     if encoding == "identity":
         return request
@@ -220,7 +220,10 @@ def _query(text: str) -> dict[str, str]:
 
 
 def _body(request: IncomingRequest) -> Any:
-    """The body as data: JSON, a form, or JSON that is sent as something else; ``{}`` for what is none of these."""
+    """Return the body as data: JSON, a form, or JSON that is sent as something else.
+
+    ``{}`` for what is none of these.
+    """
     content_type = ContentType.of(request.header("content-type"))
     is_json = content_type.media_type == "application/json" or content_type.media_type.endswith("+json")
     try:
@@ -238,7 +241,7 @@ def _body(request: IncomingRequest) -> Any:
 
 
 def reply_of(returned: Any) -> Reply | None:
-    """The answer that a program returned as ``{'httpResponse': {…}}``; None when it returned something else."""
+    """Return the answer that a program returned as ``{'httpResponse': {…}}``; None when it returned something else."""
     wanted = returned.get("httpResponse") if isinstance(returned, Mapping) else None
     if not isinstance(wanted, Mapping):
         return None
@@ -260,7 +263,7 @@ def reply_of(returned: Any) -> Reply | None:
 
 
 def _status(wanted: Any) -> int:
-    """A status as it may be sent; 500 for what is none."""
+    """Return a status as it may be sent; 500 for what is none."""
     if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or wanted != wanted // 1:
         return 500
     return int(wanted) if LOWEST_STATUS <= wanted <= HIGHEST_STATUS else 500
@@ -307,7 +310,7 @@ class Webhooks:
         self._places = FairSemaphore(self.limits.waiting)
 
     async def answer(self, address: str, request: IncomingRequest) -> Reply:
-        """Response to the sender of a request. ``address``: a function's id, perhaps with an extension."""
+        """Return the response to the sender of a request. ``address``: a function's id, perhaps with an extension."""
         function_id = parse_uuid(address.partition(".")[0])
         if function_id is None:
             return NOT_FOUND
@@ -321,7 +324,7 @@ class Webhooks:
             self._places.leave(place)
 
     def owner_of(self, address: str) -> str | None:
-        """Owner on whose account requests to an address are, None before the first of them was answered."""
+        """Return owner on whose account requests to an address are, None before the first of them was answered."""
         function_id = parse_uuid(address.partition(".")[0])
         project_id = None if function_id is None else self._shop.registry.known_project(function_id)
         return None if project_id is None else f"project:{project_id}"
@@ -366,7 +369,10 @@ class Webhooks:
         return visit
 
     def _state(self, project: Project, request: IncomingRequest) -> RunState:
-        """State that the program runs on. The request is sealed: it may stay in the queue and hold credentials."""
+        """Return the state that the program runs on.
+
+        The request is sealed: it may stay in the queue and hold credentials.
+        """
         seen = request_global(unpacked(request, self.limits.body))
         body = seen["body"]
         distinct_id = body.get("distinct_id") if isinstance(body, dict) else None

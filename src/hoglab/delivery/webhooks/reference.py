@@ -40,7 +40,7 @@ _ENCODING = {
 
 
 def webhook_paths() -> Mapping[str, Any]:
-    """The ``paths`` of webhooks. What a program answers by itself may be anything of the types it may have."""
+    """Return the ``paths`` of webhooks. What a program answers by itself may be anything of the types it may have."""
     posted = {"schema": {}, "example": {"kind": "payment received", "customer": "ada"}}
     return {
         f"{WEBHOOK_PATH}{{webhook_id}}": {

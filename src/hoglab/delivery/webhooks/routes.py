@@ -25,7 +25,7 @@ _UNREAD = {400: BROKEN, 408: TOO_SLOW, 413: TOO_LARGE, 503: CROWDED}
 
 
 def webhook_routes(webhooks: Webhooks) -> list[BaseRoute]:
-    """Everything below `WEBHOOK_PATH`; anybody may call it."""
+    """Return everything below `WEBHOOK_PATH`; anybody may call it."""
     return [Route(f"{WEBHOOK_PATH}{{address:path}}", WebhookEndpoint(webhooks))]
 
 

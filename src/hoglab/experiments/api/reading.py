@@ -41,7 +41,7 @@ DIGESTED = 2
 
 
 def subjects(project_id: int) -> tuple[Subject, ...]:
-    """Everything that a project's experiments show: users are announced with their keys."""
+    """Return everything that a project's experiments show: users are announced with their keys."""
     return (
         ("experiments", project_id),  # and their holdouts and saved metrics
         ("flags", project_id),
@@ -67,7 +67,7 @@ class ShownExperiment:
         return cls(encoded[:-1] + b',"user_access_level":"', tag_of(encoded), created_by_id)
 
     def body(self, principal: Principal) -> bytes:
-        """The whole JSON object, as this caller sees it."""
+        """Return the whole JSON object, as this caller sees it."""
         return b'%b%b"}' % (self.beginning, principal.access_level(self.created_by_id).encode())
 
 
@@ -99,7 +99,7 @@ class ExperimentReads:
         return EncodedObject(known.shown.body(actor.principal), known.shown.tag)
 
     def read(self, actor: Actor, experiment_id: int) -> EncodedObject:
-        """The full form of an experiment. Raises 404."""
+        """Return the full form of an experiment. Raises 404."""
         with self._database.read() as connection:
             shown = self._shown(connection, actor.project.id, [experiment_id]).get(experiment_id)
         if shown is None:
@@ -107,7 +107,7 @@ class ExperimentReads:
         return EncodedObject(shown.body(actor.principal), shown.tag)
 
     def page(self, actor: Actor, query: Query, *, limit: int, offset: int) -> tuple[list[Fragment], int]:
-        """A page in full form, and how many experiments match. Raises 400."""
+        """Return a page in full form, and how many experiments match. Raises 400."""
         project_id = actor.project.id
         with self._database.read() as connection:
             ids, count = list_experiments(

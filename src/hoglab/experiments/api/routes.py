@@ -39,7 +39,7 @@ ONE: _One = {"response": schemas.ExperimentOut, "versioned": True}
 
 
 def actor(call: Call) -> Actor:
-    """Caller with project and time."""
+    """Return caller with project and time."""
     return Actor(call.project, call.principal, call.now, call.if_match)
 
 
@@ -53,7 +53,7 @@ def experiments_router(
     project_by_id: Callable[[int], Project | None],
     eligible_flags: Callable[[Call], dict[str, Any]],
 ) -> ResourceRouter:
-    """``/experiments``."""
+    """Return the routes of ``/experiments``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.get("/", query=schemas.ExperimentListQuery, response=Paged[schemas.ExperimentOut])
@@ -74,12 +74,12 @@ def experiments_router(
         response=schemas.ImplementationOut,
     )
     def requires_flag_implementation(call: Call) -> dict[str, Any]:
-        """Whether events of the given names still lack flag values."""
+        """Return whether events of the given names still lack flag values."""
         return {"result": extras.requires_flag_implementation(actor(call), call.query)}
 
     @routes.get("/stats/", response=schemas.StatsOut)
     def stats(call: Call) -> dict[str, Any]:
-        """Numbers of experiments that were recently launched and completed, and that are active."""
+        """Return numbers of experiments that were recently launched and completed, and that are active."""
         return extras.stats(actor(call))
 
     @routes.get(
@@ -90,7 +90,7 @@ def experiments_router(
         answers={400: ErrorText},
     )
     def eligible_feature_flags(call: Call) -> dict[str, Any]:
-        """Flags that can carry an experiment."""
+        """Return flags that can carry an experiment."""
         return eligible_flags(call)
 
     @routes.post(
@@ -100,7 +100,7 @@ def experiments_router(
         response=schemas.RunningTimeOut,
     )
     def calculate_running_time(call: Call) -> dict[str, Any]:
-        """Sample size and days that an effect needs."""
+        """Return sample size and days that an effect needs."""
         return extras.running_time(call.validate(schemas.RunningTimeBody))
 
     def recall_experiment(call: Call, experiment_id: int) -> EncodedObject | None:
@@ -222,7 +222,7 @@ def experiments_router(
 
 
 def holdouts_router(service: HoldoutService) -> ResourceRouter:
-    """``/experiment_holdouts``."""
+    """Return the routes of ``/experiment_holdouts``."""
     scopes = (
         either(READ, "experiment_holdout:read"),
         either(WRITE, "experiment_holdout:write"),
@@ -268,7 +268,7 @@ def holdouts_router(service: HoldoutService) -> ResourceRouter:
 
 
 def saved_metrics_router(service: SavedMetricService) -> ResourceRouter:
-    """``/experiment_saved_metrics``."""
+    """Return the routes of ``/experiment_saved_metrics``."""
     scopes = (
         either("experiment_saved_metric:read", READ),
         either("experiment_saved_metric:write", WRITE),

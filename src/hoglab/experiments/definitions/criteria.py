@@ -48,7 +48,7 @@ _DECIMALS = 10
 
 
 def validate_exposure_criteria(value: Any) -> dict[str, Any]:
-    """The criteria as they came. Raises 400 with attr ``exposure_criteria``."""
+    """Return the criteria as they came. Raises 400 with attr ``exposure_criteria``."""
     attr = "exposure_criteria"
     if not isinstance(value, dict):
         raise validation_error(
@@ -113,7 +113,7 @@ def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[
 
 
 def created_exposure_criteria(value: dict[str, Any] | None) -> dict[str, Any]:
-    """Exposure criteria of a new experiment: test accounts are filtered unless the request says otherwise."""
+    """Return exposure criteria of a new experiment: test accounts are filtered unless the request says otherwise."""
     criteria = dict(value or {})
     if criteria.get("filterTestAccounts") is None:
         criteria["filterTestAccounts"] = True
@@ -121,7 +121,7 @@ def created_exposure_criteria(value: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def validate_stats_config(value: Any) -> dict[str, Any]:
-    """The statistics settings as they came. Raises 400."""
+    """Return the statistics settings as they came. Raises 400."""
     if not isinstance(value, dict):
         raise validation_error("stats_config must be an object", "stats_config")
     method = value.get("method")
@@ -140,7 +140,7 @@ def validate_baseline(stats_config: Mapping[str, Any] | None, variant_keys: Sequ
 
 
 def created_stats_config(value: dict[str, Any] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Statistics of a new experiment: the project's method and confidence level where none were sent."""
+    """Return statistics of a new experiment: the project's method and confidence level where none were sent."""
     config = dict(value or {})
     if not config.get("method"):
         method = defaults.get("default_experiment_stats_method")
@@ -153,7 +153,7 @@ def created_stats_config(value: dict[str, Any] | None, defaults: Mapping[str, An
 
 
 def validate_confidence_level(value: Any) -> float:
-    """A project's confidence level: a number between 0 and 1, both excluded. Raises 400."""
+    """Return a project's confidence level: a number between 0 and 1, both excluded. Raises 400."""
     number = parse_number(value)
     if number is None:
         raise validation_error("A valid number is required.")
@@ -163,7 +163,10 @@ def validate_confidence_level(value: Any) -> float:
 
 
 def validate_recalculation_times(value: Any) -> list[str]:
-    """One or two whole hours of the day in UTC, at least six hours apart (spec experiment-results 7.1). Raises 400."""
+    """Return one or two whole hours of the day in UTC, at least six hours apart (spec experiment-results 7.1).
+
+    Raises 400.
+    """
     if not isinstance(value, list):
         raise validation_error(f'Expected a list of items but got type "{type(value).__name__}".')
     hours = []
@@ -185,7 +188,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def validate_running_time(value: Any) -> dict[str, Any]:
-    """The calculator's object as it came. Raises 400 with attr ``running_time_calculation``."""
+    """Return the calculator's object as it came. Raises 400 with attr ``running_time_calculation``."""
     attr = "running_time_calculation"
     if not isinstance(value, dict):
         raise validation_error("running_time_calculation must be an object", attr)
@@ -202,7 +205,7 @@ def validate_running_time(value: Any) -> dict[str, Any]:
 
 
 def running_time_of(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The calculator's keys of ``parameters``."""
+    """Return the calculator's keys of ``parameters``."""
     return {key: parameters[key] for key in CALCULATOR_KEYS if parameters is not None and key in parameters}
 
 

@@ -54,7 +54,7 @@ class Calculation:
 
 
 def fingerprint(metric: Mapping[str, Any], calculation: Calculation) -> str:
-    """Version 2: 64 lower-case hex digits over everything that the numbers depend on."""
+    """Return version 2: 64 lower-case hex digits over everything that the numbers depend on."""
     return Fingerprints(calculation).of(metric)
 
 
@@ -70,7 +70,7 @@ class Fingerprints:
         self._after_zoned = _text({**after, "timezone": calculation.timezone})[1:]
 
     def of(self, metric: Mapping[str, Any]) -> str:
-        """The fingerprint of a metric."""
+        """Return the fingerprint of a metric."""
         zoneless = metric.get("metric_type") in _ZONELESS_METRICS
         after = self._after if zoneless else self._after_zoned
         return _digest(f'{self._before},"metric":{_text(_rounded(hashed_part(metric)))},{after}')
@@ -97,7 +97,7 @@ def _settings(calculation: Calculation) -> dict[str, Any]:
 
 
 def fingerprint_v1(metric: Mapping[str, Any], calculation: Calculation) -> str:
-    """Version 1, for rows that another server stored (spec experiment-results 6.2)."""
+    """Return version 1, for rows that another server stored (spec experiment-results 6.2)."""
     stats = calculation.stats_config or {}
     content: dict[str, Any] = {
         "metric": hashed_part(metric),
@@ -125,7 +125,7 @@ def _digest(text: str) -> str:
 
 
 def hashed_part(metric: Mapping[str, Any]) -> dict[str, Any]:
-    """The metric without what does not change its numbers."""
+    """Return the metric without what does not change its numbers."""
     kept = {key: value for key, value in metric.items() if key not in _NOT_HASHED}
     if "breakdownFilter" in kept:
         breakdown = kept["breakdownFilter"]
@@ -154,7 +154,7 @@ def _exposure(criteria: Mapping[str, Any], filtering: bool) -> dict[str, Any]:
 
 
 def _event(config: Any) -> dict[str, Any]:
-    """One exposure config as event or action with properties; the default exposure has a name of its own."""
+    """Return one exposure config as event or action with properties; the default exposure has a name of its own."""
     if not isinstance(config, Mapping):
         return {"event": _DEFAULT_EXPOSURE_LITERAL, "properties": []}
     properties = config.get("properties") or []
@@ -166,7 +166,10 @@ def _event(config: Any) -> dict[str, Any]:
 
 
 def _cuped(config: CupedConfig) -> dict[str, Any]:
-    """CUPED settings in the key; those that PostHog does not have are left out at their default, so that keys agree."""
+    """Return CUPED settings in the key.
+
+    Those that PostHog does not have are left out at their default, so that keys agree.
+    """
     if not config.enabled:
         return {"enabled": False, "lookback_days": _DISABLED_LOOKBACK_DAYS}
     found: dict[str, Any] = {"enabled": True, "lookback_days": config.lookback_days}
@@ -194,7 +197,7 @@ def _statistics(config: StatisticsConfig) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Floats at 12 significant digits, whole ones as integers, so that noise does not start a new series."""
+    """Return floats at 12 significant digits, whole ones as integers, so that noise does not start a new series."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value

@@ -61,7 +61,7 @@ def from_parameters(parameters: Mapping[str, Any]) -> tuple[FlagConfig, dict[str
 
 
 def from_flag_object(value: Any) -> FlagConfig:
-    """The ``feature_flag`` object of a request, when it means to write. Raises 400.
+    """Return the ``feature_flag`` object of a request, when it means to write. Raises 400.
 
     An object with an id (the echo of a response), or without anything to write, means nothing.
     """
@@ -152,7 +152,7 @@ def _is_number(value: Any) -> bool:
 
 
 def normalise_variants(value: Any, attr: str | None) -> list[dict[str, Any]]:
-    """Variants in the flag's form: ``split_percent`` replaced, ``Control`` renamed. Raises 400 with ``attr``."""
+    """Return variants in the flag's form: ``split_percent`` replaced, ``Control`` renamed. Raises 400 with ``attr``."""
     if not isinstance(value, list):
         raise validation_error("Feature flag variants must be a list", attr)
     for index, variant in enumerate(value):
@@ -189,14 +189,14 @@ def _variant(variant: Mapping[str, Any], *, rename: bool) -> dict[str, Any]:
 
 
 def variants_of(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The variants of a flag, in order."""
+    """Return the variants of a flag, in order."""
     multivariate = filters.get("multivariate")
     variants = multivariate.get("variants") if isinstance(multivariate, Mapping) else None
     return [variant for variant in variants or () if isinstance(variant, dict)]
 
 
 def variant_keys(filters: Mapping[str, Any]) -> list[str]:
-    """The variant keys of a flag, in order."""
+    """Return the variant keys of a flag, in order."""
     return [variant["key"] for variant in variants_of(filters)]
 
 
@@ -209,7 +209,7 @@ def holdout_filter(holdout_id: int | None, holdout_filters: Sequence[Mapping[str
 
 
 def new_flag_filters(config: FlagConfig, holdout: Any) -> dict[str, Any]:
-    """The filters of a flag that an experiment creates."""
+    """Return the filters of a flag that an experiment creates."""
     rollout = config.rollout_percentage if "rollout_percentage" in config.sent else 100
     filters: dict[str, Any] = {
         "groups": [{"properties": [], "rollout_percentage": rollout}],
@@ -223,7 +223,7 @@ def new_flag_filters(config: FlagConfig, holdout: Any) -> dict[str, Any]:
 
 
 def applied(filters: Mapping[str, Any], config: FlagConfig) -> dict[str, Any]:
-    """A flag's filters after the sent part of ``config`` was applied (spec experiments-api 4.3)."""
+    """Return a flag's filters after the sent part of ``config`` was applied (spec experiments-api 4.3)."""
     changed = dict(filters)
     if "variants" in config.sent:
         changed["multivariate"] = {**(changed.get("multivariate") or {}), "variants": config.variants}
@@ -243,7 +243,7 @@ def applied(filters: Mapping[str, Any], config: FlagConfig) -> dict[str, Any]:
 
 
 def equals_flag(config: FlagConfig, filters: Mapping[str, Any], continuity: bool | None) -> bool:
-    """Whether everything that was sent is what the flag has already: the echo of a response."""
+    """Return whether everything that was sent is what the flag has already: the echo of a response."""
     groups = filters.get("groups") or [{}]
     current = {
         "variants": [_comparable(variant) for variant in variants_of(filters)],

@@ -223,7 +223,7 @@ StoredMetric = _AnyMetric
 
 
 def validate_metrics(value: Any, attr: str) -> list[dict[str, Any]]:
-    """A list of metrics as it came. Raises the first error as 400 with ``attr``."""
+    """Return a list of metrics as it came. Raises the first error as 400 with ``attr``."""
     if not isinstance(value, list):
         raise validation_error("Metrics must be a list", attr)
     if len(value) > MAX_METRICS:
@@ -256,7 +256,7 @@ def _validate_metric(metric: Any, index: int, attr: str) -> None:
 
 
 def schema_problem(metric: Mapping[str, Any]) -> str | None:
-    """Problem of a metric's shape, as one line; None without one.
+    """Return the problem of a metric's shape, as one line; None without one.
 
     Each problem has the place inside the metric, and the code and text that the wire has for it elsewhere.
     """
@@ -278,7 +278,7 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
 
 
 def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[str, Any]:
-    """A finding of the models as clients know it: where, its code on the wire, and the wire's text for it."""
+    """Return a finding of the models as clients know it: where, its code on the wire, and the wire's text for it."""
     refused = from_details(details)
     place: list[str | int] = []
     of_node = False
@@ -311,7 +311,10 @@ def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
-    """Warnings about parts of a stored metric that have another effect than they seem to. ``path`` leads to it."""
+    """Return warnings about parts of a stored metric that have another effect than they seem to.
+
+    ``path`` leads to it.
+    """
     found = missing_property(metric) if isinstance(metric, Mapping) else None
     if found is None:
         return []
@@ -320,18 +323,18 @@ def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
 
 
 def is_legacy(metric: Any) -> bool:
-    """Whether a metric has one of the two kinds of the former engine."""
+    """Return whether a metric has one of the two kinds of the former engine."""
     return isinstance(metric, dict) and metric.get("kind") in LEGACY_KINDS
 
 
 def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Every event, action or table node of a metric, whatever its kind."""
+    """Yield every event, action or table node of a metric, whatever its kind."""
     for _, node in placed_sources(metric):
         yield node
 
 
 def placed_sources(metric: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The same with where they stand: ``numerator``, ``series[1]``."""
+    """Yield the same with where they stand: ``numerator``, ``series[1]``."""
     for name in _SOURCES:
         if isinstance(node := metric.get(name), dict):
             yield name, node
@@ -343,7 +346,7 @@ def placed_sources(metric: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str
 
 
 def action_ids(metrics: Iterable[Any]) -> set[int]:
-    """The actions that metrics refer to."""
+    """Return the actions that metrics refer to."""
     return {
         node["id"]
         for metric in metrics
@@ -354,7 +357,7 @@ def action_ids(metrics: Iterable[Any]) -> set[int]:
 
 
 def table_names(metrics: Iterable[Any]) -> set[str]:
-    """The tables beside the events that metrics refer to."""
+    """Return the tables beside the events that metrics refer to."""
     return {
         node["table_name"]
         for metric in metrics
@@ -365,7 +368,7 @@ def table_names(metrics: Iterable[Any]) -> set[str]:
 
 
 def event_names(metric: Mapping[str, Any]) -> set[str]:
-    """The events that a metric names itself."""
+    """Return the events that a metric names itself."""
     return {
         node["event"]
         for node in sources(metric)
@@ -374,7 +377,7 @@ def event_names(metric: Mapping[str, Any]) -> set[str]:
 
 
 def with_action_names(metric: dict[str, Any], names: Mapping[int, str | None]) -> dict[str, Any]:
-    """The metric with the present names of its actions."""
+    """Return the metric with the present names of its actions."""
     if not names or not any(
         node.get("kind") == "ActionsNode" and node.get("id") in names for node in sources(metric)
     ):
@@ -391,7 +394,7 @@ def with_action_names(metric: dict[str, Any], names: Mapping[int, str | None]) -
 
 
 def assign_uuids(lists: Sequence[list[dict[str, Any]]], taken: Iterable[str]) -> list[list[dict[str, Any]]]:
-    """The metric lists with a uuid on every metric, unique over all lists and ``taken``.
+    """Return the metric lists with a uuid on every metric, unique over all lists and ``taken``.
 
     The first holder of a uuid keeps it; a later one silently gets a new one (spec experiments-api 3.8).
     """
@@ -410,5 +413,5 @@ def assign_uuids(lists: Sequence[list[dict[str, Any]]], taken: Iterable[str]) ->
 
 
 def uuids(metrics: Iterable[Any] | None) -> list[str]:
-    """The uuids of metrics that have one, in order."""
+    """Return the uuids of metrics that have one, in order."""
     return [m["uuid"] for m in metrics or () if isinstance(m, Mapping) and isinstance(m.get("uuid"), str)]

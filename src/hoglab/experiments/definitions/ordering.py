@@ -10,14 +10,14 @@ from hoglab.http.errors import validation_error
 def created(
     sent: Sequence[str] | None, inline: Sequence[str] | None, saved: Sequence[str]
 ) -> list[str] | None:
-    """The order of a new experiment: as sent, completed. None when it has no metrics and none were sent."""
+    """Return the order of a new experiment: as sent, completed. None when it has no metrics and none were sent."""
     if inline is None and not saved:
         return None
     return completed(sent or [], [*(inline or ()), *saved])
 
 
 def changed(base: Sequence[str] | None, before: Sequence[str], after: Sequence[str]) -> list[str] | None:
-    """The order after a change of metrics: what came is appended, what went is dropped.
+    """Return the order after a change of metrics: what came is appended, what went is dropped.
 
     ``base`` is the order that was sent, or the stored one. Without a change it stands as it is.
     """

@@ -65,13 +65,13 @@ class DefinitionProblems:
             _found.reset(token)
 
     def of_metric(self, connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
-        """Reason for which the results of a metric would be refused; None without one."""
+        """Return the reason for which the results of a metric would be refused; None without one."""
         return self._known(self._metric, connection, project_id, metric)
 
     def of_exposures(
         self, connection: Connection, project_id: int, criteria: Mapping[str, Any]
     ) -> str | None:
-        """Reason for which nobody could be counted as exposed; None without one."""
+        """Return the reason for which nobody could be counted as exposed; None without one."""
         return self._known(self._exposure, connection, project_id, criteria)
 
     def _known(
@@ -82,6 +82,6 @@ class DefinitionProblems:
 
 
 def _meaning(definition: Mapping[str, Any]) -> str:
-    """A definition without what names it."""
+    """Return a definition without what names it."""
     named = {**definition, "uuid": None, "fingerprint": None}
     return orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()

@@ -43,7 +43,7 @@ class Related:
 
 
 def load_related(connection: Connection, project: Project, rows: Sequence[ExperimentRow]) -> Related:
-    """A fixed number of queries, however many experiments there are."""
+    """Return a fixed number of queries, however many experiments there are."""
     flags = store.flags(connection, (row.feature_flag_id for row in rows))
     holdouts = store.holdouts(connection, (row.holdout_id for row in rows if row.holdout_id is not None))
     links = store.links(connection, (row.id for row in rows))
@@ -62,7 +62,7 @@ def load_related(connection: Connection, project: Project, rows: Sequence[Experi
 
 
 def calculation(row: ExperimentRow, flag: FlagRow | None, project: Project) -> Calculation:
-    """Calculation settings: all that decides the numbers of an experiment's results, besides the metric."""
+    """Return calculation settings: all that decides the numbers of an experiment's results, besides the metric."""
     filters = flag.filters if flag is not None else {}
     excluded = set(row.excluded_variants)
     return Calculation(
@@ -81,13 +81,13 @@ def calculation(row: ExperimentRow, flag: FlagRow | None, project: Project) -> C
 
 
 def live_key(key: str) -> str:
-    """A flag's key without the mark that soft deletion leaves (spec experiments-api 7.3.5)."""
+    """Return a flag's key without the mark that soft deletion leaves (spec experiments-api 7.3.5)."""
     name, mark, _ = key.partition(":deleted:")
     return name if mark else key
 
 
 def stamped(metric: dict[str, Any], fingerprints: Fingerprints) -> dict[str, Any]:
-    """The metric with its fingerprint; legacy kinds have none."""
+    """Return the metric with its fingerprint; legacy kinds have none."""
     if metrics.is_legacy(metric):
         return metric
     return {**metric, "fingerprint": fingerprints.of(metric)}
@@ -107,7 +107,7 @@ def status(row: ExperimentRow, flag: FlagRow | None) -> str:
 
 
 def is_frozen(filters: Mapping[str, Any]) -> bool:
-    """Whether every release group of a flag is closed to new people."""
+    """Return whether every release group of a flag is closed to new people."""
     groups = filters.get("groups") or []
     return bool(groups) and all(group.get(FROZEN) is True for group in groups)
 
@@ -115,13 +115,13 @@ def is_frozen(filters: Mapping[str, Any]) -> bool:
 def experiment_object(
     row: ExperimentRow, related: Related, project: Project, principal: Principal
 ) -> dict[str, Any]:
-    """The full form, keys in the order of spec experiments-api 3.1."""
+    """Return the full form, keys in the order of spec experiments-api 3.1."""
     level = principal.access_level(row.created_by_id)
     return {**experiment_state(row, related, project), "user_access_level": level}
 
 
 def experiment_state(row: ExperimentRow, related: Related, project: Project) -> dict[str, Any]:
-    """The full form without its last key, which depends on the caller."""
+    """Return the full form without its last key, which depends on the caller."""
     flag = related.flags.get(row.feature_flag_id)
     holdout = related.holdouts.get(row.holdout_id) if row.holdout_id is not None else None
     fingerprints = Fingerprints(calculation(row, flag, project))
@@ -169,7 +169,7 @@ def experiment_state(row: ExperimentRow, related: Related, project: Project) -> 
 
 
 def settings_of(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any]:
-    """Settings of an experiment that decide its results, under the names of the wire."""
+    """Return settings of an experiment that decide its results, under the names of the wire."""
     return {
         "parameters": _parameters(row, flag),
         "exposure_criteria": row.exposure_criteria,
@@ -198,7 +198,7 @@ def warnings_of(
 
 
 def warnings_of_saved(query: Mapping[str, Any], path: unknown_keys.Path) -> list[WarningEntry]:
-    """Warnings about parts of a saved metric that have no effect, or an unexpected one."""
+    """Return warnings about parts of a saved metric that have no effect, or an unexpected one."""
     found = unknown_keys.unknown_keys(metrics.StoredMetric, query, path)
     return unknown_keys.warnings_of(found) + metrics.warnings_of(query, path)
 
@@ -216,7 +216,7 @@ def _parameters(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any] | No
 def _metrics(
     stored: Iterable[dict[str, Any]] | None, row: ExperimentRow, fingerprints: Fingerprints, related: Related
 ) -> list[dict[str, Any]] | None:
-    """Stored metrics with what is only known when they are read (spec experiments-api 3.8)."""
+    """Return stored metrics with what is only known when they are read (spec experiments-api 3.8)."""
     if stored is None:
         return None
     shown = []
@@ -234,7 +234,7 @@ def _as_read(metric: dict[str, Any], fingerprints: Fingerprints, related: Relate
 
 
 def _with_date_range(metric: dict[str, Any], row: ExperimentRow) -> dict[str, Any]:
-    """A legacy metric's query over the experiment's dates."""
+    """Return a legacy metric's query over the experiment's dates."""
     shown = dict(metric)
     for name in ("count_query", "funnels_query"):
         query = shown.get(name)
@@ -263,7 +263,7 @@ def _link_object(link: SavedMetricLink, fingerprints: Fingerprints, related: Rel
 
 
 def flag_object(flag: FlagRow) -> dict[str, Any]:
-    """The ``feature_flag`` object of an experiment (spec experiments-api 3.2)."""
+    """Return the ``feature_flag`` object of an experiment (spec experiments-api 3.2)."""
     return {
         "id": flag.id,
         "team_id": flag.project_id,

@@ -104,7 +104,7 @@ def _ordering(value: Any) -> list[str]:
 
 
 def _link_list(value: Any) -> list[dict[str, Any]]:
-    """The shape of ``saved_metrics_ids`` (spec experiments-api 3.9)."""
+    """Return the shape of ``saved_metrics_ids`` (spec experiments-api 3.9)."""
     if not isinstance(value, list):
         name = type(value).__name__
         raise validation_error(f'Expected a list of items but got type "{name}".', code="not_a_list")

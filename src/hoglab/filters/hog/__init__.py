@@ -30,5 +30,5 @@ __all__ = [
 
 
 def filter_bytecode(expression: FilterExpression) -> list[Any]:
-    """The bytecode of a filter, as the API shows it (spec: hog-functions-api 6.3)."""
+    """Return the bytecode of a filter, as the API shows it (spec: hog-functions-api 6.3)."""
     return compile_bytecode(expression.node)

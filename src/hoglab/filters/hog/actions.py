@@ -21,7 +21,7 @@ AUTOCAPTURE = "$autocapture"
 def step_conditions(
     step: Mapping[str, Any], path: str, builder: PropertyBuilder
 ) -> tuple[str | None, list[Condition]]:
-    """Conditions of one step: the name of the event (None: any) and the others.
+    """Return conditions of one step: the name of the event (None: any) and the others.
 
     Raises `FilterError` for what cannot be evaluated.
     """
@@ -53,7 +53,7 @@ def _element_conditions(step: Mapping[str, Any], path: str) -> list[Leaf]:
 
 
 def _matching(place: Expr, value: str, way: str | None, path: str) -> Leaf:
-    """A link address or a text: a pattern, a part whatever the case, or the whole."""
+    """Return a link address or a text: a pattern, a part whatever the case, or the whole."""
     if way == "regex":
         return _regex(place, value, path)
     if way == "contains":
@@ -87,7 +87,7 @@ def _text(step: Mapping[str, Any], name: str, path: str) -> str | None:
 def steps_of(
     actions: Mapping[int, Sequence[Mapping[str, Any]]], identifier: object, path: str
 ) -> Sequence[Mapping[str, Any]]:
-    """The steps of an action. Raises `FilterError` when there is no such action."""
+    """Return the steps of an action. Raises `FilterError` when there is no such action."""
     text = str(identifier)
     if not isinstance(identifier, bool) and text.isascii() and text.isdigit() and int(text) in actions:
         return actions[int(text)]

@@ -57,13 +57,13 @@ class CompiledFilter:
         return quota.run(self, lambda: self.matches(globals_))
 
     def matches(self, globals_: Globals) -> bool:
-        """Whether an event matches: only the boolean true counts. Raises `FilterFailure`."""
+        """Return whether an event matches: only the boolean true counts. Raises `FilterFailure`."""
         if self._program is not None and self._names is not None and globals_["event"] not in self._names:
             return False
         return self.value(globals_) is True
 
     def value(self, globals_: Globals) -> Any:
-        """Value of the expression, for explanations. Raises `FilterFailure`."""
+        """Return the value of the expression, for explanations. Raises `FilterFailure`."""
         if self._program is None:
             raise FilterFailure(NOT_COMPILED)
         try:
@@ -75,7 +75,10 @@ class CompiledFilter:
 
 
 def condition_function(node: Expr) -> Callable[[Globals], Any]:
-    """The shortest way to the value of an expression; what it raises is to be explained by a `CompiledFilter`."""
+    """Return the shortest way to the value of an expression.
+
+    What it raises is to be explained by a `CompiledFilter`.
+    """
     program = compile_expression(node, FILTER)
     if program.generated.bounded:
         return program.function

@@ -119,7 +119,7 @@ NOTHING = Leaf(TRUE)
 
 
 def both(parts: Sequence[Condition]) -> Leaf:
-    """All of some conditions as one."""
+    """Return all of some conditions as one."""
     group = AllOf(tuple(parts))
     return Leaf(group.node, group.decisions)
 
@@ -132,7 +132,7 @@ def either(parts: Sequence[Condition]) -> Leaf:
 
 
 def negated(condition: Condition) -> Leaf:
-    """The opposite of a condition."""
+    """Return the opposite of a condition."""
     node = negate(condition.node)
     match condition.decisions:
         case (Predicate(kind="regex") as one,):
@@ -145,29 +145,29 @@ def negated(condition: Condition) -> Leaf:
 
 
 def plain(node: Expr) -> Leaf:
-    """A condition of no known kind."""
+    """Return a condition of no known kind."""
     return Leaf(node, (Predicate(node),))
 
 
 def is_set(place: Expr) -> Leaf:
-    """Whether a property is there and not null."""
+    """Return whether a property is there and not null."""
     return _known(compare("!=", place, NULL), _chain(place), "set", None)
 
 
 def is_not_set(place: Expr) -> Leaf:
-    """Whether a property is missing or null."""
+    """Return whether a property is missing or null."""
     return _known(compare("==", place, NULL), _chain(place), "set", None, negated=True, when_null=True)
 
 
 def equal(place: Expr, value: Scalar) -> Leaf:
-    """Whether a property equals a value, by the rules of `=`."""
+    """Return whether a property equals a value, by the rules of `=`."""
     if value is None:
         return is_not_set(place)
     return _text_or_plain(compare("==", place, const(value)), place, value)
 
 
 def unequal(place: Expr, value: Scalar) -> Leaf:
-    """Whether a property does not equal a value."""
+    """Return whether a property does not equal a value."""
     if value is None:
         return is_set(place)
     return _text_or_plain(compare("!=", place, const(value)), place, value, negated=True)
@@ -180,7 +180,7 @@ def _text_or_plain(node: Expr, place: Expr, value: Scalar, *, negated: bool = Fa
 
 
 def among(place: Expr, values: Sequence[Scalar], *, negated: bool = False) -> Leaf:
-    """Whether a property is (not) one of some values, by the rules of `in`; null is none of them."""
+    """Return whether a property is (not) one of some values, by the rules of `in`; null is none of them."""
     texts = frozenset(value for value in values if isinstance(value, str))
     node = compare("not in" if negated else "in", place, tuple_(values))
     return _known(
@@ -189,7 +189,7 @@ def among(place: Expr, values: Sequence[Scalar], *, negated: bool = False) -> Le
 
 
 def contains(place: Expr, pattern: str, *, negated: bool = False) -> Leaf:
-    """Whether the text of a property is (not) like a pattern of `ilike`."""
+    """Return whether the text of a property is (not) like a pattern of `ilike`."""
     node = compare("not ilike" if negated else "ilike", text_of(place), const(pattern))
     wanted = like_matcher(pattern, True)
     if not isinstance(wanted, str):
@@ -199,7 +199,7 @@ def contains(place: Expr, pattern: str, *, negated: bool = False) -> Leaf:
 
 
 def matches(place: Expr, pattern: str) -> Leaf:
-    """Whether the text of a property holds what a regular expression describes."""
+    """Return whether the text of a property holds what a regular expression describes."""
     node = call("match", text_of(place), const(pattern))
     if not pattern:
         return plain(node)
@@ -207,7 +207,7 @@ def matches(place: Expr, pattern: str) -> Leaf:
 
 
 def ordered(op: str, place: Expr, value: Scalar) -> Leaf:
-    """Whether a property is before or behind a value."""
+    """Return whether a property is before or behind a value."""
     node = compare(op, place, const(value))
     if value.__class__ not in (int, float):
         return plain(node)
@@ -227,7 +227,7 @@ def _known(
     negated: bool = False,
     when_null: bool = False,
 ) -> Leaf:
-    """A condition of a known kind if what it looks at is a property, else a plain one."""
+    """Return a condition of a known kind if what it looks at is a property, else a plain one."""
     if chain is None:
         return plain(node)
     return Leaf(node, (Predicate(node, chain, kind, operand, negated, when_null),))
@@ -238,7 +238,7 @@ def _chain(place: Expr) -> Chain | None:
 
 
 def _shape(node: nodes.Node) -> tuple[Any, ...]:
-    """A hashable value that two trees share exactly if they are alike, wherever they stand."""
+    """Return a hashable value that two trees share exactly if they are alike, wherever they stand."""
     members = (_shape_of(getattr(node, name)) for name in nodes.field_names(type(node)))
     return (type(node).__name__, *members)
 

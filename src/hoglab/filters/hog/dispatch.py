@@ -82,7 +82,7 @@ _NONE = _Buckets({}, None)
 
 
 def _same(some: _MadeOf, others: _MadeOf) -> bool:
-    """Whether they are the same filters at the same places."""
+    """Return whether they are the same filters at the same places."""
     return len(some) == len(others) and all(
         one[0] == other[0] and one[1] is other[1] for one, other in zip(some, others, strict=True)
     )
@@ -123,7 +123,7 @@ class FusedDispatcher:
         return len(self._filters)
 
     def concerns(self, event: str) -> bool:
-        """Whether events of this name can match a filter or make one fail; others need not be asked about."""
+        """Return whether events of this name can match a filter or make one fail; others need not be asked about."""
         return self._asks_all or event in self._named
 
     def match(self, globals_: Globals, quota: ComputeQuota | None = None) -> Matches:
@@ -167,7 +167,7 @@ class FusedDispatcher:
 
 
 def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
-    """The events that a filter must be asked about, None for all.
+    """Return the events that a filter must be asked about, None for all.
 
     A filter that may fail must be asked about every event, unless its own rules turn events away by name.
     """
@@ -177,7 +177,7 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
 
 
 def _decisions(expression: FilterExpression, name: str | None) -> tuple[Predicate, ...]:
-    """Predicates of a bucket, where the event's name is known (None: it is not)."""
+    """Return predicates of a bucket, where the event's name is known (None: it is not)."""
     found = [*expression.required]
     ways = [way for entry in expression.entries for way in _ways(entry, name)]
     if expression.entries:
@@ -186,7 +186,7 @@ def _decisions(expression: FilterExpression, name: str | None) -> tuple[Predicat
 
 
 def _ways(entry: EventAlternative, name: str | None) -> list[Condition]:
-    """The conjunctions, one of which must hold, of one entry for events of a known name."""
+    """Return the conjunctions, one of which must hold, of one entry for events of a known name."""
     ways: list[Condition] = []
     for branch in entry.branches:
         if branch.never or (name is not None and branch.event not in (None, name)):

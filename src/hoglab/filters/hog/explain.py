@@ -52,7 +52,7 @@ class Term:
     terms: tuple[Term, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The term as plain data for the wire."""
+        """Return the term as plain data for the wire."""
         shown: dict[str, Any] = {"kind": self.kind, "text": self.text, "holds": self.holds}
         if self.kind == "term":
             shown |= {"value": self.value, "sees": dict(self.sees)}
@@ -76,7 +76,7 @@ class Explanation:
     term: Term
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as plain data for the wire."""
+        """Return the explanation as plain data for the wire."""
         return {
             "matches": self.matches,
             "value": self.value,
@@ -87,7 +87,7 @@ class Explanation:
 
 
 def explain_expression(text: str, globals_: Globals) -> Explanation:
-    """Explains a filter written as a Hog expression. Raises `FilterError` if it is none."""
+    """Explain a filter written as a Hog expression. Raises `FilterError` if it is none."""
     condition = parse_condition(text, "", FILTER_ROOTS)
     expression = FilterExpression((condition,), (), events_only=False)
     return _explained(expression, _of_node(condition.node, globals_), globals_)
@@ -96,7 +96,7 @@ def explain_expression(text: str, globals_: Globals) -> Explanation:
 def explain_filter(
     filters: Mapping[str, Any] | None, context: FilterContext, globals_: Globals
 ) -> Explanation:
-    """Explains the ``filters`` object of a function. Raises `FilterError` if it cannot be compiled."""
+    """Explain the ``filters`` object of a function. Raises `FilterError` if it cannot be compiled."""
     expression = build_filter(filters, context)
     return _explained(expression, _of_filter(expression, globals_), globals_)
 
@@ -122,7 +122,7 @@ def _explained(expression: FilterExpression, term: Term, globals_: Globals) -> E
 
 
 def _of_filter(expression: FilterExpression, globals_: Globals) -> Term:
-    """The terms of a filter: what must hold in any case, and the entries of which one must."""
+    """Return the terms of a filter: what must hold in any case, and the entries of which one must."""
     terms = [_of_condition(one, globals_) for one in expression.required]
     if expression.entries:
         entries = [_of_entry(entry, globals_) for entry in expression.entries]
@@ -171,7 +171,7 @@ def _of_leaf(leaf: Leaf, globals_: Globals) -> Term:
 
 
 def _leaf_text(leaf: PropertyFilter) -> str:
-    """A property filter in words: `person plan is_not "free"`."""
+    """Return a property filter in words: `person plan is_not "free"`."""
     place = f"{leaf.type} {leaf.key}"
     if leaf.group_type_index is not None:
         place = f"{leaf.type} {leaf.group_type_index} {leaf.key}"
@@ -183,7 +183,7 @@ def _leaf_text(leaf: PropertyFilter) -> str:
 
 
 def _of_node(node: Expr, globals_: Globals) -> Term:
-    """The terms of an expression: what `and`, `or` and `not` join, each evaluated alone."""
+    """Return the terms of an expression: what `and`, `or` and `not` join, each evaluated alone."""
     parts = _parts(node)
     if parts is None:
         return _evaluated(_text(node), node, globals_)
@@ -218,7 +218,7 @@ def _evaluated(text: str, node: Expr, globals_: Globals) -> Term:
 
 
 def _combined(kind: Kind, text: str, terms: Sequence[Term]) -> Term:
-    """A term of terms. As in the running filter, one that fails makes the whole fail (spec: hog-runtime 2.2)."""
+    """Return a term of terms. As in the running filter, one that fails makes the whole fail (spec: hog-runtime 2.2)."""
     holds: bool | None
     if any(term.holds is None for term in terms):
         holds = None
@@ -230,7 +230,7 @@ def _combined(kind: Kind, text: str, terms: Sequence[Term]) -> Term:
 
 
 def _seen(node: Expr, globals_: Globals) -> Iterator[tuple[str, Any]]:
-    """The values of the event that an expression looks at; whole objects are named, not shown."""
+    """Yield the values of the event that an expression looks at; whole objects are named, not shown."""
     for path in sorted(read_paths(node, resolve(node, ""))):
         value: Any = globals_
         for key in path:

@@ -92,7 +92,7 @@ class FilterCase:
 
 
 def fuse(cases: Sequence[FilterCase]) -> Find:
-    """A function that appends to a list the places of the cases that hold for some globals.
+    """Return a function that appends to a list the places of the cases that hold for some globals.
 
     It raises what conditions raise; what it has found until then is of no use.
     """
@@ -115,14 +115,14 @@ class _Pending:
     left: frozenset[Predicate]
 
     def text_on(self, chain: Chain) -> Predicate | None:
-        """A comparison of a property with a text."""
+        """Return a comparison of a property with a text."""
         for predicate in self.left:
             if predicate.kind == "text" and not predicate.negated and predicate.chain == chain:
                 return predicate
         return None
 
     def only(self) -> Predicate | None:
-        """The decision that the case waits for, if there is just one."""
+        """Return the decision that the case waits for, if there is just one."""
         (only,) = self.left if len(self.left) == 1 else (None,)
         return only
 
@@ -153,7 +153,7 @@ class _Generator:
         self._numbers = 0
 
     def link(self, wanted: str) -> Find:
-        """Makes the functions; ``wanted`` is the name of the one to give."""
+        """Make the functions; ``wanted`` is the name of the one to give."""
         own = {*self.constants.values, *self._functions}
         code = assemble([*self._functions.values()], FILE_NAME, _NAMES.keys(), own)
         namespace: dict[str, Any] = {"__builtins__": {}, **_NAMES, **self.constants.values}
@@ -169,7 +169,7 @@ class _Generator:
         return f"{prefix}{self._numbers}"
 
     def function(self, pending: Sequence[_Pending]) -> str:
-        """A function that decides the cases; returns its name."""
+        """Return a function that decides the cases; returns its name."""
         identifier = self.fresh("f")
         block = _Block(self)
         block.decide([*pending], 1)
@@ -177,7 +177,7 @@ class _Generator:
         return identifier
 
     def table(self, entries: dict[str, Entry]) -> dict[str, Any]:
-        """A table of what texts decide, filled when the functions are there."""
+        """Return a table of what texts decide, filled when the functions are there."""
         table: dict[str, Any] = {}
         self._tables.append((table, entries))
         return table
@@ -197,7 +197,7 @@ class _Block:
     # --- the tree
 
     def decide(self, pending: list[_Pending], depth: int) -> None:
-        """Adds statements that decide some cases."""
+        """Add statements that decide some cases."""
         if done := [case.place for case in pending if not case.left]:
             self.holds(done)
         left = [case for case in pending if case.left]
@@ -228,7 +228,7 @@ class _Block:
             self.statements.append(_extend(const(tuple(places))))
 
     def look_up(self, chain: Chain, chosen: Sequence[_Pending]) -> None:
-        """Decides all cases that compare a property with a text by looking its value up."""
+        """Decide all cases that compare a property with a text by looking its value up."""
         groups: dict[str, list[_Pending]] = {}
         for case in chosen:
             decision = case.text_on(chain)
@@ -275,7 +275,7 @@ class _Block:
             self.in_set.update({decision: (answers, number) for number, decision in enumerate(decisions)})
 
     def found_patterns(self, pending: list[_Pending]) -> list[_Pending]:
-        """Decides the cases that wait only for one pattern of a set: few of its patterns match. Returns the others."""
+        """Decide the cases that wait only for one pattern of a set: few of its patterns match. Returns the others."""
         sets: dict[str, dict[int, list[int]]] = {}
         others = []
         for case in pending:
@@ -292,7 +292,7 @@ class _Block:
         return others
 
     def thresholds(self, pending: list[_Pending]) -> list[_Pending]:
-        """Decides the cases that wait only for `property > number`, by one search. Returns the others."""
+        """Decide the cases that wait only for `property > number`, by one search. Returns the others."""
         groups = _by_property(
             pending, lambda predicate: predicate.kind == "number" and predicate.operand[0] == ">"
         )
@@ -312,7 +312,7 @@ class _Block:
         return [case for case in pending if case.place not in decided]
 
     def held_texts(self, pending: list[_Pending]) -> list[_Pending]:
-        """Decides the cases that wait only for a text inside of a property, by one search. Returns the others."""
+        """Decide the cases that wait only for a text inside of a property, by one search. Returns the others."""
         groups = _by_property(
             pending,
             lambda predicate: (
@@ -347,7 +347,7 @@ class _Block:
     # --- values of properties
 
     def value(self, chain: Chain) -> str:
-        """The local name of a property's value."""
+        """Return the local name of a property's value."""
         known = self.known.get(("value", chain))
         if known is not None:
             return known
@@ -357,7 +357,7 @@ class _Block:
         return self.keep("value", chain, method(members, "get", const(chain[-1])))
 
     def members(self, chain: Chain) -> str:
-        """The local name of an object on the way to a property, an empty one where there is none."""
+        """Return the local name of an object on the way to a property, an empty one where there is none."""
         known = self.known.get(("members", chain))
         if known is not None:
             return known
@@ -366,7 +366,7 @@ class _Block:
         return self.keep("members", chain, members)
 
     def lowered(self, chain: Chain) -> str:
-        """The local name of a short text in lower case, null where there is none."""
+        """Return the local name of a short text in lower case, null where there is none."""
         known = self.known.get(("lower", chain))
         if known is not None:
             return known
@@ -385,7 +385,7 @@ class _Block:
     # --- conditions
 
     def condition(self, decision: Predicate) -> ast.expr:
-        """The condition itself; what it needs first is added before."""
+        """Return the condition itself; what it needs first is added before."""
         if decision.kind == "plain":
             return self.asked(decision)
         value = self.value(decision.chain)
@@ -396,11 +396,11 @@ class _Block:
         return choose(is_common, common, other)
 
     def asked(self, decision: Predicate) -> ast.expr:
-        """The answer of the condition's own expression."""
+        """Return the answer of the condition's own expression."""
         return call(self.constant(_when_needed(decision.node)), name("g"))
 
     def common(self, decision: Predicate, value: str) -> tuple[ast.expr, ast.expr]:
-        """The answer for the common kind of values, and whether the value is of that kind."""
+        """Return the answer for the common kind of values, and whether the value is of that kind."""
         operand = decision.operand
         among = ast.NotIn() if decision.negated else ast.In()
         is_text = _is_text(value)
@@ -424,7 +424,7 @@ class _Block:
         return compare(name(value), _ORDER[relation](), const(number)), _is_number(value)
 
     def found(self, pattern: str, value: str) -> ast.expr:
-        """Whether a pattern is found in a text; an empty text never matches."""
+        """Return whether a pattern is found in a text; an empty text never matches."""
         matcher = compile_regex(pattern)
         search = call(self.constant(matcher.search), name(value))
         literals = matcher.literals
@@ -456,7 +456,7 @@ def _is_text(value: str) -> ast.expr:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is in no text but where it is written in full: not empty, and no half of a character."""
+    """Return whether a text is in no text but where it is written in full: not empty, and no half of a character."""
     return bool(text) and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -467,13 +467,16 @@ def _is_number(value: str) -> ast.expr:
 
 @lru_cache(maxsize=4_096)
 def _is_short(value: str) -> ast.expr:
-    """Whether a value is a text that is searched for nothing; the condition's own expression is charged for others."""
+    """Return whether a value is a text that is searched for nothing.
+
+    The condition's own expression is charged for others.
+    """
     is_short = compare(call("size", name(value)), ast.Lt(), const(LONG))
     return all_of([_is_text(value), is_short])
 
 
 def _when_needed(node: Expr) -> Callable[[Globals], Any]:
-    """An expression that is compiled when it is first asked; most never are, because values are as expected."""
+    """Return an expression that is compiled when it is first asked; most never are, because values are as expected."""
     compiled: Callable[[Globals], Any] | None = None
 
     def ask(globals_: Globals) -> Any:
@@ -488,7 +491,7 @@ def _when_needed(node: Expr) -> Callable[[Globals], Any]:
 def _by_property(
     pending: Sequence[_Pending], fits: Callable[[Predicate], bool]
 ) -> dict[Chain, list[tuple[Predicate, int]]]:
-    """The cases that wait only for one decision that fits, with their places, by its property."""
+    """Return the cases that wait only for one decision that fits, with their places, by its property."""
     groups: dict[Chain, list[tuple[Predicate, int]]] = {}
     for case in pending:
         decision = case.only()
@@ -498,12 +501,12 @@ def _by_property(
 
 
 def _most_shared(pending: Sequence[_Pending]) -> Predicate:
-    """The decision that most cases wait for."""
+    """Return the decision that most cases wait for."""
     return Counter(decision for case in pending for decision in case.left).most_common(1)[0][0]
 
 
 def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
-    """The property that most cases compare with a text, None when no two do."""
+    """Return the property that most cases compare with a text, None when no two do."""
     counts: Counter[Chain] = Counter()
     for case in pending:
         counts.update(
@@ -518,7 +521,7 @@ def _most_compared(pending: Sequence[_Pending]) -> Chain | None:
 def _by_asking(
     cases: Sequence[tuple[Predicate, Callable[[Globals], Any], int]],
 ) -> Callable[[Globals, list[int], Any], None]:
-    """Fallback of a search for a value that it is not made for: each case's own expression is evaluated."""
+    """Return the fallback of a search for a value that it is not made for: each case's own expression is evaluated."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
         for decision, ask, place in cases:
@@ -529,7 +532,7 @@ def _by_asking(
 
 
 def _by_comparison(table: dict[str, Any]) -> Callable[[Globals, list[int], Any], None]:
-    """Fallback of a table for a value that is no text: it may equal several texts, by the rules of `=`."""
+    """Return the fallback of a table for a value that is no text: it may equal several texts, by the rules of `=`."""
 
     def find(globals_: Globals, found: list[int], value: Any) -> None:
         for text, (places, more) in table.items():

@@ -75,7 +75,7 @@ class Operand:
         return value
 
     def text(self) -> str:
-        """The value as the text that a pattern is built from."""
+        """Return the value as the text that a pattern is built from."""
         value = self.scalar()
         if isinstance(value, str):
             return value
@@ -90,7 +90,7 @@ Build = Callable[["Expr", Operand], Leaf]
 
 
 def condition(field: Expr, operator: str, operand: Operand) -> Leaf:
-    """The condition of one property filter. Raises `FilterError` for what cannot be evaluated."""
+    """Return the condition of one property filter. Raises `FilterError` for what cannot be evaluated."""
     build = OPERATORS.get(operator)
     if build is None:
         raise FilterError(f"Operator {operator} is not supported in filters", operand.path)
@@ -132,7 +132,7 @@ def _is_not(field: Expr, operand: Operand) -> Leaf:
 
 
 def _one_of(field: Expr, operand: Operand) -> Leaf:
-    """Equal to any of the values by the rules of `=`, which `in` alone does not convert by."""
+    """Return the equal to any of the values by the rules of `=`, which `in` alone does not convert by."""
     alike = _alike(operand.value)
     if alike is not None:
         return among(field, alike)
@@ -147,7 +147,7 @@ def _none_of(field: Expr, operand: Operand) -> Leaf:
 
 
 def _alike(values: list[Any]) -> list[Scalar] | None:
-    """Every value that equals one of these texts, or None when there is no such finite list.
+    """Return every value that equals one of these texts, or None when there is no such finite list.
 
     A number equals a text by the text's number; true equals only the text ``true``, false every other text.
     """
@@ -218,7 +218,7 @@ def _not_icontains_multi(field: Expr, operand: Operand) -> Leaf:
 
 
 def _pattern(operand: Operand) -> tuple[str, bool]:
-    """The pattern, and whether it is found in the text of null."""
+    """Return the pattern, and whether it is found in the text of null."""
     pattern = operand.text()
     try:
         return pattern, bool(pattern) and compile_regex(pattern).search("null")
@@ -297,7 +297,7 @@ def _instant(text: Expr, timezone: str) -> Expr:
 
 
 def _date_operand(operand: Operand) -> Expr | None:
-    """The instant to compare with, None when the value is no date. Relative ones are counted when it runs."""
+    """Return the instant to compare with, None when the value is no date. Relative ones are counted when it runs."""
     text = operand.text().strip()
     relative = _RELATIVE_DATE.fullmatch(text)
     if relative is None:
@@ -337,7 +337,7 @@ def _is_version(field: Expr) -> Leaf:
 
 
 def _version(field: Expr) -> Expr:
-    """Three numbers that compare as a version: missing parts are filled with zeros."""
+    """Return three numbers that compare as a version: missing parts are filled with zeros."""
     numbers = call("extractRegex", text_of(field), const(_VERSION_TEXT))
     padded = concat(numbers, const(".0.0"))
     return call("sortableSemver", call("extractRegex", padded, const(_THREE_PARTS)))

@@ -35,11 +35,11 @@ class PatternSet:
 
     @staticmethod
     def fits(pattern: str) -> bool:
-        """Whether a pattern may run together with others."""
+        """Return whether a pattern may run together with others."""
         return len(pattern) <= MAX_PATTERN_LENGTH and "{" not in pattern
 
     def search(self, text: str) -> list[int]:
-        """The numbers of the patterns that the text holds; none for the empty text, as everywhere in Hog."""
+        """Return the numbers of the patterns that the text holds; none for the empty text, as everywhere in Hog."""
         if not text:
             return []
         if len(text) > LONG:

@@ -56,7 +56,7 @@ class PropertyBuilder:
     nested_keys: bool = False
 
     def conditions(self, raw: object, path: str) -> list[Condition]:
-        """One condition for each member of a ``properties`` list. Raises `FilterError`."""
+        """Return one condition for each member of a ``properties`` list. Raises `FilterError`."""
         group = parse_filters(raw, path)
         if group.type == "OR":
             return [self._group(group, path)]
@@ -72,7 +72,7 @@ class PropertyBuilder:
         return (AllOf if group.type == "AND" else AnyOf)(tuple(parts), path)
 
     def _leaf(self, leaf: PropertyFilter, path: str) -> Leaf:
-        """The condition of one filter; one that lacks something it needs is true."""
+        """Return the condition of one filter; one that lacks something it needs is true."""
         if leaf.is_cohort:
             return self._cohort(leaf)
         if leaf.type == "flag" or not leaf.key:
@@ -96,7 +96,7 @@ class PropertyBuilder:
         return NOTHING if place is None else condition(place, leaf.operator, operand)
 
     def _place(self, leaf: PropertyFilter, path: str) -> Expr | None:
-        """Path to the value, None when the filter is incomplete."""
+        """Return the path to the value, None when the filter is incomplete."""
         key = leaf.key
         match leaf.type:
             case "event" | "feature":
@@ -144,7 +144,7 @@ class PropertyBuilder:
     # --- cohorts ---
 
     def _cohort(self, leaf: PropertyFilter) -> Leaf:
-        """Membership, spelled out as conditions on the person."""
+        """Return membership, spelled out as conditions on the person."""
         refusals: list[str] = []
         found = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
         if refusals:
@@ -184,7 +184,7 @@ class UnsupportedCohortError(FilterError):
 
 
 def _cohort_ids(value: object) -> list[int | None]:
-    """The ids that a cohort filter names; None for what is no id."""
+    """Return the ids that a cohort filter names; None for what is no id."""
     ids: list[int | None] = []
     for item in value if isinstance(value, list) else [value]:
         text = str(item)

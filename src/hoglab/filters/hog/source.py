@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Leaf:
-    """The condition that a text writes out, which may fail when it runs.
+    """Return the condition that a text writes out, which may fail when it runs.
 
     Raises `FilterError` for text that is no expression, and for names that no event has.
     """

@@ -56,14 +56,14 @@ def negate(expr: Expr) -> nodes.Not:
 
 
 def all_of(exprs: Sequence[Expr]) -> Expr:
-    """The conjunction: true of nothing, the expression itself of one."""
+    """Return the conjunction: true of nothing, the expression itself of one."""
     if not exprs:
         return TRUE
     return exprs[0] if len(exprs) == 1 else nodes.And(0, 0, tuple(exprs))
 
 
 def any_of(exprs: Sequence[Expr]) -> Expr:
-    """The disjunction: false of nothing, the expression itself of one."""
+    """Return the disjunction: false of nothing, the expression itself of one."""
     if not exprs:
         return FALSE
     return exprs[0] if len(exprs) == 1 else nodes.Or(0, 0, tuple(exprs))

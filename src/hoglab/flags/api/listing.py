@@ -36,7 +36,7 @@ class FlagListing:
     def select(
         self, rows: Iterable[FlagRow], linked: Mapping[int, Sequence[LinkedExperiment]]
     ) -> list[FlagRow]:
-        """The flags that meet every filter, in order."""
+        """Return the flags that meet every filter, in order."""
         tests = list(self._tests(linked))
         chosen = [row for row in rows if all(test(row) for test in tests)]
         return ordered(chosen, self.query.get("order", DEFAULT_ORDER))
@@ -76,7 +76,7 @@ class FlagListing:
 
 
 def ordered(rows: list[FlagRow], order: str) -> list[FlagRow]:
-    """Flags in an order such as ``-created_at``; one that is unknown counts as the default. Ties go by id."""
+    """Return flags in an order such as ``-created_at``; one that is unknown counts as the default. Ties go by id."""
     key = ORDERS.get(order.removeprefix("-"))
     if key is None:
         order, key = DEFAULT_ORDER, ORDERS["created_at"]
@@ -108,7 +108,7 @@ _KINDS: Mapping[str, Callable[[FlagRow, Sequence[LinkedExperiment]], bool]] = {
 
 
 def _names(text: str | None) -> frozenset[str]:
-    """The strings of a JSON list in a query parameter; none when it is no such list."""
+    """Return the strings of a JSON list in a query parameter; none when it is no such list."""
     try:
         values = orjson.loads(text or "[]")
     except orjson.JSONDecodeError:

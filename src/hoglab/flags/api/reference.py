@@ -72,7 +72,7 @@ _ASKED = {
 
 
 def flag_paths() -> Mapping[str, Any]:
-    """The ``paths`` of flag evaluation, local evaluation and remote configuration."""
+    """Return the ``paths`` of flag evaluation, local evaluation and remote configuration."""
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string"}}
     config = _operation("flags_remote_config", "Remote configuration of posthog-js", ())
     return {

@@ -31,7 +31,7 @@ def flag_object(
     access_level: str,
     now: datetime,
 ) -> dict[str, Any]:
-    """A flag in full."""
+    """Return a flag in full."""
     live = [each for each in linked if not each.deleted]
     simple = is_simple(row)
     shown = {
@@ -77,7 +77,7 @@ def flag_object(
 
 
 def shown_filters(row: FlagRow) -> dict[str, Any]:
-    """The filters of a flag, encrypted payloads left out."""
+    """Return the filters of a flag, encrypted payloads left out."""
     payloads = row.filters.get("payloads")
     if not row.has_encrypted_payloads or not payloads:
         return row.filters
@@ -102,7 +102,7 @@ def status_of(row: FlagRow, now: datetime) -> str:
 
 
 def is_simple(row: FlagRow) -> bool:
-    """Whether a flag is nothing but one rollout: one condition about persons, without filters or variants."""
+    """Return whether a flag is nothing but one rollout: one condition about persons, without filters or variants."""
     groups = row.filters.get("groups") or []
     return (
         len(groups) == 1
@@ -113,12 +113,12 @@ def is_simple(row: FlagRow) -> bool:
 
 
 def is_eligible_for_experiment(row: FlagRow) -> bool:
-    """Whether an experiment may link to a flag as it is."""
+    """Return whether an experiment may link to a flag as it is."""
     return not row.deleted and len(variant_keys(row.filters)) in EXPERIMENT_VARIANTS
 
 
 def _is_rolled_out(row: FlagRow) -> bool:
-    """Whether every subject gets the same value."""
+    """Return whether every subject gets the same value."""
     everybody = any(
         not group.get("properties") and _rollout(group) == 100 for group in row.filters.get("groups") or ()
     )

@@ -39,7 +39,7 @@ class FlagViews:
         self._service = service
 
     def one(self, call: Call, row: FlagRow) -> dict[str, Any]:
-        """The object of a flag."""
+        """Return the object of a flag."""
         with self._database.read() as connection:
             linked = self._service.linked(connection, row.project_id, [row.id])
             users = accounts_store.users(connection, _people([row]))
@@ -48,7 +48,7 @@ class FlagViews:
     def many(
         self, call: Call, rows: Sequence[FlagRow], linked: Mapping[int, Sequence[LinkedExperiment]]
     ) -> list[dict[str, Any]]:
-        """The objects of several flags; users are read together."""
+        """Return the objects of several flags; users are read together."""
         with self._database.read() as connection:
             users = accounts_store.users(connection, _people(rows))
         return [self._object(call, row, users, linked) for row in rows]
@@ -74,7 +74,7 @@ def _people(rows: Iterable[FlagRow]) -> set[int | None]:
 
 
 def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -> ResourceRouter:
-    """The endpoints of feature flags."""
+    """Return the endpoints of feature flags."""
     routes = ResourceRouter("/feature_flags", tag="feature_flags", scopes=(READ, WRITE))
     views = FlagViews(database, service)
     registry = evaluator.registry
@@ -126,7 +126,7 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
 
     @routes.get("/{flag_key}/remote_config", response=Any, shows_secret=True)
     def read_remote_config(call: Call, flag_key: TextId) -> Response:
-        """The payload of a remote configuration flag, by the flag's key or id."""
+        """Return the payload of a remote configuration flag, by the flag's key or id."""
         project = call.project
         token = call.query("token")
         if token is not None and token != project.api_token:

@@ -22,14 +22,14 @@ class AnswerForm(Enum):
 
 
 def flags_form(version: int) -> AnswerForm:
-    """The form of ``/flags/?v=…``."""
+    """Return the form of ``/flags/?v=…``."""
     if version >= 3:
         return AnswerForm.TYPED
     return AnswerForm.RECORDS if version == 2 else AnswerForm.LEGACY
 
 
 def decide_form(version: int) -> AnswerForm:
-    """The form of ``/decide/?v=…``."""
+    """Return the form of ``/decide/?v=…``."""
     return {1: AnswerForm.LIST, 2: AnswerForm.ENABLED, 3: AnswerForm.LEGACY}.get(version, AnswerForm.RECORDS)
 
 
@@ -42,7 +42,7 @@ def encode_answer(
     evaluated_at_ms: int,
     config: dict[str, Any] | None = None,
 ) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     ``errors`` says that some flag failed, ``request_id`` is the text of a UUID, and ``config`` adds remote-config
     fields.
@@ -67,7 +67,7 @@ _FAILED = b',"errorsWhileComputingFlags":true'
 
 
 def _values(form: AnswerForm, outcomes: Sequence[FlagOutcome]) -> bytes:
-    """The fields of the forms that show bare values; what failed has none."""
+    """Return the fields of the forms that show bare values; what failed has none."""
     known = [outcome for outcome in outcomes if not outcome.failed]
     shown = known if form is AnswerForm.LEGACY else [outcome for outcome in known if outcome.enabled]
     if form is AnswerForm.LIST:

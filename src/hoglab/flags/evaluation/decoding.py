@@ -50,7 +50,7 @@ def decode_body(
     compression: str = "",
     limit_bytes: int = MAX_DECODED_BYTES,
 ) -> Any:
-    """The JSON value that a body holds. Raises 400 ``malformed_data`` and 413."""
+    """Return the JSON value that a body holds. Raises 400 ``malformed_data`` and 413."""
     if compression not in COMPRESSIONS:
         raise malformed(f"Unsupported compression: {compression[:40]}.")
     media_type = content_type.partition(";")[0].strip().lower()
@@ -89,7 +89,7 @@ def _decode_form(body: bytes, limit_bytes: int) -> Any:
 
 
 def _decode_base64(data: bytes, limit_bytes: int) -> Any:
-    """JSON in base64 (either alphabet, padding optional), possibly percent-encoded or compressed inside."""
+    """Return JSON in base64 (either alphabet, padding optional), possibly percent-encoded or compressed inside."""
     text = percent_decoded(data).strip()
     # A plus sign of base64 that was not percent-encoded may have become a blank on the way.
     text = text.replace(b" ", b"+").replace(b"\n", b"").replace(b"\r", b"")
@@ -137,7 +137,7 @@ def _lenient_json(data: bytes) -> Any:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """The value with lone surrogates replaced, so that it can be encoded again."""
+    """Return the value with lone surrogates replaced, so that it can be encoded again."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):

@@ -78,7 +78,7 @@ _log = structlog.get_logger(__name__)
 
 
 def invalid_token() -> ApiError:
-    """401: the request names no project that exists."""
+    """Return 401: the request names no project that exists."""
     detail = "Project API key invalid. Send the token of a project (phc_…) as token or api_key."
     return ApiError(401, "authentication_error", "invalid_api_key", detail)
 
@@ -118,14 +118,14 @@ class FlagEvaluator:
         self.threads.shutdown(wait=True, cancel_futures=True)
 
     def project(self, token: str | None) -> Project:
-        """The project of a token. Raises 401."""
+        """Return the project of a token. Raises 401."""
         project = self._projects(token) if token else None
         if project is None:
             raise invalid_token()
         return project
 
     async def load(self, project: Project) -> LoadedProject:
-        """The flags of a project as they are now."""
+        """Return the flags of a project as they are now."""
         return await self.registry.get(project, self.threads)
 
     async def evaluate(
@@ -137,7 +137,7 @@ class FlagEvaluator:
         hash_keys: Mapping[str, str] | FlagReason | None = None,
         ip: str | None = None,
     ) -> tuple[list[FlagOutcome], bool]:
-        """Outcomes of the selected flags, and whether any failed.
+        """Return outcomes of the selected flags, and whether any failed.
 
         ``hash_keys``: see `keep_bucketing`; ``ip``: the address whose place counts.
         """
@@ -280,7 +280,7 @@ class EvaluationEndpoint:
         )
 
     def _form(self, query: FlagQuery) -> tuple[AnswerForm, bool]:
-        """The form of the answer, and whether it carries the remote-config fields."""
+        """Return the form of the answer, and whether it carries the remote-config fields."""
         if self._decide:
             return decide_form(query.version or 1), True
         if query.version is None and not query.given_config:

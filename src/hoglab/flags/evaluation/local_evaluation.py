@@ -32,7 +32,7 @@ class Definitions:
 
 
 def definitions(loaded: LoadedProject, *, with_cohorts: bool) -> Definitions:
-    """The definitions of a project, made once for each state of its flags."""
+    """Return the definitions of a project, made once for each state of its flags."""
     name = f"definitions {with_cohorts}"
     known = loaded.notes.get(name)
     if not isinstance(known, Definitions):
@@ -43,7 +43,7 @@ def definitions(loaded: LoadedProject, *, with_cohorts: bool) -> Definitions:
 
 
 def etag_matches(header: str, etag: bytes) -> bool:
-    """Whether an ``If-None-Match`` header names the tag: weak, strong or bare, alone or in a list."""
+    """Return whether an ``If-None-Match`` header names the tag: weak, strong or bare, alone or in a list."""
     wanted = etag.decode().removeprefix("W/").strip('"')
     tags = (tag.strip() for tag in header.split(","))
     return any(tag == "*" or tag.removeprefix("W/").strip('"') == wanted for tag in tags)
@@ -103,7 +103,7 @@ def _filters(row: FlagRow, flags: ProjectFlags, expandable: Mapping[int, Any]) -
 
 
 def _property(raw: Any, flags: ProjectFlags) -> Any:
-    """A filter as SDKs know it: a dependency by key, with the flags to evaluate before it."""
+    """Return a filter as SDKs know it: a dependency by key, with the flags to evaluate before it."""
     if not isinstance(raw, dict) or raw.get("type") != "flag":
         return raw
     flag_id = flags.resolve(str(raw.get("key")))
@@ -114,7 +114,7 @@ def _property(raw: Any, flags: ProjectFlags) -> Any:
 
 
 def _cohort_trees(flags: ProjectFlags) -> dict[int, Any]:
-    """Property trees of the cohorts that SDKs can evaluate: dynamic, sound and about person properties."""
+    """Return property trees of the cohorts that SDKs can evaluate: dynamic, sound and about person properties."""
     trees = {}
     for cohort in flags.data.cohorts.values():
         if cohort.is_static:
@@ -130,7 +130,7 @@ def _cohort_trees(flags: ProjectFlags) -> dict[int, Any]:
 
 
 def _referenced(shown: Iterable[Mapping[str, Any]], trees: Mapping[int, Any]) -> dict[str, Any]:
-    """The cohorts that flags name, and those that these name in turn."""
+    """Return the cohorts that flags name, and those that these name in turn."""
     open_ids = [
         cohort_id
         for flag in shown
@@ -158,7 +158,7 @@ def _cohort_id(raw: Any) -> int | None:
 
 
 def _expanded(conditions: list[dict[str, Any]], trees: Mapping[int, Any]) -> list[dict[str, Any]]:
-    """Conditions with the one cohort of a flag written out, for clients that were not sent cohorts.
+    """Return conditions with the one cohort of a flag written out, for clients that were not sent cohorts.
 
     Only when the flag has exactly one cohort filter and that cohort is plain: alternatives of person filters
     without negation and without further cohorts. Any other flag is left for the server.
@@ -183,7 +183,7 @@ def _expanded(conditions: list[dict[str, Any]], trees: Mapping[int, Any]) -> lis
 
 
 def _alternatives(tree: Any) -> list[list[dict[str, Any]]] | None:
-    """A tree as lists of filters of which one must match as a whole; None when it is not that simple."""
+    """Return a tree as lists of filters of which one must match as a whole; None when it is not that simple."""
     if not tree:
         return None
     branches = _branches(parse_group(tree, default_type="person"))

@@ -27,7 +27,7 @@ that it is missing would be an error on the console of each page."""
 
 
 def config_fields(*, has_flags: bool) -> dict[str, Any]:
-    """The settings that an evaluation answer repeats when it is asked for ``config``."""
+    """Return the settings that an evaluation answer repeats when it is asked for ``config``."""
     return {
         "supportedCompression": ["gzip", "gzip-js"],
         "hasFeatureFlags": has_flags,
@@ -63,7 +63,7 @@ BARE_CONFIG: dict[str, Any] = {
 
 
 def remote_config(token: str, *, has_flags: bool) -> dict[str, Any]:
-    """The body of ``/array/{token}/config``."""
+    """Return the body of ``/array/{token}/config``."""
     return {"token": token, **config_fields(has_flags=has_flags)}
 
 
@@ -103,6 +103,6 @@ def _site_app(app: SiteApp) -> bytes:
 
 
 def _script_json(value: Any) -> bytes:
-    """JSON that is safe inside of a script element and in every JavaScript engine."""
+    """Return JSON that is safe inside of a script element and in every JavaScript engine."""
     text = orjson.dumps(value).replace(b"</", rb"<\/")
     return text.replace("\u2028".encode(), rb"\u2028").replace("\u2029".encode(), rb"\u2029")

@@ -41,7 +41,7 @@ class FlagQuery(msgspec.Struct, frozen=True):
 
 
 def read_query(query_string: bytes) -> FlagQuery:
-    """The parameters of a raw query string; what is unknown is ignored. Raises 400 for far too many."""
+    """Return the parameters of a raw query string; what is unknown is ignored. Raises 400 for far too many."""
     if len(query_string) <= _REMEMBERED_QUERY_LENGTH:
         return _remembered_query(query_string)
     return _read_query(query_string)
@@ -73,7 +73,7 @@ _remembered_query = lru_cache(maxsize=1024)(_read_query)
 
 
 def _version(text: str) -> int:
-    """A version number; what is none counts as 1, negative numbers too."""
+    """Return a version number; what is none counts as 1, negative numbers too."""
     text = text.strip()
     if not text.isascii() or not text.isdigit():
         return 1
@@ -81,7 +81,7 @@ def _version(text: str) -> int:
 
 
 def _truthy(text: str | None) -> bool:
-    """A bare parameter (``?config``) counts as true."""
+    """Return a bare parameter (``?config``) counts as true."""
     return text is not None and (text == "" or parse_bool(text) is True)
 
 
@@ -97,7 +97,7 @@ class EvaluationCall(msgspec.Struct, frozen=True):
 
 
 def read_call(body: Any) -> EvaluationCall:
-    """Raises 400 ``malformed_data`` for a body of the wrong shape. The token may be good or bad."""
+    """Raise 400 ``malformed_data`` for a body of the wrong shape. The token may be good or bad."""
     if not isinstance(body, dict):
         raise malformed(f"The request body must be a JSON object, not {type(body).__name__}.")
     get = body.get
@@ -115,7 +115,7 @@ def read_call(body: Any) -> EvaluationCall:
 
 
 def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
-    """Subject of the request. Raises 400 when the distinct id is missing or a field has a wrong type."""
+    """Return the subject of the request. Raises 400 when the distinct id is missing or a field has a wrong type."""
     get = body.get
     sent_id = get("distinct_id")
     distinct_id = _identifier(get("$distinct_id") if sent_id is None else sent_id)
@@ -140,17 +140,17 @@ def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
 
 
 def disables_geoip(body: Mapping[str, Any]) -> bool:
-    """Whether the place of the request's address must not count: servers ask for people who are elsewhere."""
+    """Return whether the place of the request's address must not count: servers ask for people who are elsewhere."""
     return "geoip_disable" in body and parse_bool(body["geoip_disable"]) is True
 
 
 def clean_id(distinct_id: str) -> str:
-    """A distinct id in the form in which events store it."""
+    """Return a distinct id in the form in which events store it."""
     return distinct_id.replace("\0", "\ufffd")[:MAX_DISTINCT_ID_LENGTH]
 
 
 def choice_of(call: EvaluationCall, query: FlagQuery, runtime: str) -> FlagSelection:
-    """Flags that the request selects, given the runtime that it seems to come from."""
+    """Return flags that the request selects, given the runtime that it seems to come from."""
     return FlagSelection(call.runtime or runtime, call.contexts, call.flag_keys, query.surveys_only)
 
 
@@ -173,7 +173,7 @@ def runtime_of(headers: list[tuple[bytes, bytes]]) -> str:
 
 
 def _identifier(value: Any) -> str | None:
-    """A string, or a number as its JSON text; None for everything else."""
+    """Return a string, or a number as its JSON text; None for everything else."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -182,7 +182,7 @@ def _identifier(value: Any) -> str | None:
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
-    """An object. Whatever is empty counts as none: PHP writes an empty map as ``[]``."""
+    """Return an object. Whatever is empty counts as none: PHP writes an empty map as ``[]``."""
     if not value:
         return {}
     if not isinstance(value, dict):

@@ -43,7 +43,7 @@ _DEFINITIONS_ALLOW = b"GET, OPTIONS, HEAD"
 
 
 def hot_routes(evaluator: FlagEvaluator, authenticator: Authenticator) -> dict[str, ASGIApp]:
-    """Endpoints with fixed paths (without trailing slash)."""
+    """Return endpoints with fixed paths (without trailing slash)."""
     routes: dict[str, ASGIApp] = {
         "/flags": EvaluationEndpoint(evaluator),
         "/decide": EvaluationEndpoint(evaluator, decide=True),
@@ -67,7 +67,7 @@ SiteApps = Callable[[int], Sequence[SiteApp]]
 def sdk_routes(
     evaluator: FlagEvaluator, *, sdk_files: Path | None = None, site_apps: SiteApps = lambda _project_id: ()
 ) -> list[BaseRoute]:
-    """Endpoints whose paths have parameters. ``sdk_files`` is a folder with the ``dist`` of posthog-js."""
+    """Return endpoints whose paths have parameters. ``sdk_files`` is a folder with the ``dist`` of posthog-js."""
     config = ConfigEndpoints(evaluator, sdk_files, site_apps)
     return [
         Route("/array/{token}/config", config.json),
@@ -132,7 +132,7 @@ class ConfigEndpoints:
         return FileResponse(path, headers={"Cache-Control": CACHE_CONTROL})
 
     async def _project(self, request: Request) -> tuple[Project, bool]:
-        """The project of the token in the path and whether it has active flags. An unknown token is 404."""
+        """Return the project of the token in the path and whether it has active flags. An unknown token is 404."""
         try:
             project = self._evaluator.project(request.path_params["token"])
         except ApiError:
@@ -141,7 +141,7 @@ class ConfigEndpoints:
         return project, loaded.flags.has_active_flags
 
     def _path(self, name: str) -> Path:
-        """A script below the configured folder; a version in front of its name is ignored. Raises 404."""
+        """Return a script below the configured folder; a version in front of its name is ignored. Raises 404."""
         if self._sdk_files is None or "\0" in name or not name.endswith((".js", ".js.map")):
             raise not_found()
         for candidate in (name, name.rpartition("/")[2]):
@@ -200,7 +200,7 @@ class DefinitionsEndpoint:
             await send_answer(send, 200, answer.body, JSON, headers)
 
     async def _principal(self, scope: Scope) -> Principal:
-        """Authenticated caller. Raises 401 for an unknown key and 403 for one that may not read flags."""
+        """Return authenticated caller. Raises 401 for an unknown key and 403 for one that may not read flags."""
         key = key_from_header(header(scope, b"authorization"))
         principal = await self._known(key) if key is not None else None
         if principal is None:
@@ -218,7 +218,7 @@ class DefinitionsEndpoint:
         return await loop.run_in_executor(self._evaluator.threads, self._authenticator.authenticate, key)
 
     def _project(self, principal: Principal, token: str | None) -> Project:
-        """The project of the token; without one, the project that the key is for."""
+        """Return the project of the token; without one, the project that the key is for."""
         if token:
             project = self._evaluator.project(token)
         else:

@@ -44,7 +44,7 @@ class CheckCompiler:
         self._compiled: dict[int, CompiledCheck] = {}
 
     def check(self, leaf: PropertyFilter, aggregation: int | None = None) -> CompiledCheck:
-        """One filter, negation included. ``aggregation`` is the group type of the condition around it."""
+        """Return one filter, negation included. ``aggregation`` is the group type of the condition around it."""
         compiled = self._leaf(leaf, aggregation)
         return compiled.negated() if leaf.negation else compiled
 
@@ -83,7 +83,7 @@ class CheckCompiler:
         return cohort.negated() if leaf.operator == "not_in" else cohort
 
     def cohort(self, cohort_id: int) -> CompiledCheck:
-        """Membership in a cohort. An unknown or cyclic one fails the flags that come to ask for it."""
+        """Return the membership in a cohort. An unknown or cyclic one fails the flags that come to ask for it."""
         compiled = self._compiled.get(cohort_id)
         if compiled is None:
             compiled = self._compiled[cohort_id] = self._new_cohort(cohort_id)
@@ -109,7 +109,7 @@ class CheckCompiler:
         return CompiledCheck(lambda subject: any(guarded(test, subject) for test in tests))
 
     def _cohort_leaf(self, leaf: PropertyFilter) -> CompiledCheck:
-        """Leaves look at person data; a behavioural leaf is false, negated or not."""
+        """Return leaves look at person data; a behavioural leaf is false, negated or not."""
         if leaf.type in {"person", "person_metadata"} or leaf.is_cohort:
             return self.check(leaf)
         return _NEVER
@@ -120,7 +120,7 @@ UNEVALUABLE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueErr
 
 
 def guarded(test: Check, subject: Subject) -> bool:
-    """A filter that cannot be evaluated does not match; only failures of a whole flag go further."""
+    """Return a filter that cannot be evaluated does not match; only failures of a whole flag go further."""
     try:
         return test(subject)
     except UNEVALUABLE:
@@ -128,7 +128,7 @@ def guarded(test: Check, subject: Subject) -> bool:
 
 
 def dependency_matches(expected: bool | str, actual: bool | str) -> bool:
-    """Whether the value of a flag is what a dependency on it expects (spec: sdk-wire 3.10)."""
+    """Return whether the value of a flag is what a dependency on it expects (spec: sdk-wire 3.10)."""
     if isinstance(expected, bool):
         return expected is (actual is not False)
     return expected == actual

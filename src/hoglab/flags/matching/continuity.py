@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def missing(stored: Sequence[StoredHashKeys], flag_keys: Collection[str]) -> list[tuple[int, str]]:
-    """Pairs of person and flag without a stored bucketing id."""
+    """Return pairs of person and flag without a stored bucketing id."""
     pairs = {(person.person_id, key) for person in stored for key in flag_keys if key not in person.by_flag}
     return sorted(pairs)
 

@@ -170,7 +170,7 @@ class CompiledFlag:
         variant: str | None = None,
         description: str | None = None,
     ) -> FlagOutcome:
-        """The one `FlagOutcome` of these facts; its payload is that of the variant, or of ``true``."""
+        """Return the one `FlagOutcome` of these facts; its payload is that of the variant, or of ``true``."""
         place = (reason, index, enabled if variant is None else variant, description)
         outcome = self._outcomes.get(place)
         if outcome is None:
@@ -188,7 +188,7 @@ class CompiledFlag:
         return outcome
 
     def failure(self, failure: FlagFailure) -> FlagOutcome:
-        """The record of a flag whose value is unknown."""
+        """Return the record of a flag whose value is unknown."""
         return FlagOutcome(
             self.key,
             self._metadata,
@@ -212,7 +212,7 @@ def _objects(filters: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any
 
 
 def _percentage(value: Any) -> float:
-    """A rollout percentage; null and absent are everybody."""
+    """Return a rollout percentage; null and absent are everybody."""
     if value is None:
         return 100.0
     number = number_of(value)

@@ -15,12 +15,12 @@ _HOLDOUT_PREFIX = b"holdout-"
 
 
 def fraction(data: bytes) -> float:
-    """The first 15 hex digits of SHA-1 as a number from 0 to 1 (1 itself is possible, by rounding)."""
+    """Return the first 15 hex digits of SHA-1 as a number from 0 to 1 (1 itself is possible, by rounding)."""
     return (int.from_bytes(sha1(data, usedforsecurity=False).digest()[:8], "big") >> 4) * _SCALE
 
 
 def holdout_hash(identifier: str) -> float:
-    """Position of an identifier in every holdout: they share one order, so the smaller is in the larger."""
+    """Return the position of an identifier in every holdout: they share one order, so the smaller is in the larger."""
     return fraction(_HOLDOUT_PREFIX + identifier.encode())
 
 
@@ -32,7 +32,7 @@ ORIGIN = bytes(8)
 
 
 def place_of(data: bytes) -> bytes:
-    """Position of data, to be compared with `highest_within` and `lowest_beyond`."""
+    """Return the position of data, to be compared with `highest_within` and `lowest_beyond`."""
     return sha1(data, usedforsecurity=False).digest()
 
 
@@ -43,11 +43,11 @@ def highest_within(bound: float) -> bytes:
 
 
 def lowest_beyond(bound: float) -> bytes:
-    """The first place whose number is ``bound`` or more: ``place < lowest_beyond(x)`` says ``fraction < x``."""
+    """Return the first place whose number is ``bound`` or more: ``place < lowest_beyond(x)`` says ``fraction < x``."""
     number = _lowest(lambda fraction: not fraction < bound)
     return b"\xff" * 21 if number == 2**_BITS else (number * 16).to_bytes(8, "big")
 
 
 def _lowest(is_beyond: Callable[[float], bool]) -> int:
-    """The lowest 60-bit number that is beyond a bound as a fraction; ``2**60`` when none is."""
+    """Return the lowest 60-bit number that is beyond a bound as a fraction; ``2**60`` when none is."""
     return bisect_left(range(2**_BITS), True, key=lambda number: is_beyond(number * _SCALE))

@@ -49,7 +49,7 @@ class PointReader:
         self._is_reading = False
 
     def __call__(self, read: PreparedSelect, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows as the database keeps them: JSON as text, moments as microseconds."""
+        """Return the rows as the database keeps them: JSON as text, moments as microseconds."""
         try:
             if not self._is_reading:
                 self._begin()
@@ -61,7 +61,7 @@ class PointReader:
         return rows
 
     def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
-        """The person behind a distinct id; None for a stranger."""
+        """Return the person behind a distinct id; None for a stranger."""
         person = self._known.get(project_id, distinct_id)
         if person is None:
             person, size_bytes = _read_person(self, project_id, distinct_id)
@@ -101,21 +101,21 @@ class SnapshotReader:
         self._run = within(connection)
 
     def __call__(self, read: PreparedSelect, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows as the database keeps them."""
+        """Return the rows as the database keeps them."""
         return self._run(read, **values)
 
     def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
-        """The person behind a distinct id; None for a stranger."""
+        """Return the person behind a distinct id; None for a stranger."""
         return _read_person(self, project_id, distinct_id)[0]
 
 
 def within(connection: Connection) -> Run:
-    """Runs selects on the connection of a transaction, so that they see what it did."""
+    """Return runs selects on the connection of a transaction, so that they see what it did."""
     return lambda select, **values: select.stored(connection, **values)
 
 
 def _read_person(run: Run, project_id: int, distinct_id: str) -> tuple[StoredPerson | None, int]:
-    """A person and the size of what is stored of it."""
+    """Return a person and the size of what is stored of it."""
     rows = run(_READ_PERSON, project_id=project_id, distinct_id=distinct_id)
     if not rows:
         return None, 0
@@ -163,7 +163,7 @@ class StoredHashKeys(msgspec.Struct, frozen=True):
 
 
 def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list[StoredHashKeys]:
-    """Stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
+    """Return stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
     hash_keys = []
     for distinct_id in distinct_ids:
         rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
@@ -178,7 +178,7 @@ def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list
 
 
 def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
-    """One bucketing id for each flag; where persons differ, the first wins."""
+    """Return one bucketing id for each flag; where persons differ, the first wins."""
     merged: dict[str, str] = {}
     for keys in reversed(stored):
         merged.update(keys.by_flag)

@@ -71,19 +71,19 @@ class FlagRegistry:
         self._lock = threading.Lock()
 
     def current(self, project: Project) -> LoadedProject | None:
-        """The flags in memory when they are up to date; cheap enough for every request."""
+        """Return the flags in memory when they are up to date; cheap enough for every request."""
         loaded = self._loaded.get(project.id)
         return loaded if loaded is not None and loaded.versions == self._versions(project) else None
 
     async def get(self, project: Project, executor: Executor) -> LoadedProject:
-        """The up-to-date flags; when they must be read, that happens in a thread of ``executor``."""
+        """Return the up-to-date flags; when they must be read, that happens in a thread of ``executor``."""
         loaded = self.current(project)
         if loaded is None:
             loaded = await asyncio.get_running_loop().run_in_executor(executor, self.load, project)
         return loaded
 
     def load(self, project: Project) -> LoadedProject:
-        """The up-to-date flags, read in this thread when they must be. One reader at a time per project.
+        """Return the up-to-date flags, read in this thread when they must be. One reader at a time per project.
 
         Raises 503 when they cannot be read and never could be.
         """
@@ -96,7 +96,7 @@ class FlagRegistry:
         return loaded
 
     def _read_or_keep(self, project: Project) -> LoadedProject:
-        """The flags as they are now, or, while they cannot be read, as they were: old flags beat none."""
+        """Return the flags as they are now, or, while they cannot be read, as they were: old flags beat none."""
         try:
             return self._read(project)
         except Exception as error:
@@ -137,7 +137,7 @@ class FlagRegistry:
 
 
 def flag_source(row: FlagRow, linked: Sequence[LinkedExperiment]) -> FlagSource:
-    """A stored flag as matching sees it."""
+    """Return a stored flag as matching sees it."""
     live = [experiment.id for experiment in linked if not experiment.deleted]
     return FlagSource(
         id=row.id,
@@ -156,7 +156,7 @@ def flag_source(row: FlagRow, linked: Sequence[LinkedExperiment]) -> FlagSource:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of a project; UTC for a name that this machine does not know."""
+    """Return the time zone of a project; UTC for a name that this machine does not know."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):

@@ -40,7 +40,7 @@ class OrderedFlag(NamedTuple):
 
 
 def evaluate(stages: Iterable[OrderedFlag], subject: Subject) -> tuple[list[FlagOutcome], bool]:
-    """Outcomes of the shown flags, and whether any of them failed. Never raises."""
+    """Return outcomes of the shown flags, and whether any of them failed. Never raises."""
     outcomes: list[FlagOutcome] = []
     any_failed = False
     for flag, decided, shown, wanted in stages:
@@ -70,7 +70,7 @@ def _failed(flag: CompiledFlag, error: Exception) -> FlagOutcome:
 
 
 def match_flag(flag: CompiledFlag, subject: Subject) -> FlagOutcome:
-    """The value of an active flag whose dependencies have been evaluated. Raises `FlagFailure`."""
+    """Return the value of an active flag whose dependencies have been evaluated. Raises `FlagFailure`."""
     if flag.is_special:
         decided = _before_conditions(flag, subject)
         if decided is not None:
@@ -100,7 +100,7 @@ def match_flag(flag: CompiledFlag, subject: Subject) -> FlagOutcome:
 
 
 def _before_conditions(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
-    """Outcome that is decided before the conditions, by these rules in order; None when none applies."""
+    """Return the outcome that is decided before the conditions, by these rules in order; None when none applies."""
     if flag.broken is not None:
         raise FlagFailure(FlagReason.EVALUATION_ERROR, flag.broken)
     return _enrollment(flag, subject) or _super_condition(flag, subject) or _holdout(flag, subject)
@@ -142,14 +142,14 @@ def _holdout(flag: CompiledFlag, subject: Subject) -> FlagOutcome | None:
 
 
 def _skipped(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome | None:
-    """Outcome of a condition that is skipped for want of a group or of a device id; None when it is not."""
+    """Return the outcome of a condition that is skipped for want of a group or of a device id; None when it is not."""
     if condition.aggregation is not None:
         return condition.no_group if subject.group_key(condition.aggregation) is None else None
     return condition.out_of_rollout if flag.by_device and subject.device_id is None else None
 
 
 def _holds(condition: Condition, subject: Subject) -> bool:
-    """Whether every filter of a condition matches; one that cannot be evaluated does not."""
+    """Return whether every filter of a condition matches; one that cannot be evaluated does not."""
     try:
         for check in condition.checks:
             if not check(subject):
@@ -160,7 +160,7 @@ def _holds(condition: Condition, subject: Subject) -> bool:
 
 
 def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> FlagOutcome:
-    """Outcome of a match: the variant that is drawn, if there are any to draw from."""
+    """Return the outcome of a match: the variant that is drawn, if there are any to draw from."""
     place = _place(flag, condition, subject, b"variant")
     for end, outcome in condition.split:
         if place < end:
@@ -169,13 +169,13 @@ def _matched(flag: CompiledFlag, condition: Condition, subject: Subject) -> Flag
 
 
 def _place(flag: CompiledFlag, condition: Condition, subject: Subject, salt: bytes = b"") -> bytes:
-    """Position of the subject in a rollout, or, with the salt of variants, among those."""
+    """Return the position of the subject in a rollout, or, with the salt of variants, among those."""
     identifier = subject.id_bytes if condition.by_distinct_id else _identifier(flag, condition, subject)
     return place_of(flag.key_prefix + identifier + salt) if identifier else ORIGIN
 
 
 def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> bytes:
-    """Identifier to hash when it is not the distinct id (spec: sdk-wire 3.3)."""
+    """Return the identifier to hash when it is not the distinct id (spec: sdk-wire 3.3)."""
     if condition.aggregation is not None:
         return (subject.group_key(condition.aggregation) or "").encode()
     if flag.by_device:
@@ -184,7 +184,7 @@ def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> b
 
 
 def _holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:
-    """Group key, device id or distinct id as the flag says; stored bucketing ids do not count here."""
+    """Return group key, device id or distinct id as the flag says; stored bucketing ids do not count here."""
     if flag.aggregation is not None:
         return subject.group_key(flag.aggregation)
     if flag.by_device:
@@ -195,7 +195,7 @@ def _holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:
 def order_stages(
     flags: Mapping[int, CompiledFlag], dependencies: Mapping[int, frozenset[int | None]]
 ) -> tuple[list[int], frozenset[int]]:
-    """Flag ids so that each comes after those it depends on, and the ids that can never be resolved.
+    """Return flag ids so that each comes after those it depends on, and the ids that can never be resolved.
 
     ``dependencies`` holds None for a flag that does not exist. Unresolvable are flags that miss a dependency,
     that depend on themselves, and those that depend on one of these. Inactive flags depend on nothing: they

@@ -85,17 +85,17 @@ class ProjectFlags:
         self._sources: dict[int, FlagSource] | None = None
 
     def resolve(self, key: str) -> int | None:
-        """The flag that a dependency names by its id (or, leniently, its key); None for a missing one."""
+        """Return the flag that a dependency names by its id (or, leniently, its key); None for a missing one."""
         if key.isascii() and key.isdigit() and len(key) < 19 and int(key) in self._ids:
             return int(key)
         return self._by_key.get(key)
 
     def compiles_like(self, data: ProjectData) -> bool:
-        """Whether a flag means the same with other data, as far as cohorts and clock go."""
+        """Return whether a flag means the same with other data, as far as cohorts and clock go."""
         return self.data.cohorts == data.cohorts and self.data.context == data.context
 
     def reuse(self, source: FlagSource, successor: ProjectFlags) -> CompiledFlag | None:
-        """The compiled flag of ``source`` when compiling it again would give the same."""
+        """Return the compiled flag of ``source`` when compiling it again would give the same."""
         flag = self.flags.get(source.id)
         if flag is None or self._source(source.id) != source:
             return None
@@ -109,7 +109,7 @@ class ProjectFlags:
         return self._sources[flag_id]
 
     def dependency_chain(self, flag_id: int) -> list[int]:
-        """A flag after everything that it depends on; empty when that cannot be put in order."""
+        """Return a flag after everything that it depends on; empty when that cannot be put in order."""
         if flag_id in self._unresolvable:
             return []
         chosen: set[int] = set()
@@ -122,7 +122,7 @@ class ProjectFlags:
         return [other for other in self._order if other in chosen]
 
     def selection(self, choice: FlagSelection) -> tuple[OrderedFlag, ...]:
-        """The flags of a choice with those they depend on, in an order in which they can be evaluated.
+        """Return the flags of a choice with those they depend on, in an order in which they can be evaluated.
 
         Remembered, because clients repeat themselves.
         """

@@ -26,7 +26,7 @@ class StoredFacts(Protocol):
     def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool: ...
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
-        """Stored bucketing ids by flag key; where persons differ, the first distinct id's person wins."""
+        """Return stored bucketing ids by flag key; where persons differ, the first distinct id's person wins."""
         ...
 
 
@@ -111,7 +111,7 @@ class Subject:
         self._failure: StoredFactsError | None = None
 
     def person_property(self, key: str) -> Any:
-        """A person property, or `MISSING`.
+        """Return a person property, or `MISSING`.
 
         The request wins, then where it comes from, then storage, then ``x`` for ``$initial_x``.
         """
@@ -130,7 +130,7 @@ class Subject:
         return value
 
     def group_property(self, index: int, key: str) -> Any:
-        """A property of the group of that type that the request names, or `MISSING`."""
+        """Return a property of the group of that type that the request names, or `MISSING`."""
         name = self.group_names.get(index)
         if name is None:
             return MISSING
@@ -151,7 +151,7 @@ class Subject:
         return stored.get(key, MISSING)
 
     def dependency(self, flag_id: int) -> bool | str:
-        """The value of a flag that was evaluated before; `FlagFailure` when that failed."""
+        """Return the value of a flag that was evaluated before; `FlagFailure` when that failed."""
         value = self.values.get(flag_id)
         if value is None:
             raise FlagFailure(
@@ -160,14 +160,14 @@ class Subject:
         return value
 
     def person(self) -> StoredPerson | None:
-        """The stored person of the distinct id; None for an unknown one."""
+        """Return the stored person of the distinct id; None for an unknown one."""
         if not self._person_read:
             self._person = self._ask(self._facts.person, self.request.distinct_id)
             self._person_read = True
         return self._person
 
     def is_in_static_cohort(self, cohort_id: int) -> bool:
-        """Membership by the stored table; unknown persons are in none."""
+        """Return membership by the stored table; unknown persons are in none."""
         known = self._cohorts.get(cohort_id)
         if known is None:
             person = self.person()
@@ -176,12 +176,12 @@ class Subject:
         return known
 
     def group_key(self, index: int) -> str | None:
-        """The key of the group that the request names for a group type; None when it names none."""
+        """Return the key of the group that the request names for a group type; None when it names none."""
         name = self.group_names.get(index)
         return None if name is None else self.request.groups.get(name)
 
     def sticky_id(self, flag_key: str) -> str:
-        """The identifier of a flag with experience continuity (spec: sdk-wire 3.12)."""
+        """Return the identifier of a flag with experience continuity (spec: sdk-wire 3.12)."""
         if self._hash_keys is None:
             request = self.request
             ids = [request.distinct_id]

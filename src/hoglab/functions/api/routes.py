@@ -58,7 +58,7 @@ _ICON_ID = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.ASCII)
 
 
 def router(service: FunctionService) -> ResourceRouter:
-    """The endpoints below ``/hog_functions``."""
+    """Return the endpoints below ``/hog_functions``."""
     routes = ResourceRouter("/hog_functions", tag="hog_functions", scopes=(READ, WRITE))
     listed = FunctionList(service.database, service.presenter)
     versions = FunctionVersions(service)
@@ -82,12 +82,12 @@ def router(service: FunctionService) -> ResourceRouter:
         "/icon/", query=IconQuery, response={"type": "string"}, media_type=icons.CONTENT_TYPE, errors=(400,)
     )
     def icon(call: Call) -> Any:
-        """The picture of an icon."""
+        """Return the picture of an icon."""
         return _icon(call.query("id"))
 
     @routes.get("/icons/", query=IconsQuery, response=list[IconOut])
     def list_icons(call: Call) -> list[dict[str, str]]:
-        """Icons whose name holds ``query``."""
+        """Return icons whose name holds ``query``."""
         found = icons.search_icons(call.query("query"))
         return [{"id": one.id, "name": one.name, "url": one.url} for one in found]
 
@@ -98,12 +98,12 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/masked_secrets/", response=list[dict[str, Any]])
     def masked_secrets(call: Call) -> list[dict[str, Any]]:  # noqa: ARG001
-        """Functions that stored the mask in place of a secret: none can."""
+        """Return functions that stored the mask in place of a secret: none can."""
         return []
 
     @routes.get("/completions/", query=CompletionsQuery, response=CompletionsOut)
     def list_completions(call: Call) -> dict[str, Any]:
-        """Globals and functions that a program, a template or a filter may name, for an editor."""
+        """Return globals and functions that a program, a template or a filter may name, for an editor."""
         wanted = call.validate_query(CompletionsQuery)
         return completions(wanted.type, cast("Purpose", wanted.purpose))
 
@@ -111,7 +111,7 @@ def router(service: FunctionService) -> ResourceRouter:
         "/{function_id}/diagnostics/", scope=READ, body=FunctionBody, response=DiagnosticsOut, heavy=True
     )
     def diagnostics(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Problems of a configuration, with their places; nothing is stored. The id may be ``new``."""
+        """Return problems of a configuration, with their places; nothing is stored. The id may be ``new``."""
         found = service.diagnose(call.project, _sent(call), parse_uuid(function_id))
         return {"diagnostics": found}
 
@@ -132,14 +132,14 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/{function_id}/revisions/", response=Paged[VersionItem])
     def list_versions(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """The versions of a function, newest first; what came before its first change is one of them."""
+        """Return the versions of a function, newest first; what came before its first change is one of them."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         items, count = versions.page(call.project, function_id, page.limit, page.offset)
         return envelope(call, items, count, page)
 
     @routes.get("/{function_id}/revisions/{version}/diff/", query=DiffQuery, response=VersionChangesOut)
     def diff_versions(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
-        """Changes from a version to another, or to the present."""
+        """Return changes from a version to another, or to the present."""
         to = call.validate_query(DiffQuery).to
         return versions.changes(call.project, function_id, parse_integer(version), to)
 
@@ -178,12 +178,12 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/{function_id}/revisions/{version}/", response=VersionOut)
     def read_version(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
-        """One version with its content, without secrets."""
+        """Return one version with its content, without secrets."""
         return versions.read(call.project, function_id, parse_integer(version))
 
     @routes.post("/{function_id}/enable_backfills/", answers={400: ErrorText})
     def enable_backfills(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Running a function over past events as a batch export, which this server does not have."""
+        """Return running a function over past events as a batch export, which this server does not have."""
         function = service.get(call.project, function_id)
         if (function["type"] or "destination") != "destination":
             raise BareError(400, {"error": "Backfills are only supported for destination functions."})
@@ -202,7 +202,7 @@ def _sent(call: Call) -> Sent:
 
 
 def _from_form(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A form's fields: the last of repeated ones, and objects from their JSON text."""
+    """Return a form's fields: the last of repeated ones, and objects from their JSON text."""
     last = {name: value[-1] if isinstance(value, list) else value for name, value in form.items()}
     return {name: _json(value, name) if name in JSON_FIELDS else value for name, value in last.items()}
 

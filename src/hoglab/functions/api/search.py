@@ -28,7 +28,7 @@ class Hit:
 
 
 def find(rows: Iterable[Mapping[str, Any]], search: str) -> list[Hit]:
-    """The rows that fit a text, best first; rows that only resemble it count if none holds it."""
+    """Return the rows that fit a text, best first; rows that only resemble it count if none holds it."""
     wanted = search.replace("\0", "").strip().lower()
     found = [hit for row in rows if (hit := _hit(row, wanted)) is not None]
     exact = [hit for hit in found if hit.match == "exact"]
@@ -49,13 +49,13 @@ def _hit(row: Mapping[str, Any], wanted: str) -> Hit | None:
 
 
 def similarity(wanted: str, text: str) -> float:
-    """The share of the wanted text's trigrams that occur in the other text, from 0 to 1."""
+    """Return the share of the wanted text's trigrams that occur in the other text, from 0 to 1."""
     grams = _trigrams(wanted)
     return len(grams & _trigrams(text)) / len(grams) if grams else 0.0
 
 
 def _trigrams(text: str) -> set[str]:
-    """Runs of three letters of each word; two blanks stand before a word and one behind it."""
+    """Return runs of three letters of each word; two blanks stand before a word and one behind it."""
     found = set()
     for word in _WORD.findall(text.lower()):
         padded = f"  {word} "
@@ -64,7 +64,7 @@ def _trigrams(text: str) -> set[str]:
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Whether a JSON value holds another: objects by a subset of keys, lists if they hold each element."""
+    """Return whether a JSON value holds another: objects by a subset of keys, lists if they hold each element."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(
             key in whole and contains(whole[key], value) for key, value in part.items()
@@ -75,5 +75,5 @@ def contains(whole: Any, part: Any) -> bool:
 
 
 def holds_any(filters: Any, groups: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether stored filters hold one of several partial ones."""
+    """Return whether stored filters hold one of several partial ones."""
     return any(contains(filters, group) for group in groups)

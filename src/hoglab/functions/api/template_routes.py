@@ -34,7 +34,7 @@ UNLISTED = frozenset({"deprecated"})
 
 
 def router(database: Database) -> ResourceRouter:
-    """The endpoints below ``/hog_function_templates``."""
+    """Return the endpoints below ``/hog_function_templates``."""
     routes = ResourceRouter(
         "/hog_function_templates",
         tag="hog_functions",
@@ -63,7 +63,7 @@ def router(database: Database) -> ResourceRouter:
 
 
 def public_routes(database: Database) -> list[BaseRoute]:
-    """The same for anybody, without a key and without templates that are internal."""
+    """Return the same for anybody, without a key and without templates that are internal."""
 
     def list_public(request: Request) -> Response:
         with database.read() as connection:
@@ -101,7 +101,7 @@ def public_routes(database: Database) -> list[BaseRoute]:
 
 
 def public_paths() -> Mapping[str, Public]:
-    """The public paths in the OpenAPI document."""
+    """Return the public paths in the OpenAPI document."""
     like = "/api/projects/{project_id}/hog_function_templates/"
     return {
         f"{PUBLIC}/": Public(
@@ -116,7 +116,7 @@ def public_paths() -> Mapping[str, Public]:
 def select_templates(
     query: Mapping[str, str], use: Mapping[str, int], *, without: frozenset[str]
 ) -> list[Template]:
-    """The templates that a query asks for, the most used first."""
+    """Return the templates that a query asks for, the most used first."""
     types = _types(query)
     wanted_id = query.get("template_id")
     found = [

@@ -74,7 +74,7 @@ class Sent:
         return _wire_name(name) in self.body
 
     def read(self, name: str) -> Any:
-        """The checked value of a field, or its default. Raises `InvalidFunctionError`."""
+        """Return the checked value of a field, or its default. Raises `InvalidFunctionError`."""
         wire = _wire_name(name)
         part = {wire: self.body[wire]} if wire in self.body else {}
         try:
@@ -96,7 +96,7 @@ class Builder:
     context: FilterContext
 
     def build(self) -> Configuration:
-        """Raises `InvalidFunctionError` for the first thing that is wrong."""
+        """Raise `InvalidFunctionError` for the first thing that is wrong."""
         template = None if self.current is not None else self._template()
         sent = self if template is None else Builder(_completed(self.sent, template), None, self.context)
         built = sent._configuration(template)  # noqa: SLF001 - the same class
@@ -108,7 +108,7 @@ class Builder:
         return built
 
     def _check_references(self) -> None:
-        """Raises `InvalidFunctionError` for actions and cohorts that the project does not have."""
+        """Raise `InvalidFunctionError` for actions and cohorts that the project does not have."""
         sent = {name: self.sent.body[name] for name in ("filters", "mappings") if name in self.sent.body}
         stored = [] if self.current is None else [self.current.filters, *self._stored_mapping_filters()]
         context = self.context
@@ -182,7 +182,7 @@ class Builder:
         return replace(built, transpiled=built.site_parts().transpile(self.context))
 
     def _value(self, name: str) -> Any:
-        """A field as sent, else as stored, else its default."""
+        """Return a field as sent, else as stored, else its default."""
         if self.current is not None and not self.sent.has(name):
             return getattr(self.current, name)
         return self.sent.read(name)
@@ -231,7 +231,7 @@ class Builder:
     # --- filters, masking, mappings ---
 
     def _source(self) -> str:
-        """The filters' source, which decides what templates may say; wrong filters are reported later."""
+        """Return the filters' source, which decides what templates may say; wrong filters are reported later."""
         sent = self.sent.body.get("filters")
         if isinstance(sent, Mapping):
             return str(sent.get("source"))
@@ -346,7 +346,7 @@ class Builder:
 
 
 def unknown_keys_of(stored: Configuration) -> Iterator[UnknownKey]:
-    """The keys inside of a stored configuration that have no effect; of the rest only what is known is kept."""
+    """Return the keys inside of a stored configuration that have no effect; of the rest only what is known is kept."""
     mappings = [{"filters": one.filters} for one in stored.mappings or ()]
     return within(FunctionBody, {"filters": stored.filters, "mappings": mappings})
 
@@ -375,7 +375,7 @@ def _unasked(sent: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> l
 
 
 def recompiled(current: Configuration, context: FilterContext, *, programs: bool) -> Configuration:
-    """The same configuration compiled anew.
+    """Return the same configuration compiled anew.
 
     Its filters, which depend on ``context``, and what browsers run; ``programs``: its code, inputs and masking too.
     Nothing is checked that saving has checked before.
@@ -421,7 +421,7 @@ def compiled_masking(masking: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _completed(sent: Sent, template: Template) -> Sent:
-    """The body with what it leaves out and its template has."""
+    """Return the body with what it leaves out and its template has."""
     known = template.wire() | {"hog": template.code}
     copied = {name: known[name] for name in COPIED_FROM_TEMPLATE if not sent.body.get(name)}
     return Sent({**sent.body, **{name: value for name, value in copied.items() if value}})
@@ -434,12 +434,12 @@ def _dialect(kind: str | None, source: str) -> TemplateDialect:
 
 
 def _sent_items(inputs: Mapping[str, InputItem | None]) -> dict[str, SentItem]:
-    """The items of a request; null, as answers show an unset input, says nothing."""
+    """Return the items of a request; null, as answers show an unset input, says nothing."""
     return {key: SentItem.of(item) for key, item in inputs.items() if item is not None}
 
 
 def _as_sent(stored: Inputs, schema: Sequence[Mapping[str, Any]]) -> dict[str, SentItem]:
-    """Stored plain inputs as if they were sent again; what is or becomes secret is kept by not being sent."""
+    """Return stored plain inputs as if they were sent again; what is or becomes secret is kept by not being sent."""
     secret = {entry["key"] for entry in schema if entry.get("secret")}
     return {key: SentItem.stored(item) for key, item in stored.plain.items() if key not in secret}
 
@@ -447,7 +447,7 @@ def _as_sent(stored: Inputs, schema: Sequence[Mapping[str, Any]]) -> dict[str, S
 def _repaired(
     sent: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Schema entries with the attributes that editors leave out, taken from the entry they replace."""
+    """Return schema entries with the attributes that editors leave out, taken from the entry they replace."""
     before = {(entry["key"], entry["type"]): entry for entry in known}
     repaired: list[Mapping[str, Any]] = []
     for entry in sent:

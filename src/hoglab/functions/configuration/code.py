@@ -24,13 +24,13 @@ RESERVED = ("sendEmail",)
 
 
 def check_size(hog: str) -> None:
-    """Raises `InvalidFunctionError` for code that is too long."""
+    """Raise `InvalidFunctionError` for code that is too long."""
     if len(hog.encode("utf-8", "surrogatepass")) > MAX_CODE_BYTES:
         raise InvalidFunctionError(_TOO_LARGE, "hog")
 
 
 def compile_code(hog: str, function_type: str | None) -> list[Any]:
-    """The bytecode of a program. Raises `InvalidFunctionError` with the place of the mistake in ``extra``."""
+    """Return the bytecode of a program. Raises `InvalidFunctionError` with the place of the mistake in ``extra``."""
     try:
         program = compile_program(hog, body_environment(function_type))
         program.function  # noqa: B018 - generating the code finds what is nested too deeply
@@ -53,7 +53,7 @@ def check_reserved(hog: str, template_code: str) -> None:
 
 
 def _reserved_names(hog: str) -> frozenset[str]:
-    """Reserved names among those that a program calls or reads."""
+    """Return reserved names among those that a program calls or reads."""
     if not any(name in hog for name in RESERVED):
         return frozenset()
     named = set()

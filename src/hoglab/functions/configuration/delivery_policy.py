@@ -95,7 +95,7 @@ class DeliveryBody(WireModel):
 
 
 def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str, Any] | None:
-    """Delivery options to store: the fields that were set; None when none was. Raises `InvalidFunctionError`."""
+    """Return delivery options to store: the fields that were set; None when none was. Raises `InvalidFunctionError`."""
     stored = {} if sent is None else sent.model_dump(exclude_unset=True, exclude_none=True)
     if not stored:
         return None
@@ -148,7 +148,10 @@ class DeliveryPolicy:
     order: Program | None = None
 
     def order_key(self, globals_: dict[str, Any]) -> str | None:
-        """Key of runs that are kept in order; None for no order. Raises the errors of `hoglab.hog.run.evaluate`."""
+        """Return the key of runs that are kept in order; None for no order.
+
+        Raises the errors of `hoglab.hog.run.evaluate`.
+        """
         if self.order is None:
             return None
         value = evaluate(self.order, globals_)
@@ -164,7 +167,7 @@ DEFAULT = DeliveryPolicy()
 
 
 def compile_delivery(stored: Mapping[str, Any] | None) -> DeliveryPolicy:
-    """Raises `HogSourceError`."""
+    """Raise `HogSourceError`."""
     if not stored:
         return DEFAULT
     order, batch = stored.get("order_key"), stored.get("batch")

@@ -26,7 +26,7 @@ _PLACEHOLDER_TABLE = "Select a table"
 
 
 def arrange_filters(sent: Filters | None, function_type: str | None) -> dict[str, Any]:
-    """The filters as they are kept, before compilation: only what the source knows, source always named."""
+    """Return the filters as they are kept, before compilation: only what the source knows, source always named."""
     given = {} if sent is None else sent.sent()
     source = given.get("source")
     if source is None:
@@ -47,20 +47,20 @@ def arrange_filters(sent: Filters | None, function_type: str | None) -> dict[str
 
 
 def bare_filters(stored: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Stored filters without what was computed from them."""
+    """Return stored filters without what was computed from them."""
     derived = ("bytecode", "bytecode_error", "transpiled")
     return {name: value for name, value in (stored or {}).items() if name not in derived}
 
 
 def without_events(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters of a function that has mappings: these choose the events themselves."""
+    """Return the filters of a function that has mappings: these choose the events themselves."""
     return {name: value for name, value in filters.items() if name not in ("events", "actions")}
 
 
 def compile_filters(
     filters: Mapping[str, Any], context: FilterContext, *, browser: bool = False
 ) -> dict[str, Any]:
-    """The filters with ``bytecode``, or ``transpiled`` for a browser.
+    """Return the filters with ``bytecode``, or ``transpiled`` for a browser.
 
     It is null beside a ``bytecode_error`` if they cannot be compiled.
     """
@@ -82,7 +82,7 @@ def checked_filters(
     browser: bool = False,
     path: Path = ("filters",),
 ) -> dict[str, Any]:
-    """Compiled filters. Raises `InvalidFunctionError` if an active function cannot have them."""
+    """Return compiled filters. Raises `InvalidFunctionError` if an active function cannot have them."""
     if active and filters["source"] == "data-warehouse-view":
         tables = filters.get("data_warehouse") or []
         if not any(table.get("table_name") for table in tables):

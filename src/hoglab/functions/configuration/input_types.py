@@ -140,7 +140,7 @@ TYPES: Mapping[str, InputType] = {
 
 
 def problem(entry: Mapping[str, Any], value: Any, templating: str | None) -> str | None:
-    """Problem of a value that is not empty, None without one.
+    """Return the problem of a value that is not empty, None without one.
 
     ``entry`` is the input's entry in the schema, ``templating`` that of the item.
     """

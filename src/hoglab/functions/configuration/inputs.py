@@ -34,7 +34,7 @@ class Inputs:
     secret: Mapping[str, Item] = field(default_factory=dict)
 
     def in_order(self) -> list[tuple[str, Item]]:
-        """All of them in the order in which they are computed."""
+        """Return all of them in the order in which they are computed."""
         everything = [*self.plain.items(), *self.secret.items()]
         return sorted(everything, key=lambda pair: pair[1].get("order", -1))
 
@@ -54,7 +54,7 @@ class SentItem:
 
     @classmethod
     def stored(cls, item: Mapping[str, Any]) -> SentItem:
-        """A stored item, as if it were sent again."""
+        """Return a stored item, as if it were sent again."""
         return cls(item.get("value"), True, item.get("templating"))
 
     @property
@@ -69,7 +69,7 @@ def build_inputs(
     dialect: TemplateDialect,
     path: Path = ("inputs",),
 ) -> Inputs:
-    """Check, complete and compile inputs. ``stored`` supplies the secrets that the request leaves alone.
+    """Return check, complete and compile inputs. ``stored`` supplies the secrets that the request leaves alone.
 
     Raises `InvalidFunctionError` for the first input, in the order of the schema, that is wrong.
     """
@@ -96,7 +96,7 @@ def build_inputs(
 
 
 def _resolve(entry: Mapping[str, Any], sent: SentItem | None, stored: Inputs, path: Path) -> Item | None:
-    """The item that a request means for an entry of the schema; None for no value."""
+    """Return the item that a request means for an entry of the schema; None for no value."""
     if entry.get("secret"):
         item = _resolve_secret(entry["key"], sent, stored, path)
     else:
@@ -170,7 +170,7 @@ def _compile(entry: Mapping[str, Any], item: Item, dialect: TemplateDialect, pat
 
 
 def shown_inputs(schema: Sequence[Mapping[str, Any]], inputs: Inputs, *, every_key: bool) -> dict[str, Any]:
-    """The inputs as the API shows them: secrets as a mark, unset ones as null or (in mappings) not at all."""
+    """Return the inputs as the API shows them: secrets as a mark, unset ones as null or (in mappings) not at all."""
     shown: dict[str, Any] = {}
     for entry in schema:
         key = entry["key"]

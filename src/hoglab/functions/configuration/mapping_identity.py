@@ -36,7 +36,7 @@ class _Face:
 def counterparts(
     sent: Sequence[MappingBody], stored: Sequence[MappingConfiguration], kind: str | None
 ) -> list[MappingConfiguration | None]:
-    """The stored mapping that each sent one is; None for new ones. ``kind``: the type of the function."""
+    """Return the stored mapping that each sent one is; None for new ones. ``kind``: the type of the function."""
     old = _faces(
         [one.name for one in stored],
         [None if one.filters is None else bare_filters(one.filters) for one in stored],
@@ -88,7 +88,7 @@ def _json(value: Any) -> bytes:
 def _by_key(
     key: Callable[[_Face], Hashable], faces: Sequence[_Face], paired: Collection[int]
 ) -> dict[Hashable, list[int]]:
-    """The places of those that are not paired, in their order."""
+    """Return the places of those that are not paired, in their order."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for face in faces:
         if face.place not in paired and key(face) is not None:

@@ -28,7 +28,7 @@ class MappingConfiguration:
     given: frozenset[str] = frozenset()
 
     def shown(self) -> dict[str, Any]:
-        """The mapping as the API shows it."""
+        """Return the mapping as the API shows it."""
         parts: dict[str, Any] = {
             "name": self.name,
             "disabled": self.disabled,
@@ -39,7 +39,7 @@ class MappingConfiguration:
         return {name: value for name, value in parts.items() if name in self.given}
 
     def stored(self) -> dict[str, Any]:
-        """The mapping as it is kept: without its secrets."""
+        """Return the mapping as it is kept: without its secrets."""
         plain = {"inputs": dict(self.inputs.plain)} if self.inputs.plain else {}
         return {"id": self.id, **self.shown(), **plain}
 
@@ -108,7 +108,7 @@ class Configuration:
         return self.enabled and not self.deleted
 
     def site_parts(self) -> SiteParts:
-        """Parts of a site function, without its secrets."""
+        """Return parts of a site function, without its secrets."""
         mappings = [
             SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
             for one in self.mappings or ()
@@ -126,6 +126,6 @@ class Configuration:
         return Secrets(self.inputs.secret, mappings)
 
     def labelled_mappings(self) -> list[tuple[str, MappingConfiguration]]:
-        """The mappings with what their secrets are kept under."""
+        """Return the mappings with what their secrets are kept under."""
         mappings = self.mappings or ()
         return list(zip(mapping_labels([one.name for one in mappings]), mappings, strict=True))

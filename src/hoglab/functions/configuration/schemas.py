@@ -110,7 +110,7 @@ class InputSchemaItem(WireModel):
     templating: Annotated[bool | str, Templating()] = True
 
     def stored(self) -> dict[str, Any]:
-        """The entry as it is kept and shown: what was sent, and the three flags always."""
+        """Return the entry as it is kept and shown: what was sent, and the three flags always."""
         always = {"required", "secret", "hidden"}
         return {
             name: getattr(self, name)

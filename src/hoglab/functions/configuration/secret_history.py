@@ -28,7 +28,7 @@ class TurnedSecret:
 
     @classmethod
     def between(cls, before: Configuration, after: Configuration) -> TurnedSecret:
-        """Inputs that are plain values before and secrets after."""
+        """Return inputs that are plain values before and secrets after."""
         old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
         turned: dict[str, frozenset[str]] = {}
         for label, mapping in after.labelled_mappings():
@@ -42,7 +42,7 @@ class TurnedSecret:
         return bool(self.own or self.mappings)
 
     def taken_from_content(self, content: Mapping[str, Any]) -> Part:
-        """The content of a version, or the parts that a draft has of it, without them."""
+        """Return the content of a version, or the parts that a draft has of it, without them."""
         take: Mapping[str, Callable[[Any], Any]] = {
             "inputs": self._taken_from_inputs,
             "mappings": self._taken_from_mappings,
@@ -50,7 +50,7 @@ class TurnedSecret:
         return {name: take[name](part) if name in take else part for name, part in content.items()}
 
     def taken_from_change(self, change: Mapping[str, Any]) -> Part:
-        """One change of an activity entry without them."""
+        """Return one change of an activity entry without them."""
         take: Callable[[Any], Any]
         match change["field"]:
             case "inputs":

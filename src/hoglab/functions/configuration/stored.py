@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 def read_configuration(row: Row, box: SecretBox) -> Configuration:
-    """The configuration in a row, with its secrets. Raises `SecretsError`."""
+    """Return the configuration in a row, with its secrets. Raises `SecretsError`."""
     secrets = box.unseal(row["encrypted_inputs"])
     stored_mappings: list[Row] | None = row["mappings"]
     mappings = None
@@ -60,7 +60,7 @@ def read_configuration(row: Row, box: SecretBox) -> Configuration:
 
 
 def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
-    """The columns that hold a configuration."""
+    """Return the columns that hold a configuration."""
     mappings = configuration.mappings
     return {
         "type": configuration.type,
@@ -90,7 +90,7 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
 def new_row(
     configuration: Configuration, box: SecretBox, *, project_id: int, user_id: int | None, now: datetime
 ) -> dict[str, Any]:
-    """The whole row of a function that is made now; ``user_id`` None means that the server itself makes it."""
+    """Return the whole row of a function that is made now; ``user_id`` None means that the server itself makes it."""
     return {
         "id": str(uuid7()),
         "project_id": project_id,
@@ -119,7 +119,7 @@ def activity_detail(row: Row, changes: list[dict[str, Any]] | None) -> dict[str,
 
 
 def summary(row: Row, author: User | None, status: Status) -> dict[str, Any]:
-    """The fourteen fields of a list item (spec: hog-functions-api 3.2)."""
+    """Return the fourteen fields of a list item (spec: hog-functions-api 3.2)."""
     return {
         "id": row["id"],
         "type": row["type"],
@@ -141,7 +141,7 @@ def summary(row: Row, author: User | None, status: Status) -> dict[str, Any]:
 def full_form(
     row: Row, configuration: Configuration, author: User | None, status: Status, draft: Row | None
 ) -> dict[str, Any]:
-    """The whole object, its keys in the order of the examples (spec: hog-functions-api 3.1)."""
+    """Return the whole object, its keys in the order of the examples (spec: hog-functions-api 3.1)."""
     mappings = configuration.mappings
     shown = {
         "id": row["id"],
@@ -181,7 +181,7 @@ DERIVED = frozenset({"bytecode", "bytecode_error", "transpiled", "order"})
 
 
 def plain_inputs(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs without what is computed from them."""
+    """Return inputs without what is computed from them."""
     return {
         key: {name: part for name, part in item.items() if name not in DERIVED} for key, item in items.items()
     }
@@ -204,7 +204,7 @@ def live_config(configuration: Configuration) -> dict[str, Any]:
 
 
 def secret_values(configuration: Configuration) -> dict[str, Any]:
-    """The secret values by where they belong, only ever to be compared."""
+    """Return the secret values by where they belong, only ever to be compared."""
     values = {("", key): item["value"] for key, item in configuration.inputs.secret.items()}
     for label, mapping in configuration.labelled_mappings():
         values |= {(label, key): item["value"] for key, item in mapping.inputs.secret.items()}

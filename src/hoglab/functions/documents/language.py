@@ -59,7 +59,7 @@ _ENVIRONMENTS: Final[dict[str, Environment]] = {
 
 
 def functions() -> list[Function]:
-    """Every function once, by category and name."""
+    """Return every function once, by category and name."""
     order = list(CATEGORIES)
     return sorted(
         {function.name: function for function in LIBRARY.values()}.values(),
@@ -68,7 +68,7 @@ def functions() -> list[Function]:
 
 
 def entry(function: Function) -> str:
-    """One function: its signature, what it does, and its examples."""
+    """Return one function: its signature, what it does, and its examples."""
     notes = [function.doc]
     if function.aliases:
         notes.append(f"Also called {', '.join(f'`{name}`' for name in function.aliases)}.")
@@ -78,7 +78,7 @@ def entry(function: Function) -> str:
 
 
 def library() -> str:
-    """All functions by category."""
+    """Return all functions by category."""
     names = ", ".join(f"[{title}](#{_anchor(title)})" for title in CATEGORIES.values())
     introduction = (
         "A signature names parameters and the kinds they are meant for; `?` marks those that may be left out, `...` "
@@ -92,7 +92,7 @@ def library() -> str:
 
 
 def limits() -> str:
-    """The limits and their values in the places that set them."""
+    """Return the limits and their values in the places that set them."""
     rows: list[Iterable[str]] = [
         ("Limit", "By default", "Programs of functions", "Filters, inputs", "Masking hashes")
     ]
@@ -104,7 +104,7 @@ def limits() -> str:
 
 
 def environments() -> str:
-    """Table of the functions and globals that the texts of each purpose may use."""
+    """Return the table of the functions and globals that the texts of each purpose may use."""
     rows: list[Iterable[str]] = [("Text", "Functions", "Globals")]
     for purpose, environment in _ENVIRONMENTS.items():
         missing = [f"`{name}`" for name in sorted(LIBRARY.keys() - environment.functions.keys())]
@@ -116,7 +116,7 @@ def environments() -> str:
 
 
 def differences(listed: Iterable[Mapping[str, Any]], left: str, right: str) -> str:
-    """The listed differences between the answers of two machines."""
+    """Return the listed differences between the answers of two machines."""
     parts = []
     for difference in listed:
         title: str = difference["title"]
@@ -128,14 +128,14 @@ def differences(listed: Iterable[Mapping[str, Any]], left: str, right: str) -> s
 
 
 def table(rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; the first row is its head."""
+    """Return a Markdown table; the first row is its head."""
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
     columns = lines[0].replace("\\|", "").count("|") - 1
     return "\n".join([lines[0], "|" + "---|" * columns, *lines[1:]])
 
 
 def _code(text: str) -> str:
-    """A text as inline code, characters that cannot be seen escaped."""
+    """Return a text as inline code, characters that cannot be seen escaped."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
@@ -145,7 +145,7 @@ def _grouped(number: int | float) -> str:
 
 
 def _anchor(title: str) -> str:
-    """The address that GitHub and others give to a heading."""
+    """Return the address that GitHub and others give to a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -159,14 +159,14 @@ _TAG: Final = re.compile(r"^(D?[0-9.]+)(, and [0-9.]+)?:? ")
 
 
 def reasons(listed: Mapping[str, Mapping[str, str]], runner: str) -> str:
-    """The different reasons of a list by programs, as a list; those that refer to another one are left out."""
+    """Return the different reasons of a list by programs, as a list; those that refer to another one are left out."""
     texts = (entry[runner] for entry in listed.values() if runner in entry)
     found = dict.fromkeys(_TAG.sub("", text) for text in texts if not text.startswith("As "))
     return "\n".join(f"- {text[0].upper()}{text[1:].removesuffix('.')}." for text in found)
 
 
 def listed_parts(folder: Path) -> dict[str, str]:
-    """Tables of the differences listed beside the oracle suites."""
+    """Return tables of the differences listed beside the oracle suites."""
     library, parser, runs = (
         tomllib.loads((folder / name).read_text(encoding="utf-8"))
         for name in ("library_differences.toml", "differences.toml", "run_differences.toml")
@@ -183,7 +183,7 @@ def listed_parts(folder: Path) -> dict[str, str]:
 
 
 def reference(chapters: str, listed: Mapping[str, str]) -> str:
-    """The whole document; `listed` are the parts that `listed_parts` gives."""
+    """Return the whole document; `listed` are the parts that `listed_parts` gives."""
     codes = sys.modules[findings.__module__].__doc__ or ""
     parts = {
         **listed,
@@ -197,7 +197,7 @@ def reference(chapters: str, listed: Mapping[str, str]) -> str:
 
 
 def main(template: str, oracles: str, target: str) -> None:
-    """Writes the document."""
+    """Write the document."""
     chapters = Path(template).read_text(encoding="utf-8")
     Path(target).write_text(reference(chapters, listed_parts(Path(oracles))), encoding="utf-8")
 

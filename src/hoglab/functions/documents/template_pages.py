@@ -37,14 +37,14 @@ SHOWN_DEFAULT_CHARS: Final = 80
 
 
 def pages() -> dict[str, str]:
-    """The text of every page by the name of its file, the index as ``README.md``."""
+    """Return the text of every page by the name of its file, the index as ``README.md``."""
     shown = [template for template in catalogue().values() if template.status not in UNUSABLE]
     made = {f"{template.folder}.md": page(template) for template in shown}
     return {"README.md": _index(shown), **made}
 
 
 def page(template: Template) -> str:
-    """The page of one template."""
+    """Return the page of one template."""
     parts = [template.readme.rstrip()]
     if template.inputs_schema:
         parts.append("## Inputs\n\n" + _table(template.inputs_schema))

@@ -58,7 +58,7 @@ class CompiledMasking:
     threshold: int | None
 
     def key(self, globals_: dict[str, Any]) -> Any:
-        """The value whose repeats count. Raises the errors of `hoglab.hog.run.evaluate`."""
+        """Return the value whose repeats count. Raises the errors of `hoglab.hog.run.evaluate`."""
         return evaluate(self.hash, globals_)
 
 
@@ -141,7 +141,7 @@ class CompiledFunction:
     def build_inputs(
         self, globals_: Mapping[str, Any], mapping: CompiledMapping | None = None
     ) -> dict[str, Any]:
-        """The inputs of one run. Raises the errors of `hoglab.hog.run.evaluate`; ``path`` names the input."""
+        """Return the inputs of one run. Raises the errors of `hoglab.hog.run.evaluate`; ``path`` names the input."""
         variables = dict(globals_)
         if self.source in TABLE_SOURCES:
             variables["record"] = variables["event"]["properties"]
@@ -149,7 +149,7 @@ class CompiledFunction:
         return built
 
     def input_failure(self, error: BaseException) -> str:
-        """Message for an error of `build_inputs`: its text, in which secrets are redacted."""
+        """Return the message for an error of `build_inputs`: its text, in which secrets are redacted."""
         return self.redact_stored(str(getattr(error, "message", None) or error))
 
     @cached_property
@@ -160,13 +160,13 @@ class CompiledFunction:
         return redactor(schema, hidden)
 
     def mapping_of(self, mapping_id: str | None) -> CompiledMapping | None:
-        """The mapping with this id; None for no id, and for one that is not in use any more."""
+        """Return the mapping with this id; None for no id, and for one that is not in use any more."""
         if mapping_id is None:
             return None
         return next((mapping for mapping in self.mappings or () if mapping.id == mapping_id), None)
 
     def lacks_mapping(self, mapping_id: str | None) -> bool:
-        """Whether a run was for a mapping that is not in use any more: it has no inputs then."""
+        """Return whether a run was for a mapping that is not in use any more: it has no inputs then."""
         return mapping_id is not None and self.mapping_of(mapping_id) is None
 
     def redactor(
@@ -175,7 +175,7 @@ class CompiledFunction:
         mapping: CompiledMapping | None = None,
         request: Mapping[str, Any] | None = None,
     ) -> Redact:
-        """Replaces the secrets among built inputs, and those of a webhook's request, in texts for people."""
+        """Replace the secrets among built inputs, and those of a webhook's request, in texts for people."""
         schema = self.inputs_schema if mapping is None else [*self.inputs_schema, *mapping.inputs_schema]
         return redactor(schema, inputs, request)
 
@@ -273,7 +273,7 @@ def compile_configuration(
 def compile_filter(
     filters: Mapping[str, Any] | None, context: FilterContext, limits: Limits = EXPRESSION_LIMITS
 ) -> CompiledFilter:
-    """The filter of stored ``filters``; one that cannot be compiled fails on every event."""
+    """Return the filter of stored ``filters``; one that cannot be compiled fails on every event."""
     try:
         return CompiledFilter(build_filter(filters, context), limits)
     except FilterError:
@@ -281,7 +281,7 @@ def compile_filter(
 
 
 def _overridden(own: Inputs, mapping: Inputs) -> list[tuple[str, Item]]:
-    """A function's inputs with those of a mapping in their place, in the order of their computation."""
+    """Return a function's inputs with those of a mapping in their place, in the order of their computation."""
     merged = {**dict(own.in_order()), **dict(mapping.in_order())}
     return sorted(merged.items(), key=lambda pair: pair[1].get("order", -1))
 

@@ -46,7 +46,7 @@ class GeoIp:
     """An open database. `city` is what transformations call `geoipLookup`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `GeoIpError`."""
+        """Raise `GeoIpError`."""
         try:
             self._reader = maxminddb.open_database(path)
         except (OSError, maxminddb.InvalidDatabaseError, ValueError) as error:
@@ -56,7 +56,7 @@ class GeoIp:
         """The properties ``$geoip_…`` of an address, for flags; shared, and empty when nothing is known."""
 
     def city(self, ip: str) -> dict[str, Any] | None:
-        """The city record of an address as programs get it, a copy of their own; None when there is none."""
+        """Return the city record of an address as programs get it, a copy of their own; None when there is none."""
         if len(ip) > MAX_ADDRESS_CHARS:
             return None
         record: dict[str, Any] | None = from_json(self._remembered(ip))
@@ -88,7 +88,7 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _camel_case(value: Any) -> Any:
-    """A record with the names of its fields written as JavaScript's readers of such databases write them."""
+    """Return a record with the names of its fields written as JavaScript's readers of such databases write them."""
     if isinstance(value, list):
         return [_camel_case(one) for one in value]
     if not isinstance(value, dict):

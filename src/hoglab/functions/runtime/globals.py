@@ -18,7 +18,7 @@ _NO_VARIABLES: dict[str, Any] = {}
 
 
 def filter_globals(globals_: Mapping[str, Any], reads: Set[str] | None = None) -> dict[str, Any]:
-    """The flat globals of filters, from the globals of programs (spec: hog-runtime 1.1).
+    """Return the flat globals of filters, from the globals of programs (spec: hog-runtime 1.1).
 
     ``reads``: the only roots that the filters look at; what takes time to derive for others is left out.
     """

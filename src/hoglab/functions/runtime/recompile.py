@@ -93,7 +93,7 @@ class Recompiler(BackgroundService):
         return len(stale)
 
     def _changes(self, row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
-        """The columns of a function that compiling it anew changes."""
+        """Return the columns of a function that compiling it anew changes."""
         try:
             before = read_configuration(row, self._box)
         except SecretsError as error:

@@ -98,7 +98,7 @@ class FunctionRegistry:
         self._lock = threading.Lock()
 
     def for_project(self, project_id: int) -> ProjectFunctions | None:
-        """The enabled functions of a project, None when there is no such project.
+        """Return the enabled functions of a project, None when there is no such project.
 
         A change that was committed before the call is seen. Cheap while nothing changes. Raises `DatabaseError`.
         """
@@ -114,11 +114,11 @@ class FunctionRegistry:
         return known.functions
 
     def known_project(self, function_id: str) -> int | None:
-        """The project of a function that was looked for before; asks nobody, so that an event loop may."""
+        """Return the project of a function that was looked for before; asks nobody, so that an event loop may."""
         return self._projects.get(function_id)
 
     def find(self, function_id: str) -> tuple[Project, CompiledFunction] | None:
-        """An enabled function by its id alone, with its project; None when there is none."""
+        """Return an enabled function by its id alone, with its project; None when there is none."""
         project_id = self._projects.get(function_id)
         if project_id is None:
             with self._database.read() as connection:
@@ -131,12 +131,12 @@ class FunctionRegistry:
         return None if functions is None or found is None else (functions.project, found)
 
     def project_count(self) -> int:
-        """Number of projects with functions."""
+        """Return the number of projects with functions."""
         with self._database.read() as connection:
             return len(store.projects_with_functions(connection))
 
     def unusable(self) -> int:
-        """Number of enabled functions that could not be loaded, of the projects that were asked for."""
+        """Return the number of enabled functions that could not be loaded, of the projects that were asked for."""
         loaded = [known.functions for known in list(self._loaded.values())]
         return sum(len(functions.unusable) for functions in loaded if functions is not None)
 
@@ -145,7 +145,10 @@ class FunctionRegistry:
         return tuple(version(topic, project_id) for topic in TOPICS)
 
     def _load(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
-        """Present functions of a project. Raises `DatabaseError` whatever goes wrong: no event is to blame for it."""
+        """Return present functions of a project.
+
+        Raises `DatabaseError` whatever goes wrong: no event is to blame for it.
+        """
         try:
             return self._read(project_id, versions, before)
         except (DatabaseError, MemoryError) as error:
@@ -157,7 +160,7 @@ class FunctionRegistry:
             ) from error
 
     def _read(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
-        """The same. Where only some functions changed, the others are not looked at again."""
+        """Return the same. Where only some functions changed, the others are not looked at again."""
         changed = self._changed_since(project_id, before, versions)
         with self._database.read() as connection:
             if before is not None and before.functions is not None and changed is not None:
@@ -183,7 +186,7 @@ class FunctionRegistry:
     def _changed_since(
         self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
     ) -> frozenset[str] | None:
-        """The ids of the functions that changed, when nothing else did, with those that could not be loaded.
+        """Return the ids of the functions that changed, when nothing else did, with those that could not be loaded.
 
         None when anything may have changed.
         """
@@ -193,7 +196,7 @@ class FunctionRegistry:
         return None if changed is None or before.functions is None else changed | before.functions.unusable
 
     def _entry(self, row: Row, context: FilterContext, known: _Entry | None) -> _Entry:
-        """A function that is as it was last time is not compiled again."""
+        """Return a function that is as it was last time is not compiled again."""
         order = row["execution_order"]
         state = (row["updated_at"], order)
         if known is not None and known.state == state and known.compiled is not None:
@@ -219,7 +222,7 @@ class FunctionRegistry:
 def _in_order(
     project: Project, entries: Mapping[str, _Entry], before: ProjectFunctions | None
 ) -> ProjectFunctions:
-    """The functions of a project by what they are for."""
+    """Return the functions of a project by what they are for."""
     ordered = sorted(entries.values(), key=lambda one: one.place)
     functions = [one.compiled for one in ordered if one.compiled is not None]
     kinds: dict[str, list[CompiledFunction]] = {}

@@ -95,7 +95,7 @@ class BodyRunner(Protocol):
         hurried: bool = False,
         most_s: float = math.inf,
     ) -> Generator[BodyRun, None, None]:
-        """One answer for each event, in order.
+        """Return one answer for each event, in order.
 
         ``events`` are JSON objects with the globals of each run, ``shared`` is one with what all have in common;
         ``hurried``: be short with a program that is slow; ``most_s``: give it up after so much computing in all.
@@ -188,7 +188,7 @@ class Transformations:
         self._now = now
 
     def transform(self, project_id: int, events: list[EventT]) -> list[EventT]:
-        """The events that are left, in order, changed in place."""
+        """Return the events that are left, in order, changed in place."""
         allowed_s = self._shares.allowed_s(project_id, len(events))
         functions = self._registry.for_project(project_id)
         if functions is None or not functions.transformations:
@@ -278,7 +278,7 @@ class Transformations:
     def _prepare(
         self, function: CompiledFunction, passage: _Passage, notes: _Notes
     ) -> str | tuple[bytes, Redact]:
-        """The globals of a run, as JSON, and what hides the secrets among them.
+        """Return the globals of a run, as JSON, and what hides the secrets among them.
 
         Or the list that the event goes into without one.
         """
@@ -392,7 +392,7 @@ class Transformations:
 
 
 def _wrong_result(result: Any) -> str | None:
-    """Problem of a transformation's result, None for a valid one."""
+    """Return the problem of a transformation's result, None for a valid one."""
     if not isinstance(result, dict) or not isinstance(result.get("properties"), dict):
         return "Transformation must return an event object with properties, or null to drop the event"
     for name in ("event", "distinct_id"):

@@ -71,22 +71,22 @@ class SecretBox:
 
     @staticmethod
     def new_key() -> str:
-        """A random key."""
+        """Return a random key."""
         return Fernet.generate_key().decode("ascii")
 
     def renewed(self, sealed: bytes) -> bytes:
-        """Sealed content encrypted with the newest key. Raises `SecretsError` as `unseal` does."""
+        """Return sealed content encrypted with the newest key. Raises `SecretsError` as `unseal` does."""
         try:
             return self._fernet.rotate(sealed)
         except InvalidToken:
             raise SecretsError(_UNREADABLE) from None
 
     def renewed_text(self, sealed: str) -> str:
-        """The same for single texts."""
+        """Return the same for single texts."""
         return self.renewed(sealed.encode()).decode("ascii")
 
     def seal(self, secrets: Secrets) -> bytes | None:
-        """The encrypted form; None when there is nothing to keep."""
+        """Return the encrypted form; None when there is nothing to keep."""
         if not secrets:
             return None
         content = {
@@ -96,7 +96,7 @@ class SecretBox:
         return self._fernet.encrypt(orjson.dumps(content))
 
     def unseal(self, sealed: bytes | None) -> Secrets:
-        """The content. Raises `SecretsError` when no key fits or the data was changed."""
+        """Return the content. Raises `SecretsError` when no key fits or the data was changed."""
         if not sealed:
             return Secrets()
         try:
@@ -106,11 +106,11 @@ class SecretBox:
         return Secrets(content["inputs"], content["mappings"])
 
     def encrypt_text(self, text: str) -> str:
-        """One text, as ASCII."""
+        """Return one text, as ASCII."""
         return self._fernet.encrypt(text.encode()).decode("ascii")
 
     def decrypt_text(self, sealed: str) -> str:
-        """The text. Raises `SecretsError` as `unseal` does."""
+        """Return the text. Raises `SecretsError` as `unseal` does."""
         try:
             return self._fernet.decrypt(sealed).decode()
         except InvalidToken:

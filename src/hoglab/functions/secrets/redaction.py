@@ -64,7 +64,7 @@ def redactor(
     inputs: Mapping[str, Any],
     request: Mapping[str, Any] | None = None,
 ) -> Redact:
-    """A function that replaces the secrets among resolved inputs wherever they stand in a text.
+    """Return a function that replaces the secrets among resolved inputs wherever they stand in a text.
 
     Of the ``request`` of a webhook, what its headers and its query say under the names of credentials is one too.
     """
@@ -84,7 +84,7 @@ def redactor(
 
 
 def _replaced(pattern: re.Pattern[str], text: str) -> str:
-    """A text without what is found in it.
+    """Return a text without what is found in it.
 
     Also where one thing that is found begins within the last characters of another: a digit of base64 may be the end of
     one secret and the beginning of the next.
@@ -102,7 +102,7 @@ def _replaced(pattern: re.Pattern[str], text: str) -> str:
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """Pattern that matches any form of some secrets, the longest first."""
+    """Return the pattern that matches any form of some secrets, the longest first."""
     parts = {secret for whole in secrets for secret in _parts(whole)}
     texts = {form for part in parts for form in _texts_of(part)}
     found = [(len(text), re.escape(text)) for text in texts]
@@ -145,7 +145,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """A secret with and without its scheme and what is around it, and what the credentials of Basic say."""
+    """Yield a secret with and without its scheme and what is around it, and what the credentials of Basic say."""
     for form in (secret, _PREFIX.sub("", secret)):
         for part in (form, form.strip()):
             if len(part) >= MIN_LENGTH:
@@ -159,7 +159,7 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def _texts_of(secret: str) -> Iterator[str]:
-    """A secret as it may stand in a text.
+    """Yield a secret as it may stand in a text.
 
     As it is, inside JSON, as Hog prints it, inside HTML, and as a part of an address.
     """
@@ -185,7 +185,7 @@ def _in_json(text: str) -> str:
 
 
 def _encoded(secret: str) -> list[tuple[int, str]]:
-    """A secret in hexadecimal digits, and as a part of what is encoded as base64, wherever it begins in that.
+    """Return a secret in hexadecimal digits, and as a part of what is encoded as base64, wherever it begins in that.
 
     Lengths and patterns. Short ones would be found in any text.
     """

@@ -32,7 +32,7 @@ def check_secrets(database: Database, box: SecretBox, directory: DataDirectory, 
 
 
 def is_prepared(database: Database) -> bool:
-    """Whether there is anything to tell the keys by: the core of the server has started once."""
+    """Return whether there is anything to tell the keys by: the core of the server has started once."""
     with database.read() as connection:
         return connection.scalar(sa.select(installation.c.sealed_check)) is not None
 
@@ -47,7 +47,7 @@ def check_shared_secrets(database: Database, box: SecretBox) -> None:
 
 
 def unreadable(database: Database, box: SecretBox) -> bool:
-    """Whether what is stored cannot be opened."""
+    """Return whether what is stored cannot be opened."""
     with database.read() as connection:
         sealed = connection.scalar(sa.select(installation.c.sealed_check))
         if sealed is None:  # of an older version: any secret of a function will do
@@ -65,7 +65,7 @@ def unreadable(database: Database, box: SecretBox) -> bool:
 
 
 def unreadable_secrets(database: Database, box: SecretBox, *, full: bool) -> int:
-    """Number of stored secrets that the present keys do not open; without ``full`` only one is tried."""
+    """Return the number of stored secrets that the present keys do not open; without ``full`` only one is tried."""
     count = int(unreadable(database, box))
     if full:
         known = sa.select(hog_function.c.encrypted_inputs).where(hog_function.c.encrypted_inputs.is_not(None))

@@ -34,7 +34,7 @@ def compile_site_function(
     mappings: Sequence[SiteMapping] = (),
     env: Environment = TEMPLATE,
 ) -> str:
-    """The `transpiled` text of a site function.
+    """Return the `transpiled` text of a site function.
 
     `source` is a JavaScript module that may export `onLoad` and `onEvent`. `inputs` come in the order in which they
     are to be computed; those of mode `hog` are templates. For the events that `filters` matches, `onEvent` is called
@@ -60,7 +60,7 @@ def compile_site_function(
 
 
 def transpile_value(value: Any, env: Environment = TEMPLATE) -> JavaScript:
-    """The expression for an input's value, each text inside it a template. Raises as `compile_site_function`."""
+    """Return the expression for an input's value, each text inside it a template. Raises as `compile_site_function`."""
     writer = _Writer(env)
     code = writer.value(Input("", value, "hog"))
     return JavaScript(code, tuple(in_order(writer.used)))
@@ -102,7 +102,7 @@ class _Writer:
         return "\n".join([*lines, "return inputs;}"])
 
     def value(self, item: Input) -> str:
-        """The expression for the value of an input, its texts compiled as templates if they are such."""
+        """Return the expression for the value of an input, its texts compiled as templates if they are such."""
         return self.written(
             map_texts(item.value, self.leaf, (item.key,)) if item.mode == "hog" else item.value
         )
@@ -154,7 +154,7 @@ class _Code:
 
 
 def is_templated(item: Input) -> bool:
-    """Whether an input has to be computed in the browser."""
+    """Return whether an input has to be computed in the browser."""
     if item.mode != "hog":
         return False
     return isinstance(item.value, (dict, list)) or (isinstance(item.value, str) and "{" in item.value)

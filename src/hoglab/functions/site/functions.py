@@ -26,17 +26,17 @@ SITE_TYPES = frozenset({"site_destination", "site_app"})
 
 
 def transpiled(javascript: JavaScript) -> dict[str, Any]:
-    """Generated code as the API shows it beside what it was generated from."""
+    """Return generated code as the API shows it beside what it was generated from."""
     return {"lang": "ts", "code": javascript.code, "stl": list(javascript.stl)}
 
 
 def transpile_input(value: Any) -> dict[str, Any]:
-    """The expression for the value of an input. Raises `HogSourceError`."""
+    """Return the expression for the value of an input. Raises `HogSourceError`."""
     return transpiled(transpile_value(value, TEMPLATES))
 
 
 def filter_program(filters: Mapping[str, Any] | None, context: FilterContext) -> Program:
-    """Filters as an expression that browsers evaluate. Raises `FilterError` for those that they cannot."""
+    """Return filters as an expression that browsers evaluate. Raises `FilterError` for those that they cannot."""
     program = compile_expression(build_filter(filters, context).node, FILTER)
     try:
         program.javascript  # noqa: B018 - finds functions that no browser has
@@ -65,7 +65,7 @@ class SiteParts:
     mappings: Sequence[SiteMappingParts] = ()
 
     def transpile(self, context: FilterContext) -> str | None:
-        """JavaScript for browsers; None when the filters cannot be compiled.
+        """Return JavaScript for browsers; None when the filters cannot be compiled.
 
         Raises `InvalidFunctionError` for a source that is no module.
         """
@@ -87,7 +87,7 @@ class SiteParts:
 
 
 def site_module(source: str) -> str:
-    """The JavaScript of a source. Raises `InvalidFunctionError`."""
+    """Return the JavaScript of a source. Raises `InvalidFunctionError`."""
     try:
         return javascript_of(source)
     except SiteSourceError as error:
@@ -102,7 +102,7 @@ def _refused(message: str, line: int, column: int) -> InvalidFunctionError:
 def _inputs(
     schema: Sequence[Mapping[str, Any]], items: Mapping[str, Mapping[str, Any]], *, default: bool = False
 ) -> tuple[Input, ...]:
-    """The inputs in the order of their computation; those without a value are null, or their default."""
+    """Return the inputs in the order of their computation; those without a value are null, or their default."""
     public = [entry for entry in schema if not entry.get("secret")]
     missing = [
         Input(entry["key"], entry.get("default") if default else None, "plain")
@@ -137,7 +137,7 @@ class SiteFunctions:
         self._lock = threading.Lock()
 
     def __call__(self, project_id: int) -> tuple[SiteFunction, ...]:
-        """The functions of a project, oldest first."""
+        """Return the functions of a project, oldest first."""
         version = self._database.changes.version("functions", project_id)
         known = self._known.get(project_id)
         if known is None or known[0] != version:

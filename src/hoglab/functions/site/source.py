@@ -74,7 +74,7 @@ def _language() -> Language:
 
 
 def javascript_of(source: str) -> str:
-    """The source without types. Raises `SiteSourceError` for the first mistake in its syntax."""
+    """Return the source without types. Raises `SiteSourceError` for the first mistake in its syntax."""
     encoded = source.encode("utf-8", "surrogatepass")
     root = Parser(_language()).parse(encoded).root_node
     if root.has_error:
@@ -87,7 +87,7 @@ def javascript_of(source: str) -> str:
 
 
 def _nodes(root: Node) -> Iterator[Node]:
-    """Every node that runs or holds something that runs, from the outside in."""
+    """Yield every node that runs or holds something that runs, from the outside in."""
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -99,7 +99,7 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 
 def _blanks(node: Node) -> Iterator[tuple[int, int]]:
-    """The places in a node's own text that JavaScript must not see."""
+    """Yield the places in a node's own text that JavaScript must not see."""
     if node.type in _GENERATING and node.is_named:
         raise _error(f"{_GENERATING[node.type]} are not supported", node)
     if node.type in _TYPES:

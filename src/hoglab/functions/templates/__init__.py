@@ -50,7 +50,7 @@ class Template:
     folder: str
 
     def wire(self) -> dict[str, Any]:
-        """The template object of the API."""
+        """Return the template object of the API."""
         return {
             "id": self.id,
             "name": self.name,
@@ -79,13 +79,13 @@ ALIASES: Mapping[str, str] = {}
 
 
 def find_template(template_id: str) -> Template | None:
-    """The template with an id, None when there is none."""
+    """Return the template with an id, None when there is none."""
     return catalogue().get(ALIASES.get(template_id, template_id))
 
 
 @lru_cache(maxsize=1)
 def catalogue() -> Mapping[str, Template]:
-    """Every template by its id, read once."""
+    """Return every template by its id, read once."""
     found = {}
     for folder in sorted(_root().iterdir(), key=lambda entry: entry.name):
         if folder.is_dir() and folder.joinpath("template.toml").is_file():

@@ -85,7 +85,7 @@ def _explained(text: str, error: HogSourceError) -> str:
 
 
 def _needed_inputs(program: Program) -> set[str]:
-    """The inputs that a template reads, as ``inputs.name`` or ``inputs['name']``."""
+    """Return the inputs that a template reads, as ``inputs.name`` or ``inputs['name']``."""
     found = set()
     for node in () if program.tree is None else nodes.walk(program.tree):
         match node:

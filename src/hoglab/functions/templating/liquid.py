@@ -81,7 +81,7 @@ class _Context(RenderContext):
         self._deadline = time.thread_time() + RENDER_TIME_S
 
     def get(self, path: list[object], *, token: Token | None, default: object = UNDEFINED) -> object:
-        """The value at a path. Whatever is done with long values, they are looked up first."""
+        """Return the value at a path. Whatever is done with long values, they are looked up first."""
         self.check_time()
         return super().get(path, token=token, default=default)
 
@@ -100,7 +100,7 @@ class _Context(RenderContext):
             yield item
 
     def check_time(self) -> None:
-        """Raises `LiquidLimitError` when the render has had its time."""
+        """Raise `LiquidLimitError` when the render has had its time."""
         if time.thread_time() > self._deadline:
             raise LiquidLimitError(f"the template ran longer than {RENDER_TIME_S} s")
 
@@ -178,7 +178,7 @@ class LiquidTemplate:
 
     @classmethod
     def parse(cls, text: str) -> LiquidTemplate:
-        """Raises `LiquidTemplateError`."""
+        """Raise `LiquidTemplateError`."""
         if len(text) > MAX_TEMPLATE_CHARS:
             raise LiquidTemplateError(f"Liquid templates may be {MAX_TEMPLATE_CHARS} characters long")
         try:
@@ -189,7 +189,7 @@ class LiquidTemplate:
             raise LiquidTemplateError(f"the template cannot be read ({type(error).__name__})") from None
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """The text for some variables. Raises `LiquidTemplateError` for what fails and what takes too much."""
+        """Return the text for some variables. Raises `LiquidTemplateError` for what fails and what takes too much."""
         context = _Context(self.template, globals=ChainMap({"now": utc_now()}, dict(variables)))
         buffer = LimitedStringIO(MAX_OUTPUT_BYTES)
         try:
@@ -213,7 +213,7 @@ class _Faulty:
 
 
 def renderer(values: Mapping[str, Any]) -> Callable[[str, Mapping[str, Any]], Any]:
-    """Renders inputs: called with a key of ``values`` and the globals, it gives the value with its texts filled in.
+    """Render inputs: called with a key of ``values`` and the globals, it gives the value with its texts filled in.
 
     What it returns raises `HogRuntimeError` for texts that are not Liquid and for what takes too much.
     """
@@ -248,7 +248,7 @@ def _rendered(shape: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def has_markup(text: str) -> bool:
-    """Whether Liquid would do anything to a text; any other stands for itself."""
+    """Return whether Liquid would do anything to a text; any other stands for itself."""
     return "{{" in text or "{%" in text
 
 
@@ -265,7 +265,7 @@ def _closed(text: str) -> str:
 
 
 def _decoded(found: Any) -> str:
-    """Markup as it was before an HTML editor wrote entities for its quotes and comparisons."""
+    """Return markup as it was before an HTML editor wrote entities for its quotes and comparisons."""
     text: str = found.group(0)
     for entity, character in _ENTITIES:
         text = text.replace(entity, character)

@@ -44,7 +44,7 @@ class LiquidLimitError(LiquidError):
 def bounded(
     name: str, function: Callable[..., object], check_time: Callable[[], None]
 ) -> Callable[..., object]:
-    """A filter that takes and gives values of bounded size only, in the numbers of JavaScript."""
+    """Return a filter that takes and gives values of bounded size only, in the numbers of JavaScript."""
 
     @wraps(function)
     def call(value: object, *args: Any, **kwargs: Any) -> object:
@@ -82,7 +82,7 @@ KEY_FILTERS = frozenset(
 
 
 def _taken(value: Any) -> Any:
-    """A value whose size was checked; numbers as JavaScript has them."""
+    """Return a value whose size was checked; numbers as JavaScript has them."""
     cls = value.__class__
     if cls is int:
         return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else _double(value)
@@ -109,7 +109,7 @@ def _too_large() -> LiquidLimitError:
 
 
 def _weigh(value: Any, separator: int = 0) -> None:
-    """Raises `LiquidLimitError` for a value that is too large, however often its parts are shared."""
+    """Raise `LiquidLimitError` for a value that is too large, however often its parts are shared."""
     chars = items = 0
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
@@ -135,7 +135,7 @@ def _check_replacement(text: str, old: str, new: str) -> None:
 
 
 def printed(value: Any) -> str:
-    """A value as text, as JavaScript says it. Raises `LiquidLimitError` for a list that is too long."""
+    """Return a value as text, as JavaScript says it. Raises `LiquidLimitError` for a list that is too long."""
     if isinstance(value, str):
         return value
     if value is None or is_undefined(value):
@@ -158,7 +158,7 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'"
 
 
 def escape(text: str) -> str:
-    """Safe inside HTML."""
+    """Return safe inside HTML."""
     return text.translate(_HTML)
 
 
@@ -212,7 +212,7 @@ def _strip_html(value: str) -> str:
 
 
 def _divided_by(value: Any, divisor: Any, whole: object = False) -> float:
-    """Division as JavaScript does it: by zero it is infinite, and whole only where that is asked for."""
+    """Return division as JavaScript does it: by zero it is infinite, and whole only where that is asked for."""
     above, below = _number(value), _number(divisor)
     if below == 0:
         return math.nan if above == 0 or math.isnan(above) else math.copysign(math.inf, above)
@@ -241,7 +241,7 @@ def _default(value: Any, other: Any = "", *, allow_false: object = False) -> Any
 
 
 def _date(value: Any, pattern: object = None, zone: object = None) -> Any:
-    """A moment in the words of a format; anything that is no moment stays what it is."""
+    """Return a moment in the words of a format; anything that is no moment stays what it is."""
     moment = _read_moment(value)
     if moment is None:
         return value
@@ -282,7 +282,7 @@ def _moment(value: datetime | HogDateTime | HogDate, zone: tzinfo) -> datetime:
 
 
 def _zone(zone: object) -> tzinfo:
-    """A zone by its name, or by the minutes that UTC is ahead of it, as JavaScript counts."""
+    """Return a zone by its name, or by the minutes that UTC is ahead of it, as JavaScript counts."""
     if isinstance(zone, int) and not isinstance(zone, bool) and abs(zone) < 1_440:
         return timezone(timedelta(minutes=-zone))
     try:
@@ -357,7 +357,10 @@ _DIRECTIVE = re2.compile(r"%([-_0^#:]*)(\d*)([A-Za-z%])")
 
 
 def strftime(at: datetime, layout: str) -> str:
-    """A moment in the words of a format. Its own, since the system's pads to any width and depends on the system."""
+    """Return a moment in the words of a format.
+
+    Its own, since the system's pads to any width and depends on the system.
+    """
 
     def directive(found: Any) -> str:
         flags, width, letter = found.groups()

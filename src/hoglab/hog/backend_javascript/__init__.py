@@ -44,7 +44,7 @@ class JavaScript:
 def generate_javascript(
     tree: n.Program | n.Expr, table: SymbolTable, functions: Mapping[str, Function]
 ) -> JavaScript:
-    """The JavaScript of a program, expression or template; a program's code is the body of a function.
+    """Return the JavaScript of a program, expression or template; a program's code is the body of a function.
 
     Raises `HogCompileError` for library functions that browsers cannot have, for unknown functions and for wrong
     numbers of arguments.

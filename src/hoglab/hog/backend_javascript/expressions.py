@@ -44,7 +44,7 @@ class ExpressionWriter:
         return name
 
     def body(self, node: n.Block | n.Expr) -> str:
-        """The body of a lambda. Statements are the business of `StatementWriter`."""
+        """Return the body of a lambda. Statements are the business of `StatementWriter`."""
         raise NotImplementedError
 
     def error(self, message: str, node: n.Node, *, code: str, hint: str | None = None) -> HogCompileError:
@@ -174,7 +174,7 @@ class ExpressionWriter:
         return f"{callee}({self.listed(node.args)})"
 
     def library_function(self, name: str, node: n.Node) -> str:
-        """The JavaScript name of a library function. Refuses those that browsers cannot have."""
+        """Return the JavaScript name of a library function. Refuses those that browsers cannot have."""
         if name not in self.functions:
             raise self.error(f"Hog function `{name}` is not implemented", node, code="unknown-function")
         if not runs_in_browsers(name):
@@ -191,7 +191,7 @@ class ExpressionWriter:
 
 
 def literal(value: object) -> str:
-    """A constant as JavaScript. Infinities and NaN have names there, as JSON has none."""
+    """Return a constant as JavaScript. Infinities and NaN have names there, as JSON has none."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return json.dumps(value)

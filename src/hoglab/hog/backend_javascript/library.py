@@ -33,7 +33,7 @@ class Unit:
 
 @cache
 def unit_names() -> frozenset[str]:
-    """The names of all functions of the JavaScript library, as JavaScript has them."""
+    """Return the names of all functions of the JavaScript library, as JavaScript has them."""
     return frozenset(
         entry.name.removesuffix(".js") for entry in _FOLDER.iterdir() if entry.name.endswith(".js")
     )
@@ -41,7 +41,7 @@ def unit_names() -> frozenset[str]:
 
 @cache
 def unit(name: str) -> Unit:
-    """The function of that name. Raises `KeyError` when there is none."""
+    """Return the function of that name. Raises `KeyError` when there is none."""
     if name not in unit_names():
         raise KeyError(name)
     text = (_FOLDER / f"{name}.js").read_text(encoding="utf-8")
@@ -50,12 +50,15 @@ def unit(name: str) -> Unit:
 
 
 def runs_in_browsers(function: str) -> bool:
-    """Whether the Hog function of that name exists in JavaScript."""
+    """Return whether the Hog function of that name exists in JavaScript."""
     return function_name(function) in unit_names()
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """The functions with all that they call, each after those it calls; otherwise in the order of their names."""
+    """Return the functions with all that they call, each after those it calls.
+
+    Otherwise in the order of their names.
+    """
     ordered: dict[str, None] = {}
     entered = set()
 
@@ -73,5 +76,5 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def library_code(names: Iterable[str]) -> str:
-    """The declarations of the functions and of all that they call, one below the other."""
+    """Return the declarations of the functions and of all that they call, one below the other."""
     return "\n".join(unit(name).code for name in in_order(names))

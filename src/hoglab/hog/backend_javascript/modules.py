@@ -32,7 +32,7 @@ _NAMED = re.compile(r"([A-Za-z_$][\w$]*)(?:\s+as\s+([A-Za-z_$][\w$]*))?")
 
 
 def exports_function(source: str) -> str:
-    """An expression: a function that runs the module and returns the object of its exports.
+    """Return an expression: a function that runs the module and returns the object of its exports.
 
     Raises `HogCompileError` with the place of an `import`, or of an `export` of another form than
     `export function|class|const|let|var`, `export default` or `export { a, b as c }`.
@@ -77,7 +77,7 @@ def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]
 
 
 def _top_level_words(source: str) -> list[int]:
-    """Positions of `import` and `export` that start statements outside of brackets, texts and comments."""
+    """Return positions of `import` and `export` that start statements outside of brackets, texts and comments."""
     positions = []
     depth, at, before = 0, 0, ";"
     templates: list[int] = []  # the depths at which `${` opened
@@ -124,7 +124,7 @@ def _regex_or_token(source: str, at: int, before: str) -> re.Match[str]:
 
 
 def _template_end(source: str, at: int) -> tuple[int, bool]:
-    """Position behind the text of a template, and whether `${` ended it instead of the closing quote."""
+    """Return position behind the text of a template, and whether `${` ended it instead of the closing quote."""
     while at < len(source):
         if source[at] == "\\":
             at += 2

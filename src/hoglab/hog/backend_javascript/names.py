@@ -49,19 +49,19 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 
 
 def identifier(name: str) -> str:
-    """The JavaScript name of a Hog variable. Characters that a name may not have are written in hexadecimal."""
+    """Return the JavaScript name of a Hog variable. Characters that a name may not have are written in hexadecimal."""
     if _PLAIN.fullmatch(name) and name not in RESERVED and not name.startswith(PREFIX):
         return name
     return PREFIX + _FOREIGN.sub(lambda found: f"${ord(found[0]):x}_", name)
 
 
 def function_name(name: str) -> str:
-    """The JavaScript name of a function of the Hog library."""
+    """Return the JavaScript name of a function of the Hog library."""
     return PREFIX + name if name in RESERVED else name
 
 
 def binds_e(clause: n.Catch) -> bool:
-    """Whether a catch clause calls the error `e`, as it does when it gives no name."""
+    """Return whether a catch clause calls the error `e`, as it does when it gives no name."""
     return clause.var is None or clause.var == "e"
 
 
@@ -81,7 +81,7 @@ class Names:
         return self._names[symbol]
 
     def collide(self, used: Iterable[str]) -> bool:
-        """Whether a variable has one of these names."""
+        """Return whether a variable has one of these names."""
         return not set(used).isdisjoint(self._names.values())
 
 
@@ -108,7 +108,7 @@ class _Conflicts:
         return self.moved
 
     def enter(self, node: n.Node) -> None:
-        """Walks a node; those that open a scope in JavaScript open one here."""
+        """Walk a node; those that open a scope in JavaScript open one here."""
         symbols = self.declared(node)
         if symbols is None:
             self.walk(node)
@@ -141,7 +141,7 @@ class _Conflicts:
                 self.moved.add(other)
 
     def declared(self, node: n.Node) -> list[Symbol] | None:
-        """The variables of the JavaScript scope that a node opens; None when it opens none."""
+        """Return the variables of the JavaScript scope that a node opens; None when it opens none."""
         if isinstance(node, (n.Program, n.Block)):
             return self.of_statements(node.declarations)
         if isinstance(node, (n.Function, n.Lambda)):

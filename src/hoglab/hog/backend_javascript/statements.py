@@ -34,7 +34,7 @@ class StatementWriter(ExpressionWriter):
         return "\n".join(lines)
 
     def braces(self, code: str) -> str:
-        """A block with the statements, indented by four spaces."""
+        """Return a block with the statements, indented by four spaces."""
         return f"{{\n{indented(code)}\n}}" if code else "{}"
 
     def body(self, node: n.Block | n.Expr) -> str:
@@ -48,7 +48,7 @@ class StatementWriter(ExpressionWriter):
         return self.braces(self.statements(node.declarations))
 
     def braced(self, node: n.Statement) -> str:
-        """A statement as a block."""
+        """Return a statement as a block."""
         return self.block(node) if isinstance(node, n.Block) else self.braces(self.statement(node))
 
     def symbol(self, node: n.Node) -> Symbol:
@@ -167,7 +167,7 @@ class StatementWriter(ExpressionWriter):
         return f"try {attempt} catch (__error) {{ {' else '.join(clauses)} }}"
 
     def hidden_names(self, node: n.TryCatchStatement, clause: n.Catch) -> dict[Symbol, str]:
-        """JavaScript of the names `e` and `type`, which all clauses of a `try` have."""
+        """Return JavaScript of the names `e` and `type`, which all clauses of a `try` have."""
         error, kind = self.table.declares[node]
         return {error: self.names.of(error) if binds_e(clause) else "__error", kind: "__error.type"}
 
@@ -180,7 +180,7 @@ def _catches_all(clause: n.Catch) -> bool:
 
 
 def _stays_the_same(node: n.ForInStatement) -> bool:
-    """Whether what a loop goes through may be evaluated again in each pass."""
+    """Return whether what a loop goes through may be evaluated again in each pass."""
     makes_something = (n.Call, n.If, n.IfNull, n.Concat, n.ExprCall, n.Lambda)
     return not any(isinstance(part, makes_something) for part in n.walk(node.expr)) and not any(
         isinstance(part, n.VariableAssignment) for part in n.walk(node.body)
@@ -188,7 +188,7 @@ def _stays_the_same(node: n.ForInStatement) -> bool:
 
 
 def indented(code: str) -> str:
-    """The code with four spaces before every line. Texts have no line breaks in JavaScript's output."""
+    """Return the code with four spaces before every line. Texts have no line breaks in JavaScript's output."""
     return "    " + code.replace("\n", "\n    ")
 
 

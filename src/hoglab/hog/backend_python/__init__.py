@@ -62,7 +62,7 @@ class Generated:
     bounded: bool
 
     def link(self, extra: Mapping[str, Any] | None = None) -> Callable[..., Any]:
-        """The function, ready to be called: `main(g, c)` if bounded, else `main(g, c, b, charge)`.
+        """Return the function, ready to be called: `main(g, c)` if bounded, else `main(g, c, b, charge)`.
 
         `g` are the globals, `c` the context, `b` its ticks, `charge` its method of that name.
         """
@@ -84,7 +84,7 @@ def generate(
     sure_roots: frozenset[str] = frozenset(),
     call_depth: int = 1_000,
 ) -> Generated:
-    """Generates the function for a program, an expression or a template.
+    """Generate the function for a program, an expression or a template.
 
     `sure_roots` are globals that always exist; `call_depth` is how deep functions may call each other.
 
@@ -102,7 +102,7 @@ def generate_source(
     sure_roots: frozenset[str] = frozenset(),
     call_depth: int = 1_000,
 ) -> str:
-    """The generated code as text, for people to read; what runs is never made from text."""
+    """Return the generated code as text, for people to read; what runs is never made from text."""
     _, _, body, bounded = _emitted(tree, names, functions, sure_roots, call_depth)
     return ast.unparse(ast.fix_missing_locations(ast.Module([_main(body, bounded=bounded)], [])))
 
@@ -114,7 +114,7 @@ def _emitted(
     sure_roots: frozenset[str],
     call_depth: int,
 ) -> tuple[CompilationUnit, ProgramFacts, list[ast.stmt], bool]:
-    """The statements of `main` with what was found on the way, and whether the work they can do is bounded."""
+    """Return the statements of `main` with what was found on the way, and whether the work they can do is bounded."""
     facts = analyse(tree, names, functions)
     bounded = facts.bounded and facts.suspension == "never" and not isinstance(tree, n.Program)
     unit = make_unit(tree, names, functions, facts, call_depth)
@@ -135,7 +135,7 @@ def make_unit(
     facts: ProgramFacts,
     call_depth: int,
 ) -> CompilationUnit:
-    """Shared state of the functions of one tree while they are generated."""
+    """Return shared state of the functions of one tree while they are generated."""
     return CompilationUnit(
         names=names,
         kinds=Kinds(tree, names, functions),
@@ -158,7 +158,7 @@ def finish(
     *,
     bounded: bool,
 ) -> Generated:
-    """Wraps the statements into `main`, compiles and verifies.
+    """Wrap the statements into `main`, compiles and verifies.
 
     Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
     """
@@ -176,7 +176,7 @@ def finish(
 def assemble(
     functions: list[ast.stmt], file_name: str, usual: Collection[str], own: Collection[str]
 ) -> types.CodeType:
-    """Compiles the functions of a module and verifies that they name nothing but the `usual` and their `own` names.
+    """Compile the functions of a module and verifies that they name nothing but the `usual` and their `own` names.
 
     Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
     """
@@ -191,7 +191,7 @@ def assemble(
 
 
 def _main(body: list[ast.stmt], *, bounded: bool) -> ast.stmt:
-    """The statements as a function `main`."""
+    """Return the statements as a function `main`."""
     parameters = ["g", "c"] if bounded else ["g", "c", "b", "charge"]
     defaults: list[ast.expr] = [name("unmetered")] if bounded else []
     arguments = ast.arguments(
@@ -205,7 +205,7 @@ def _main(body: list[ast.stmt], *, bounded: bool) -> ast.stmt:
 
 
 def _global_fields(node: n.Expr, names: SymbolTable, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:
-    """The fields of globals in an expression, and whether each is evaluated in any case."""
+    """Yield the fields of globals in an expression, and whether each is evaluated in any case."""
     if isinstance(node, n.Field):
         if node not in names.uses:
             yield node, certain
@@ -221,7 +221,7 @@ def _global_fields(node: n.Expr, names: SymbolTable, certain: bool = True) -> It
 
 
 def _allocations(tree: n.Node) -> int:
-    """Bytes that the literals and joins inside loops and functions may allocate in one turn."""
+    """Return bytes that the literals and joins inside loops and functions may allocate in one turn."""
     total = 0
     stack: list[tuple[n.Node, bool]] = [(tree, False)]
     while stack:

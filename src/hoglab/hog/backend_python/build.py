@@ -41,7 +41,7 @@ def const(value: Any) -> ast.Constant:
 
 @lru_cache(maxsize=4_096)
 def name(identifier: str) -> ast.Name:
-    """A variable that is looked at; the nodes of a name are one."""
+    """Return a variable that is looked at; the nodes of a name are one."""
     return Name(identifier, _LOAD)
 
 
@@ -50,7 +50,7 @@ def store(identifier: str) -> ast.Name:
 
 
 def walrus(identifier: str, value: ast.expr) -> ast.expr:
-    """`(identifier := value)`."""
+    """Build `(identifier := value)`."""
     return ast.NamedExpr(store(identifier), value)
 
 
@@ -64,17 +64,17 @@ def method(subject: ast.expr, attribute: str, *args: ast.expr) -> ast.expr:
 
 
 def choose(test: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr:
-    """`then if test else other`."""
+    """Build `then if test else other`."""
     return ast.IfExp(test, then, other)
 
 
 def is_class(value: ast.expr, cls: str) -> ast.expr:
-    """`value.__class__ is cls`."""
+    """Build `value.__class__ is cls`."""
     return ast.Compare(ast.Attribute(value, "__class__", _LOAD), [ast.Is()], [name(cls)])
 
 
 def in_classes(value: ast.expr, classes: str) -> ast.expr:
-    """`value.__class__ in classes`."""
+    """Build `value.__class__ in classes`."""
     return ast.Compare(ast.Attribute(value, "__class__", _LOAD), [ast.In()], [name(classes)])
 
 
@@ -107,7 +107,7 @@ def list_of(values: Iterable[ast.expr]) -> ast.expr:
 
 
 def item(subject: ast.expr, key: ast.expr) -> ast.expr:
-    """`subject[key]`."""
+    """Build `subject[key]`."""
     return ast.Subscript(subject, key, _LOAD)
 
 
@@ -116,7 +116,7 @@ def store_item(subject: ast.expr, key: ast.expr) -> ast.expr:
 
 
 def last_of(*values: ast.expr) -> ast.expr:
-    """Evaluates all values in order and gives the last one."""
+    """Evaluate all values in order and gives the last one."""
     return item(tuple_of(values), const(len(values) - 1))
 
 
@@ -125,7 +125,7 @@ def assign(target: ast.expr, value: ast.expr) -> ast.stmt:
 
 
 def run(value: ast.expr) -> ast.stmt:
-    """The expression as a statement."""
+    """Return the expression as a statement."""
     return ast.Expr(value)
 
 
@@ -137,7 +137,7 @@ def function(
     *,
     depth: str | None = None,
 ) -> ast.stmt:
-    """`def identifier(params, depth=1, *, shared=shared): body`.
+    """Build `def identifier(params, depth=1, *, shared=shared): body`.
 
     `shared` are variables whose current cells the function keeps (as defaults of keyword-only parameters).
     """
@@ -152,7 +152,7 @@ def function(
 
 
 def place(root: ast.AST, line: int, column: int) -> None:
-    """Gives every node below `root` that has no position the one of its nearest ancestor that has."""
+    """Give every node below `root` that has no position the one of its nearest ancestor that has."""
     pending: list[tuple[ast.AST, dict[str, int]]] = [(root, _position(line, column))]
     while pending:
         node, position = pending.pop()
@@ -183,5 +183,5 @@ def _position(line: int, column: int) -> dict[str, int]:
 
 
 def mark(node: ast.AST, line: int, column: int) -> None:
-    """Gives one node its position."""
+    """Give one node its position."""
     node.__dict__.update(_position(line, column))

@@ -25,15 +25,15 @@ class Emitter:
         self.before: list[ast.stmt] = []
 
     def expr(self, node: n.Expr) -> ast.expr:
-        """The value of the expression, to look at."""
+        """Return the value of the expression, to look at."""
         raise NotImplementedError
 
     def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
-        """Values for something that only looks at them, and may look whether two are the same container."""
+        """Return values for something that only looks at them, and may look whether two are the same container."""
         raise NotImplementedError
 
     def number(self, node: n.Expr) -> ast.expr:
-        """The expression as a number (spec: hog-language 8.3)."""
+        """Return the expression as a number (spec: hog-language 8.3)."""
         made = self.expr(node)
         if not self.kind(node) & ~NUMBER:
             return made
@@ -44,7 +44,7 @@ class Emitter:
         return self.unit.kinds.of(node)
 
     def bind_once(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """The expression for its first and for every later use, evaluated once."""
+        """Return the expression for its first and for every later use, evaluated once."""
         if isinstance(made, ast.Name):
             return made, name(made.id)
         if isinstance(made, ast.Constant):

@@ -68,7 +68,7 @@ class ExpressionEmitter(Emitter):
     # --- the ways to ask for an expression
 
     def expr(self, node: n.Expr) -> ast.expr:
-        """The value of the expression, to look at."""
+        """Return the value of the expression, to look at."""
         known = self.unit.folder.value(node)
         made = _EXPRESSIONS[type(node)](self, node) if known is UNKNOWN else self.constant_of(known)
         if made.__class__ not in LEAVES and "end_lineno" not in made.__dict__:
@@ -76,7 +76,7 @@ class ExpressionEmitter(Emitter):
         return made
 
     def value(self, node: n.Expr) -> ast.expr:
-        """The value of the expression, to keep."""
+        """Return the value of the expression, to keep."""
         if isinstance(node, n.If):
             return self.choice(node, self.value)
         if isinstance(node, n.IfNull):
@@ -101,7 +101,7 @@ class ExpressionEmitter(Emitter):
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def boolean(self, node: n.Expr) -> ast.expr:
-        """The truth of the expression as a boolean."""
+        """Return the truth of the expression as a boolean."""
         made = self.expr(node)
         if not self.kind(node) & ~BOOL:
             return made
@@ -109,7 +109,7 @@ class ExpressionEmitter(Emitter):
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def text(self, node: n.Expr) -> ast.expr:
-        """The expression as the text it has in a `concat`."""
+        """Return the expression as the text it has in a `concat`."""
         made = self.expr(node)
         if not self.kind(node) & ~STR:
             return made
@@ -119,11 +119,11 @@ class ExpressionEmitter(Emitter):
     # --- tools
 
     def values(self, nodes: Sequence[n.Expr]) -> list[ast.expr]:
-        """The values of several expressions, to keep."""
+        """Return the values of several expressions, to keep."""
         return self.spill(nodes, [self.value(node) for node in nodes])
 
     def spill(self, nodes: Sequence[n.Expr], emitted: list[ast.expr]) -> list[ast.expr]:
-        """The expressions; those that wait while a later one runs a function are put into variables.
+        """Return the expressions; those that wait while a later one runs a function are put into variables.
 
         Only variables are seen by the accounting of memory, and a recursion can make any number of values wait.
         """
@@ -139,7 +139,7 @@ class ExpressionEmitter(Emitter):
         return emitted
 
     def may_alias_global(self, node: n.Expr) -> bool:
-        """Whether the value of the expression may be part of a global."""
+        """Return whether the value of the expression may be part of a global."""
         while isinstance(node, (n.ArrayAccess, n.TupleAccess)):
             node = node.array if isinstance(node, n.ArrayAccess) else node.tuple
         if isinstance(node, n.Field):
@@ -218,7 +218,7 @@ class ExpressionEmitter(Emitter):
     def ordered(
         self, left: n.Expr, right: n.Expr, make: Callable[[ast.expr, ast.expr], ast.expr]
     ) -> ast.expr | None:
-        """A binary operation whose right operand must be seen to be evaluated first; None when it need not."""
+        """Return a binary operation whose right operand must be seen to be evaluated first; None when it need not."""
         if self.unit.effects.swappable(left, right):
             return None
         variable = self.unit.fresh("t")
@@ -251,7 +251,7 @@ class ExpressionEmitter(Emitter):
     def logic(
         self, parts: Sequence[n.Expr], conjunction: bool, ask: Callable[[n.Expr], ast.expr]
     ) -> ast.expr:
-        """`and`, `or`: later operands may be skipped only if nobody can tell (spec: hog-language 6.3)."""
+        """Build `and`, `or`: later operands may be skipped only if nobody can tell (spec: hog-language 6.3)."""
         known = set(self.unit.sure_roots)
         known.update(chain[0] for chain in self.unit.hoisted)
         first = parts[0]
@@ -273,7 +273,7 @@ class ExpressionEmitter(Emitter):
         return self.choice(node, self.expr)
 
     def choice(self, node: n.If, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
-        """`if`, `multiIf`: branches are evaluated only when chosen."""
+        """Build `if`, `multiIf`: branches are evaluated only when chosen."""
         made = const(None) if node.otherwise is None else ask(node.otherwise)
         for condition, value in reversed(node.branches):
             made = choose(self.test(condition), ask(value), made)
@@ -283,7 +283,7 @@ class ExpressionEmitter(Emitter):
         return self.first_known(node, self.expr)
 
     def first_known(self, node: n.IfNull, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
-        """`ifNull`: the second expression is evaluated only when the first is null."""
+        """Build `ifNull`: the second expression is evaluated only when the first is null."""
         if not self.kind(node.expr) & NULL:
             return ask(node.expr)
         first, again = self.bind_once(ask(node.expr))
@@ -292,7 +292,7 @@ class ExpressionEmitter(Emitter):
     # --- texts
 
     def concat(self, node: n.Concat) -> ast.expr:
-        """The texts of all parts in a row."""
+        """Return the texts of all parts in a row."""
         made = self.joined_parts(node.exprs)
         if isinstance(made, ast.Constant):
             return made
@@ -368,7 +368,7 @@ class ExpressionEmitter(Emitter):
         return ast.YieldFrom(result) if suspends and facts.suspension == "generator" else result
 
     def depth_argument(self, symbol: Symbol) -> list[ast.expr]:
-        """The depth of the call, which functions that call themselves are told (1 when left out)."""
+        """Return the depth of the call, which functions that call themselves are told (1 when left out)."""
         recursive = self.unit.facts.recursive
         if symbol not in recursive:
             return []
@@ -396,7 +396,7 @@ class ExpressionEmitter(Emitter):
         return call(self.unit.constants.add(function.call), *context, *emitted)
 
     def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
-        """Values for something that only looks at them, and may look whether two are the same container.
+        """Return values for something that only looks at them, and may look whether two are the same container.
 
         Every reading of a global gives a container of its own, so only one of the parts may go without a copy.
         """
@@ -417,7 +417,7 @@ class ExpressionEmitter(Emitter):
         return call("local_function", const("lambda"), const(len(node.args)), name(function))
 
     def define(self, node: n.Function | n.Lambda, identifier: str) -> str:
-        """Emits the Python function for a Hog one ahead of the current statement; returns its name."""
+        """Emit the Python function for a Hog one ahead of the current statement; returns its name."""
         raise NotImplementedError
 
 

@@ -55,7 +55,7 @@ Shape = InputTemplate | Plain | Rendered | dict[str, "Shape"] | list["Shape"]
 def generate_inputs(
     inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function], *, call_depth: int = 1_000
 ) -> Generated:
-    """Generates `main(g, c, b, charge)`, which returns the resolved inputs as a dict.
+    """Generate `main(g, c, b, charge)`, which returns the resolved inputs as a dict.
 
     Raises `UnsupportedShapeError` when the templates are too deep for Python's compiler.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def intrinsic(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
-    """The short way for a call with the right number of arguments; None when there is none."""
+    """Return the short way for a call with the right number of arguments; None when there is none."""
     short = _SHORT.get(function.name)
     if short is None or LIBRARY.get(function.name) is not function:
         return None
@@ -35,7 +35,7 @@ def _library(emitter: Emitter, function: Function, *args: ast.expr) -> ast.expr:
 
 
 def _substring(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
-    """`substring(x, 2, 3)` with constant bounds: a slice, where units and characters are the same."""
+    """Build `substring(x, 2, 3)` with constant bounds: a slice, where units and characters are the same."""
     if len(args) != 3 or emitter.unit.folder.value(args[0]) is not UNKNOWN:
         return None  # Python's compiler warns of slices of constants that are no text
     start, length = (emitter.unit.folder.value(arg) for arg in args[1:])

@@ -44,12 +44,12 @@ _HELPERS = {op: helper.__name__ for op, helper in COMPARISON.items()}
 
 
 def concat_constant(value: object) -> str:
-    """The text of a constant in a `concat`."""
+    """Return the text of a constant in a `concat`."""
     return concat_text(value)
 
 
 def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
-    """A comparison by its helper, whatever the operands are."""
+    """Return a comparison by its helper, whatever the operands are."""
     positive = NEGATED.get(op)
     made = call(_HELPERS[positive or op], left, right)
     return made if positive is None else negate(made)
@@ -59,7 +59,7 @@ def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
 
 
 def arithmetic(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
-    """`+ - * / %` on numbers (spec: hog-language 8.3)."""
+    """Build `+ - * / %` on numbers (spec: hog-language 8.3)."""
     if node.op == "/":
         return _quotient(emitter, node)
     if node.op == "%":
@@ -73,7 +73,7 @@ def arithmetic(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
 
 
 def _clamped(emitter: Emitter, made: ast.expr) -> ast.expr:
-    """The result if it is within the exact integers, else what `clamp` makes of it."""
+    """Return the result if it is within the exact integers, else what `clamp` makes of it."""
     variable = emitter.unit.fresh("t")
     limits = const(-MAX_EXACT), const(MAX_EXACT)
     exact = ast.Compare(limits[0], [ast.LtE(), ast.LtE()], [walrus(variable, made), limits[1]])
@@ -89,7 +89,7 @@ def _quotient(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
 
 
 def _remainder(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
-    """Python's remainder has the sign of the divisor, Hog's that of the dividend."""
+    """Return Python's remainder has the sign of the divisor, Hog's that of the dividend."""
     divisor = emitter.unit.folder.value(node.right)
     if divisor.__class__ is int and 0 < divisor < MAX_EXACT and not emitter.kind(node.left) & ~NUMBER:
         first, again = emitter.bind_once(emitter.expr(node.left))
@@ -152,14 +152,14 @@ def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
 
 
 def is_null(made: ast.expr, wanted: bool = True) -> ast.expr:
-    """`made is None`, or `made is not None`."""
+    """Build `made is None`, or `made is not None`."""
     if isinstance(made, ast.Constant):
         return const((made.value is None) is wanted)
     return compare(made, ast.Is() if wanted else ast.IsNot(), const(None))
 
 
 def _class_of(known: object) -> tuple[str, int]:
-    """The class whose instances may be compared with a constant by Python, and their kinds."""
+    """Return the class whose instances may be compared with a constant by Python, and their kinds."""
     if known.__class__ is str:
         return "str", STR
     return ("bool", BOOL) if known.__class__ is bool else ("int", NUMBER)
@@ -189,7 +189,7 @@ def _order(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
 
 
 def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
-    """`x in ('a', 'b')` with constant texts: one look into a set."""
+    """Build `x in ('a', 'b')` with constant texts: one look into a set."""
     if not isinstance(node.right, (n.Array, n.Tuple)) or not node.right.exprs:
         return None
     wanted = [emitter.unit.folder.value(part) for part in node.right.exprs]
@@ -202,12 +202,12 @@ def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
 
 
 def _short_text(first: ast.expr, again: ast.expr) -> ast.expr:
-    """Whether a value is a text, and short enough to be searched without charging for it."""
+    """Return whether a value is a text, and short enough to be searched without charging for it."""
     return all_of([is_class(first, "str"), compare(call("size", again), ast.Lt(), const(LONG))])
 
 
 def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
-    """A constant pattern without inner wildcards is a search for a text, because `like` is not anchored."""
+    """Return a constant pattern without inner wildcards is a search for a text, because `like` is not anchored."""
     pattern = emitter.unit.folder.value(node.right)
     if pattern.__class__ is not str or pattern_problem(node.op, pattern) is not None:
         return None
@@ -225,7 +225,7 @@ def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
 
 
 def _regex(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
-    """A constant pattern is compiled with the program. Where it needs a text, that is looked for first.
+    """Return a constant pattern is compiled with the program. Where it needs a text, that is looked for first.
 
     An empty text never matches."""
     pattern = emitter.unit.folder.value(node.right)

@@ -49,14 +49,14 @@ class FunctionEmitter(ExpressionEmitter):
     # --- sequences
 
     def block(self, declarations: Sequence[n.Statement]) -> list[ast.stmt]:
-        """The statements in a row; never empty."""
+        """Return the statements in a row; never empty."""
         made: list[ast.stmt] = []
         for statement in declarations:
             made += self.statement(statement)
         return made or [ast.Pass()]
 
     def statement(self, node: n.Statement) -> list[ast.stmt]:
-        """One statement, after the functions that its expressions need."""
+        """Return one statement, after the functions that its expressions need."""
         outer, self.before = self.before, []
         made = _STATEMENTS[type(node)](self, node)
         place = self.unit.place(node)
@@ -81,11 +81,11 @@ class FunctionEmitter(ExpressionEmitter):
     # --- variables
 
     def bind(self, symbol: Symbol, value: ast.expr) -> ast.stmt:
-        """Declares a variable with a value."""
+        """Declare a variable with a value."""
         return assign(store(f"v{symbol.number}"), list_of([value]) if in_cell(symbol) else value)
 
     def set_variable(self, symbol: Symbol, value: ast.expr) -> ast.stmt:
-        """Changes a declared variable."""
+        """Return changes a declared variable."""
         if in_cell(symbol):
             return assign(store_item(name(f"v{symbol.number}"), const(0)), value)
         return assign(store(f"v{symbol.number}"), value)
@@ -119,7 +119,7 @@ class FunctionEmitter(ExpressionEmitter):
         return [run(call("set_property", name("c"), *made))]
 
     def append_text(self, symbol: Symbol, right: n.Expr) -> list[ast.stmt] | None:
-        """`s := concat(s, ...)`: in this form CPython grows the text in place."""
+        """Build `s := concat(s, ...)`: in this form CPython grows the text in place."""
         if not isinstance(right, n.Concat) or len(right.exprs) < 2 or symbol.captured:
             return None
         first = right.exprs[0]
@@ -133,7 +133,7 @@ class FunctionEmitter(ExpressionEmitter):
         return [assign(store(variable), grown), ast.If(is_long, [account], [])]
 
     def store_element(self, left: n.ArrayAccess, right: n.Expr) -> list[ast.stmt]:
-        """`base[key] := right`; a member with a text key costs what `_allocation` says per turn of the loop."""
+        """Build `base[key] := right`; a member with a text key costs what `_allocation` says per turn of the loop."""
         parts = [self.value(left.array), self.expr(left.property), self.value(right)]
         if not self.kind(left.property) & STR:
             return [run(call("set_property", name("c"), *parts))]
@@ -146,7 +146,7 @@ class FunctionEmitter(ExpressionEmitter):
         return [*evaluated, ast.If(plain, [short], [long])]
 
     def store_member(self, base: ast.expr, key: str, right: n.Expr) -> list[ast.stmt]:
-        """`base.key := right`; members of known names cannot grow without bound, so a dict needs no account."""
+        """Build `base.key := right`; members of known names cannot grow without bound, so a dict needs no account."""
         subject, value = self.unit.fresh("t"), self.unit.fresh("t")
         short = assign(store_item(name(subject), const(key)), name(value))
         long = run(call("set_property", name("c"), name(subject), const(key), name(value)))
@@ -177,13 +177,13 @@ class FunctionEmitter(ExpressionEmitter):
     # --- loops
 
     def leave_unless(self, condition: n.Expr | None) -> list[ast.stmt]:
-        """`if not condition: break`."""
+        """Build `if not condition: break`."""
         if condition is None or self.unit.folder.value(condition) is True:
             return []
         return self.with_before(lambda: [ast.If(negate(self.test(condition)), [ast.Break()], [])])
 
     def work(self, *bodies: n.Node | None) -> list[ast.stmt]:
-        """The charge for one pass through large bodies, whose ticks alone would tell too little."""
+        """Return the charge for one pass through large bodies, whose ticks alone would tell too little."""
         units = sum(loop_charge(body) for body in bodies if body is not None)
         return [run(call("charge", const(units)))] if units else []
 
@@ -242,7 +242,7 @@ class FunctionEmitter(ExpressionEmitter):
     # --- errors
 
     def try_catch(self, node: n.TryCatchStatement) -> list[ast.stmt]:
-        """The clauses run after the handler, not inside it: only choosing one happens there."""
+        """Return the clauses run after the handler, not inside it: only choosing one happens there."""
         error, kind = self.unit.names.declares[node]
         exception, chosen, type_name = (self.unit.fresh(prefix) for prefix in ("x", "t", "t"))
         value = call("caught", name(exception))
@@ -309,7 +309,7 @@ class FunctionEmitter(ExpressionEmitter):
         return identifier
 
     def depth_name(self) -> str | None:
-        """The parameter that tells a function which calls itself how deep it is."""
+        """Return the parameter that tells a function which calls itself how deep it is."""
         symbol = self.scope.symbol
         if symbol is None or symbol not in self.unit.facts.recursive or not is_direct(symbol):
             return None
@@ -331,13 +331,13 @@ class FunctionEmitter(ExpressionEmitter):
         return statements + self.with_before(lambda: [ast.Return(self.value(body))])
 
     def returned_value(self, node: n.Expr) -> list[ast.stmt]:
-        """`return node` as a whole body."""
+        """Build `return node` as a whole body."""
         return self.with_before(lambda: [ast.Return(self.value(node))])
 
     # --- filters: reading each global once
 
     def hoist(self, paths: Sequence[tuple[n.Field, bool]]) -> list[ast.stmt]:
-        """Reads of globals that an expression always makes, moved to its beginning.
+        """Read of globals that an expression always makes, moved to its beginning.
 
         `paths` are the fields of globals and whether each is evaluated in any case.
         """
@@ -358,7 +358,7 @@ class FunctionEmitter(ExpressionEmitter):
     def hoist_members(
         self, base: tuple[str, ...], variable: str, fields: Sequence[n.Field]
     ) -> list[ast.stmt]:
-        """Makes sure that a hoisted global which is only looked into is a dict, and reads shared members."""
+        """Make sure that a hoisted global which is only looked into is a dict, and reads shared members."""
         depth = len(base)
         under = [field.chain for field in fields if field.chain[:depth] == base]
         if any(len(chain) == depth or chain[depth] in _PART_NAMES for chain in under):
@@ -393,7 +393,7 @@ _PART_NAMES = frozenset(
 
 
 def _certain_roots(paths: Sequence[tuple[n.Field, bool]]) -> dict[str, n.Field]:
-    """The roots that are read whatever happens, each with its first field."""
+    """Return the roots that are read whatever happens, each with its first field."""
     found: dict[str, n.Field] = {}
     for field, certain in paths:
         if certain:

@@ -26,24 +26,24 @@ SHORT_TEXT = 1024
 
 
 def fail(message: str, *_evaluated: Value) -> NoReturn:
-    """Raises a failure that was already certain when the code was made."""
+    """Raise a failure that was already certain when the code was made."""
     raise HogRuntimeError(message)
 
 
 def too_deep(limit: int) -> NoReturn:
-    """Ends a program whose functions call each other without end (spec: hog-language 8.11)."""
+    """End a program whose functions call each other without end (spec: hog-language 8.11)."""
     raise HogLimit(f"Call stack exceeded maximum length of {limit}", kind="depth")
 
 
 def thrown(value: Value) -> HogThrow:
-    """The exception for `throw value`."""
+    """Return the exception for `throw value`."""
     if value.__class__ is not HogError:
         raise HogRuntimeError("Can not throw: value is not of type Error")
     return HogThrow(value)
 
 
 def caught(exception: HogThrow) -> Value:
-    """The error value that a `catch` receives."""
+    """Return the error value that a `catch` receives."""
     return exception.error
 
 
@@ -52,41 +52,41 @@ def not_contains(needle: Value, haystack: Value) -> bool:
 
 
 def grown(ctx: Context, text: str) -> str:
-    """A joined text that is long enough to be accounted for on its own."""
+    """Return a joined text that is long enough to be accounted for on its own."""
     ctx.grow(len(text))
     return text
 
 
 def global_chain(root: Value, chain: tuple[str, ...]) -> Value:
-    """The member of a global that a chain of names leads to; null where something is missing."""
+    """Return the member of a global that a chain of names leads to; null where something is missing."""
     for key in chain:
         root = access.get_property(root, key)
     return root
 
 
 def call_value(ctx: Context, *values: Value) -> Value:
-    """Calls the last value, a function, with the others (arguments are evaluated before the callee)."""
+    """Return calls the last value, a function, with the others (arguments are evaluated before the callee)."""
     function = values[-1]
     return callback(ctx, function, len(values) - 1)(*values[:-1])
 
 
 def local_function(name: str, arity: int, call: Any) -> HogFunction:
-    """A function of the program as a value."""
+    """Return a function of the program as a value."""
     return HogFunction(name, arity, arity, call)
 
 
 def library_value(ctx: Context, function: Function) -> HogFunction:
-    """A library or host function as a value."""
+    """Return a library or host function as a value."""
     return function.as_value(ctx)
 
 
 def wait(ctx: Any, name: str, args: list[Value]) -> Value:
-    """The host's answer to a call, for programs in replay mode (see `run`)."""
+    """Return the host's answer to a call, for programs in replay mode (see `run`)."""
     return ctx.answer(name, args)
 
 
 def extended(*parts: Value) -> Value:
-    """The entries of an input object: the first part's, if that is an object, then those of the others.
+    """Return the entries of an input object: the first part's, if that is an object, then those of the others.
 
     spec: hog-runtime 3 (`$$_extend_object`).
     """
@@ -98,7 +98,7 @@ def extended(*parts: Value) -> Value:
 
 
 def with_inputs(variables: dict[str, Value], inputs: dict[str, Value]) -> dict[str, Value]:
-    """The globals of templates: `inputs` are the ones resolved so far."""
+    """Return the globals of templates: `inputs` are the ones resolved so far."""
     return {**variables, "inputs": inputs}
 
 

@@ -44,7 +44,7 @@ class Constants:
     names: dict[int, str] = field(default_factory=dict)
 
     def add(self, value: Any) -> ast.expr:
-        """An expression for the object; the same object keeps its name."""
+        """Return an expression for the object; the same object keeps its name."""
         known = self.names.get(id(value))
         if known is None:
             known = f"k{len(self.values)}"
@@ -76,7 +76,7 @@ class CompilationUnit:
     dicts: set[str] = field(default_factory=set)
 
     def fresh(self, prefix: str) -> str:
-        """A new name for a variable of the generated code."""
+        """Return a new name for a variable of the generated code."""
         self.counter[0] += 1
         return f"{prefix}{self.counter[0]}"
 
@@ -85,12 +85,12 @@ class CompilationUnit:
 
 
 def in_cell(symbol: Symbol) -> bool:
-    """Whether a variable lives in a one-element list: captured, and declared anew by every turn of a loop."""
+    """Return whether a variable lives in a one-element list: captured, and declared anew by every turn of a loop."""
     return symbol.captured and symbol.in_loop
 
 
 def is_direct(symbol: Symbol | None) -> bool:
-    """Whether a name always means one declared function, so that calls may go straight to it."""
+    """Return whether a name always means one declared function, so that calls may go straight to it."""
     return (
         symbol is not None
         and symbol.function is not None

@@ -31,7 +31,7 @@ class UnsafeCodeError(Exception):
 
 
 def verify(module: types.CodeType, usual: Collection[str], own: Collection[str]) -> None:
-    """Checks the functions of a compiled module. The globals it may use: the `usual` ones and its `own`.
+    """Check the functions of a compiled module. The globals it may use: the `usual` ones and its `own`.
 
     Raises `UnsafeCodeError`.
     """
@@ -47,7 +47,7 @@ def verify(module: types.CodeType, usual: Collection[str], own: Collection[str])
 
 
 def _codes(module: types.CodeType) -> Iterator[types.CodeType]:
-    """All functions of a module; the module's own code only defines the outermost one."""
+    """Yield all functions of a module; the module's own code only defines the outermost one."""
     pending = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
     while pending:
         code = pending.pop()

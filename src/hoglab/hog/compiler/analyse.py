@@ -41,7 +41,7 @@ class ProgramFacts:
     reads: frozenset[tuple[str, ...]] = frozenset()
 
     def include(self, other: ProgramFacts) -> None:
-        """Adds the findings about another text that runs beside, such as another template of the same inputs."""
+        """Add the findings about another text that runs beside, such as another template of the same inputs."""
         self.loops = self.loops or other.loops
         self.functions = self.functions or other.functions
         self.reads |= other.reads
@@ -55,12 +55,12 @@ class ProgramFacts:
 
 
 def analyse(tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]) -> ProgramFacts:
-    """Everything the Python backend and the callers of a program want to know about it."""
+    """Return everything the Python backend and the callers of a program want to know about it."""
     return _Analysis(tree, names, functions).facts
 
 
 def node_count(node: n.Node) -> int:
-    """Nodes evaluated in one pass through the node: nested loops' bodies and functions do not count."""
+    """Return nodes evaluated in one pass through the node: nested loops' bodies and functions do not count."""
     total = 0
     stack: list[n.Node] = [node]
     while stack:
@@ -71,18 +71,18 @@ def node_count(node: n.Node) -> int:
 
 
 def loop_charge(body: n.Node) -> int:
-    """Units to charge per pass through a body, besides its tick; 0 for bodies of ordinary size."""
+    """Return units to charge per pass through a body, besides its tick; 0 for bodies of ordinary size."""
     nodes = node_count(body)
     return nodes // 20 if nodes > _HEAVY else 0
 
 
 def read_paths(tree: n.Node, names: SymbolTable) -> frozenset[tuple[str, ...]]:
-    """The paths of globals that the tree reads."""
+    """Return the paths of globals that the tree reads."""
     return _paths_among(n.walk(tree), names)
 
 
 def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple[str, ...]]:
-    """The paths of globals that some nodes stand for; nodes come before those they are made of."""
+    """Return the paths of globals that some nodes stand for; nodes come before those they are made of."""
     paths: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
     for node in nodes:
@@ -99,7 +99,7 @@ def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple
 
 
 def global_path(node: n.Node, names: SymbolTable) -> tuple[str, ...] | None:
-    """The path of a global that an expression stands for, None where it is no such path."""
+    """Return the path of a global that an expression stands for, None where it is no such path."""
     keys: list[str] = []
     while isinstance(node, n.ArrayAccess):
         key = node.property
@@ -140,7 +140,7 @@ class _Analysis:
         self.facts.reads = _paths_among(nodes, names)
 
     def gather(self, tree: n.Node) -> list[n.Node]:
-        """Looks at every node once; returns all of them, each before those it is made of."""
+        """Return looks at every node once; returns all of them, each before those it is made of."""
         nodes: list[n.Node] = []
         pending: list[tuple[n.Node, _Function]] = [(tree, self.found[tree])]
         while pending:
@@ -215,7 +215,7 @@ class _Analysis:
                 self.facts.pure.add(symbol)
 
     def propagate(self, marked: set[n.Node]) -> None:
-        """Marks the callers of marked functions, and theirs."""
+        """Mark the callers of marked functions, and theirs."""
         callers: dict[Symbol, list[n.Node]] = {}
         for node, function in self.found.items():
             for symbol in function.callees:
@@ -246,7 +246,7 @@ _INFALLIBLE = (n.And, n.Or, n.Not, n.BetweenExpr, n.If, n.IfNull, n.Array, n.Tup
 
 
 def enclosing(scope: FunctionScope | None) -> Iterator[FunctionScope]:
-    """The scope and those around it, innermost first."""
+    """Yield the scope and those around it, innermost first."""
     while scope is not None:
         yield scope
         scope = scope.parent
@@ -267,7 +267,7 @@ class Effects:
         self.entering: dict[n.Node, bool] = {}
 
     def enters(self, node: n.Node) -> bool:
-        """Whether evaluating the expression may run a function of the program."""
+        """Return whether evaluating the expression may run a function of the program."""
         known = self.entering.get(node)
         if known is None:
             known = self.entering[node] = self.enters_here(node) or (
@@ -282,7 +282,7 @@ class Effects:
         return isinstance(node, (n.Call, n.ExprCall))
 
     def pure(self, node: n.Node) -> bool:
-        """Whether evaluating the expression changes nothing and depends on nothing that a call could change."""
+        """Return whether evaluating the expression changes nothing and depends on nothing that a call could change."""
         known = self.memo.get(node)
         if known is None:
             known = self.memo[node] = self.pure_here(node) and (
@@ -302,7 +302,7 @@ class Effects:
         return True
 
     def stable(self, node: n.Node) -> bool:
-        """Whether the value of the expression is the same before and after any call."""
+        """Return whether the value of the expression is the same before and after any call."""
         if isinstance(node, n.Constant):
             return True
         if isinstance(node, n.Field):
@@ -311,14 +311,14 @@ class Effects:
         return isinstance(node, n.Lambda)
 
     def swappable(self, left: n.Node, right: n.Node) -> bool:
-        """Whether the order in which two operands are evaluated cannot be noticed."""
+        """Return whether the order in which two operands are evaluated cannot be noticed."""
         pure_left, pure_right = self.pure(left), self.pure(right)
         if pure_left and pure_right:
             return True
         return (pure_left or self.stable(right)) and (pure_right or self.stable(left))
 
     def infallible(self, node: n.Node, known: frozenset[str] | set[str]) -> bool:
-        """Whether the expression is pure and cannot fail; roots of globals in `known` exist."""
+        """Return whether the expression is pure and cannot fail; roots of globals in `known` exist."""
         if isinstance(node, n.Field):
             return node in self.names.uses or node.chain[0] in known
         if isinstance(node, n.Constant):

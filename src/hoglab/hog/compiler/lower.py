@@ -45,7 +45,7 @@ _ONLY_TRUE = frozenset({"is_null_comparison_style", "table_final", "recursive", 
 
 
 def lower(tree: Tree, source: str, known: Iterable[str] = (), *, markup: bool = True) -> Tree:
-    """The core tree; nodes that stay as they are are shared.
+    """Return the core tree; nodes that stay as they are are shared.
 
     `known` are variables of earlier parts of the program. Without `markup`, queries and tags are left as they are, for
     `resolve` to refuse. Raises `HogCompileError` for calls with more than `MAX_ARGUMENTS` arguments.
@@ -100,7 +100,7 @@ class _Lowering:
         self.names: list[set[str]] = [set(known), set()]
 
     def hidden(self, name: str) -> bool:
-        """Whether a name means a variable or function of the program."""
+        """Return whether a name means a variable or function of the program."""
         return any(name in names for names in self.names)
 
     # --- Hog
@@ -110,7 +110,7 @@ class _Lowering:
         return visit(self, node) if visit is not None else self.rebuilt(node)
 
     def rebuilt(self, node: n.Node) -> n.Node:
-        """The node with its parts lowered; the node itself when they stay the same."""
+        """Return the node with its parts lowered; the node itself when they stay the same."""
         changed: dict[str, Any] = {}
         for name in n.child_fields(node.__class__):
             old = getattr(node, name)
@@ -134,7 +134,7 @@ class _Lowering:
         return lowered
 
     def alone(self, node: n.Function) -> Any:
-        """A function that is the body of a branch or loop: it is known there alone."""
+        """Return a function that is the body of a branch or loop: it is known there alone."""
         self.names.append(set())
         lowered = self.function(node)
         self.names.pop()
@@ -167,7 +167,7 @@ class _Lowering:
         return self.scoped(node, ("e", "type", *((node.var,) if node.var else ())))
 
     def call(self, node: n.Call) -> n.Expr:
-        """A call by name, an operator, or for `name(...)(...)` the call of what the first call gives."""
+        """Return a call by name, an operator, or for `name(...)(...)` the call of what the first call gives."""
         self.check_arguments(node, node.args)
         if node.params is not None:
             callee = self.call(replace(node, args=node.params, params=None))
@@ -178,7 +178,7 @@ class _Lowering:
         return operator.make(node, self.part(node.args))
 
     def means(self, operator: _Operator, node: n.Call) -> bool:
-        """Whether a call of an operator's name is the operator."""
+        """Return whether a call of an operator's name is the operator."""
         count = len(node.args)
         right = operator.least <= count and (operator.most is None or count <= operator.most)
         plain = node.order_by is None and node.within_group is None and node.filter_expr is None
@@ -207,7 +207,7 @@ class _Lowering:
         return self.data(node)
 
     def tag(self, node: n.HogQLXTag) -> n.Expr:
-        """An object, or the call of the variable of that name with one."""
+        """Return an object, or the call of the variable of that name with one."""
         members = []
         for attribute in node.attributes:
             value = self.part(attribute.value)
@@ -223,7 +223,7 @@ class _Lowering:
     # --- SQL
 
     def data(self, node: n.Node) -> n.Expr:
-        """The object that stands for an SQL node; the value itself for a placeholder."""
+        """Return the object that stands for an SQL node; the value itself for a placeholder."""
         if isinstance(node, n.Placeholder):
             return self.node(node.expr)  # type: ignore[no-any-return]
         if isinstance(node, n.HogQLXTag) and self.hidden(node.kind):
@@ -240,7 +240,7 @@ class _Lowering:
         return n.Dict(node.start, node.end, tuple(members), ast=True)
 
     def value(self, value: Any, owner: n.Node, name: str) -> n.Expr:
-        """One field of an SQL node."""
+        """Return one field of an SQL node."""
         if isinstance(value, n.Node):
             return self.data(value)
         if value.__class__ is not tuple:

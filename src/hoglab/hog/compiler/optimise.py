@@ -33,7 +33,7 @@ class Folder:
         self.memo: dict[n.Expr, Any] = {}
 
     def value(self, node: n.Expr) -> Any:
-        """The constant that the expression always gives, or `UNKNOWN`."""
+        """Return the constant that the expression always gives, or `UNKNOWN`."""
         if isinstance(node, n.Constant):
             return exact(node.value)
         visit = _VISITS.get(type(node))

@@ -8,7 +8,7 @@ from hoglab.hog.rt.regex import compile_regex
 
 
 def pattern_problem(op: str, pattern: str) -> str | None:
-    """Error message for a constant pattern of the comparison `op`; None when it compiles."""
+    """Return error message for a constant pattern of the comparison `op`; None when it compiles."""
     try:
         if "~" in op:
             compile_regex(pattern, op.endswith("*"))

@@ -70,7 +70,7 @@ class SymbolTable:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def report(self, severity: str, code: str, message: str, node: n.Node, hint: str | None = None) -> None:
-        """Adds a finding about the place of `node`."""
+        """Add a finding about the place of `node`."""
         where = position_at(self.source, node.start)
         self.diagnostics.append(
             Diagnostic(severity, code, message, where.line, where.column, node.start, node.end, hint)
@@ -78,7 +78,7 @@ class SymbolTable:
 
 
 def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] | None = None) -> SymbolTable:
-    """Resolves every name of a tree. `known` are variables of earlier parts of the program, which it may hide.
+    """Resolve every name of a tree. `known` are variables of earlier parts of the program, which it may hide.
 
     The tree is the core tree (`hoglab.hog.compiler.lower`); queries and tags that are still there are refused.
 
@@ -367,7 +367,7 @@ class _Resolver:
             )
 
     def check_global(self, node: n.Field) -> None:
-        """Warns where the name of a global was probably not meant to be one."""
+        """Warn where the name of a global was probably not meant to be one."""
         name = node.chain[0]
         if self.source.startswith('"', node.start):
             self.found.report(
@@ -461,7 +461,7 @@ class _Resolver:
         self.expr(node.right)
 
     def check_hyphen(self, node: n.ArithmeticOperation) -> None:
-        """Refuses `event.properties.my-prop`: it subtracts, and was certainly meant as one name."""
+        """Refuse `event.properties.my-prop`: it subtracts, and was certainly meant as one name."""
         left: n.Expr = node
         parts: list[n.Field] = []
         while isinstance(left, n.ArithmeticOperation) and left.op == "-" and isinstance(left.right, n.Field):

@@ -20,7 +20,7 @@ MAX_VALUE_DEPTH = 64
 
 
 def map_texts(value: Any, change: Callable[[str, Path], Any], path: Path = ()) -> Any:
-    """The value with every text leaf replaced by `change(text, path)`; keys are never templates.
+    """Return the value with every text leaf replaced by `change(text, path)`; keys are never templates.
 
     Raises `HogCompileError` for values nested deeper than `MAX_VALUE_DEPTH`.
     """
@@ -36,7 +36,7 @@ def map_texts(value: Any, change: Callable[[str, Path], Any], path: Path = ()) -
 
 
 def order_inputs(keys: Iterable[str], dependencies: Mapping[str, set[str]]) -> list[str]:
-    """The keys in an order in which every input comes after the ones it reads.
+    """Return the keys in an order in which every input comes after the ones it reads.
 
     `keys` are those with a value, in the order of the schema; other names among the dependencies are ignored.
     Kahn's algorithm; spec: hog-functions-api 5.6. Raises `HogCompileError` with code `circular-inputs` for cycles,

@@ -37,7 +37,7 @@ _BY_NAME = {
 
 
 def kinds_of_names(names: Iterable[str]) -> int:
-    """The kinds that declarations of library functions name; an `integer` may be stored as a float."""
+    """Return the kinds that declarations of library functions name; an `integer` may be stored as a float."""
     kinds = 0
     for name in names:
         kinds |= _BY_NAME.get(name, OTHER)
@@ -45,12 +45,12 @@ def kinds_of_names(names: Iterable[str]) -> int:
 
 
 def kinds_of_function(function: Function) -> int:
-    """The kinds a library function declares for its result."""
+    """Return the kinds a library function declares for its result."""
     return kinds_of_names(function.returns)
 
 
 def kind_of_value(value: object) -> int:
-    """The kind of a constant."""
+    """Return the kind of a constant."""
     if value is None:
         return NULL
     return {bool: BOOL, int: INT, float: FLOAT, str: STR}.get(exact(value).__class__, ANY)
@@ -74,7 +74,7 @@ class Kinds:
         self.settle()
 
     def of(self, node: n.Expr) -> int:
-        """A bit set of the kinds the expression may have."""
+        """Return a bit set of the kinds the expression may have."""
         known = self.memo.get(node)
         if known is None:
             known = self.memo[node] = _VISITS.get(type(node), _any)(self, node)
@@ -83,7 +83,7 @@ class Kinds:
     # --- gathering
 
     def collect(self, tree: n.Node) -> None:
-        """Finds the `return`s of every function and the calls of every declared function."""
+        """Find the `return`s of every function and the calls of every declared function."""
         stack: list[tuple[n.Node, n.Node]] = [(tree, tree)]
         while stack:
             node, owner = stack.pop()
@@ -156,17 +156,17 @@ class Kinds:
 
 
 def only_called(symbol: Symbol) -> bool:
-    """Whether a variable is a declared function that is never reassigned nor used as a value."""
+    """Return whether a variable is a declared function that is never reassigned nor used as a value."""
     return symbol.function is not None and not symbol.reassigned and not symbol.read_as_value
 
 
 def is_step(node: n.Expr) -> bool:
-    """Whether an operand is a constant so small that no loop can add it up to anything beyond exact integers."""
+    """Return whether an operand is a constant so small that no loop can add it up to anything beyond exact integers."""
     return isinstance(node, n.Constant) and node.value.__class__ is int and abs(node.value) <= MAX_STEP
 
 
 def always_returns(node: n.Node) -> bool:
-    """Whether every way through the statement ends in `return` or `throw`."""
+    """Return whether every way through the statement ends in `return` or `throw`."""
     if isinstance(node, (n.ReturnStatement, n.ThrowStatement)):
         return True
     if isinstance(node, n.Block):

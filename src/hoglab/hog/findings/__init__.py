@@ -39,7 +39,7 @@ __all__ = ["findings"]
 def findings(
     program: Program, *, known: Collection[str] | None = None, is_filter: bool = False
 ) -> list[Diagnostic]:
-    """All that is doubtful about a compiled program, expression or template, in no particular order.
+    """Return all that is doubtful about a compiled program, expression or template, in no particular order.
 
     `known` are the globals that an execution will have, unless given those of the environment; `is_filter` says that
     the text is an expression that decides about events.

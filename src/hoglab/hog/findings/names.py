@@ -42,7 +42,7 @@ def name_findings(
 
 
 def _read(tree: n.Node, names: SymbolTable) -> set[Symbol]:
-    """The variables whose values are ever looked at; a function that only calls itself is not."""
+    """Return the variables whose values are ever looked at; a function that only calls itself is not."""
     targets = {
         node.left
         for node in n.walk(tree)
@@ -70,7 +70,7 @@ def _declared(names: SymbolTable) -> Iterator[tuple[Symbol, n.Node]]:
 
 
 def _counts(symbol: Symbol, node: n.Node, read: set[Symbol], names: SymbolTable) -> bool:
-    """Whether not being read says something: parameters before a used one must be there, values of loops too."""
+    """Return whether not being read says something: parameters before a used one must be there, values of loops too."""
     if symbol.kind == "catch":
         return False
     if symbol.kind == "loop":
@@ -102,7 +102,7 @@ def _report(names: SymbolTable, symbol: Symbol, node: n.Node, code: str, message
 
 
 def _name_place(source: str, name: str, node: n.Node) -> n.Node:
-    """Position of the name inside the node that declares it."""
+    """Return the position of the name inside the node that declares it."""
     start = node.start + (4 if isinstance(node, (n.VariableDeclaration, n.Function)) else 0)
     found = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])").search(source, start, max(node.end, start))
     return node if found is None else n.Node(found.start(), found.end())

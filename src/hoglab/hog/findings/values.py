@@ -75,7 +75,7 @@ class _Values:
         self.names.report("warning", code, message, node, hint)
 
     def sure(self, node: n.Expr) -> int:
-        """The kinds of a value, 0 where nothing is sure about them."""
+        """Return the kinds of a value, 0 where nothing is sure about them."""
         found = self.kinds.of(node)
         return 0 if found == ANY else found
 
@@ -153,7 +153,7 @@ class _Values:
         self.warn("constant-comparison", f"This comparison is always {'true' if value else 'false'}", node)
 
     def never_equal(self, side: n.Expr, other: n.Expr) -> bool:
-        """Whether a value cannot equal the other one: new objects equal nothing, null only null."""
+        """Return whether a value cannot equal the other one: new objects equal nothing, null only null."""
         if isinstance(side, n.Dict):
             return True
         if isinstance(side, n.Constant) and side.value is None:

@@ -16,7 +16,7 @@ __all__ = ["WIDTH", "format_program", "format_template"]
 
 
 def format_program(source: str) -> str:
-    """The program in the house style; formatting it again changes nothing.
+    """Return the program in the house style; formatting it again changes nothing.
 
     Raises `HogSyntaxError` for text that does not parse.
     """
@@ -30,7 +30,7 @@ def format_program(source: str) -> str:
 
 
 def format_template(source: str) -> str:
-    """The template with the expressions in its braces in the house style; its text is untouched.
+    """Return the template with the expressions in its braces in the house style; its text is untouched.
 
     Raises `HogSyntaxError` for text that does not parse.
     """

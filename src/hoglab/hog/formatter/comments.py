@@ -47,7 +47,7 @@ class Gap:
 
 
 def gaps(source: str, tokens: Sequence[Token], dropped: set[int]) -> dict[int, Gap]:
-    """Gaps before the tokens that are kept, by position; the gaps around dropped tokens become one."""
+    """Return gaps before the tokens that are kept, by position; the gaps around dropped tokens become one."""
     by_position: dict[int, Gap] = {}
     end = 0
     for at, token in enumerate(tokens):
@@ -76,7 +76,7 @@ def _gap(source: str, start: int, end: int, *, first: bool, last: bool) -> Gap:
 
 
 def _placed(rows: list[tuple[int, list[str]]], *, first: bool) -> Iterator[Comment]:
-    """The comments of the lines between two tokens, which share the first line and the last one."""
+    """Yield the comments of the lines between two tokens, which share the first line and the last one."""
     for index, (newlines, texts) in enumerate(rows):
         if not texts:
             continue

@@ -41,7 +41,7 @@ class TokenSpan:
     node: Any = None
 
     def parts(self) -> list[int | TokenSpan]:
-        """The children and the tokens between them, in order."""
+        """Return the children and the tokens between them, in order."""
         found: list[int | TokenSpan] = []
         at = self.start
         for child in self.children:
@@ -69,7 +69,7 @@ class Concrete:
 
 
 def read(source: str, *, template: bool = False) -> Concrete:
-    """Parses a program or template. Raises `HogSyntaxError`."""
+    """Parse a program or template. Raises `HogSyntaxError`."""
     ensure_stack()
     tokens = tokenize(source, template=template)
     watcher = _Watcher(source, tokens)

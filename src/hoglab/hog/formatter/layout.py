@@ -99,12 +99,12 @@ HARD = LineBreak(hard=True)
 
 
 def group(*parts: Doc, broken: bool = False) -> LayoutGroup:
-    """A group, broken if anything inside must be."""
+    """Return a group, broken if anything inside must be."""
     return LayoutGroup(parts, broken or must_break(parts))
 
 
 def must_break(doc: Doc) -> bool:
-    """Whether the document cannot stand on one line (comments aside: the formatter knows where they are)."""
+    """Return whether the document cannot stand on one line (comments aside: the formatter knows where they are)."""
     if isinstance(doc, tuple):
         return any(map(must_break, doc))
     if isinstance(doc, LineBreak):
@@ -117,7 +117,7 @@ def must_break(doc: Doc) -> bool:
 
 
 def forced(doc: Doc) -> Doc:
-    """The document with its last group broken."""
+    """Return the document with its last group broken."""
     if isinstance(doc, LayoutGroup):
         return replace(doc, broken=True)
     if isinstance(doc, tuple):
@@ -129,7 +129,7 @@ def forced(doc: Doc) -> Doc:
 
 
 def joined(separator: Doc, docs: Iterable[Doc]) -> tuple[Doc, ...]:
-    """The documents with the separator between them."""
+    """Return the documents with the separator between them."""
     found: list[Doc] = []
     for doc in docs:
         if found:
@@ -142,7 +142,7 @@ _Command = tuple[int, bool, Doc]  # indentation, flat, what
 
 
 def render(doc: Doc, width: int = WIDTH) -> str:
-    """The text of a document; no line ends in blanks."""
+    """Return the text of a document; no line ends in blanks."""
     return _Renderer(width).run(doc)
 
 
@@ -259,7 +259,7 @@ class _Renderer:
         self.due, self.due_blank = self.indent, comment.after
 
     def fits(self, first: _Command, rest: Sequence[_Command]) -> bool:
-        """Whether the text up to the next line break has room in the line; comments at its end may be longer."""
+        """Return whether the text up to the next line break has room in the line; comments at its end may be longer."""
         left = self.width - self.column
         waiting = 0  # what comments take up if more comes behind them
         stack = [first]

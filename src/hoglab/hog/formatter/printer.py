@@ -87,7 +87,7 @@ class Printer:
         self.lowered = self.keywords(concrete.root)
 
     def program(self) -> Doc:
-        """The whole text, ended by a line break."""
+        """Return the whole text, ended by a line break."""
         eof = len(self.tokens) - 1
         root = self.concrete.root
         body = self.statements(root.parts())
@@ -97,7 +97,7 @@ class Printer:
         return (*body, *rest, HARD) if body or rest else ""
 
     def template(self) -> Iterator[str]:
-        """The pieces of a template: its text, and its expressions on one line where their comments allow it."""
+        """Yield the pieces of a template: its text, and its expressions on one line where their comments allow it."""
         at = 0
         for span in self.concrete.root.children:
             opening, close = self.tokens[span.start - 1], self.tokens[span.end]
@@ -118,7 +118,7 @@ class Printer:
         return dict(pairwise(kept))
 
     def keywords(self, root: TokenSpan) -> set[int]:
-        """The tokens that are keywords where they stand, and so are written in lower case."""
+        """Return the tokens that are keywords where they stand, and so are written in lower case."""
         keywords: set[int] = set()
         stack = [root]
         while stack:
@@ -137,13 +137,13 @@ class Printer:
         return keywords
 
     def token(self, at: int) -> Doc:
-        """A token with the comments that belong to it: those on lines above it and at the end of its line."""
+        """Return a token with the comments that belong to it: those on lines above it and at the end of its line."""
         if at in self.dropped:
             return ""
         return (*self.before(at), *self.bare(at))
 
     def bare(self, at: int) -> tuple[Doc, ...]:
-        """A token and the comment at the end of its line."""
+        """Return a token and the comment at the end of its line."""
         token = self.tokens[at]
         text = self.source[token.start : token.end]
         if at in self.lowered or token.kind in ("reserved", "literal"):
@@ -154,7 +154,7 @@ class Printer:
         return (text, *(Trailing(found.text) for found in gap.comments if found.place == "trailing"))
 
     def before(self, at: int) -> tuple[Doc, ...]:
-        """The comments between the line of the token before and this token."""
+        """Return the comments between the line of the token before and this token."""
         gap = self.gaps.get(at)
         if gap is None:
             return ()
@@ -177,7 +177,7 @@ class Printer:
         return found, ()
 
     def blank_before(self, at: int) -> bool:
-        """Whether an empty line stands before the token, or before the comments above it."""
+        """Return whether an empty line stands before the token, or before the comments above it."""
         gap = self.gaps.get(at)
         if gap is None:
             return False
@@ -187,7 +187,7 @@ class Printer:
         return gap.blank
 
     def commented(self, start: int, end: int) -> bool:
-        """Whether a comment inside the tokens `start`..`end` ends a line."""
+        """Return whether a comment inside the tokens `start`..`end` ends a line."""
         return any(start < at < end for at in self.breaks)
 
     def first(self, part: Part) -> int:
@@ -202,7 +202,7 @@ class Printer:
     # --- sequences
 
     def doc(self, part: Part, *, indent: bool = True) -> Doc:
-        """The document of a token or construct."""
+        """Return the document of a token or construct."""
         if isinstance(part, int):
             return self.token(part)
         if part.kind == "statement":
@@ -216,7 +216,7 @@ class Printer:
         return self.chain(part.parts(), indent=indent)
 
     def flow(self, parts: Sequence[Part], *, indent: bool = True, after_comma: Doc = " ") -> Doc:
-        """Parts one after the other, brackets with what they hold laid out as lists or blocks."""
+        """Return parts one after the other, brackets with what they hold laid out as lists or blocks."""
         docs: list[Doc] = []
         before: Part | None = None
         at = 0
@@ -238,7 +238,7 @@ class Printer:
         return tuple(docs)
 
     def query(self, span: TokenSpan) -> Doc:
-        """A `select`: each clause on its own line if they do not all fit on one."""
+        """Return a `select`: each clause on its own line if they do not all fit on one."""
         clauses: list[list[Part]] = [[]]
         parts = span.parts()
         inside = -1  # up to this token, brackets are open
@@ -263,7 +263,7 @@ class Printer:
         return self.tokens[part].word if isinstance(part, int) else ""
 
     def between(self, before: Part, after: Part, after_comma: Doc) -> Doc:
-        """Separator of two neighbours, which may be a line break."""
+        """Return the separator of two neighbours, which may be a line break."""
         if isinstance(before, int) and self.tokens[before].kind == ",":
             return after_comma
         queries = [isinstance(part, TokenSpan) and part.kind == "query" for part in (before, after)]
@@ -272,7 +272,7 @@ class Printer:
         return self.space(before, after)
 
     def space(self, before: Part, after: Part) -> str:
-        """Separator of two neighbours on one line."""
+        """Return the separator of two neighbours on one line."""
         left, right = self.tokens[self.last(before)], self.tokens[self.first(after)]
         if isinstance(before, int) and left.kind in ("-", "+"):
             return " " if right.kind == left.kind else ""
@@ -292,7 +292,7 @@ class Printer:
         return "" if left.kind == "." or right.kind == "." else " "
 
     def chain(self, parts: Sequence[Part], *, indent: bool = True) -> Doc:
-        """An expression: an operand with what is attached to it, then operators of falling precedence."""
+        """Return an expression: an operand with what is attached to it, then operators of falling precedence."""
         end = len(parts)
         while end and isinstance(parts[end - 1], int) and self.tokens[self.first(parts[end - 1])].kind == ";":
             end -= 1
@@ -312,7 +312,7 @@ class Printer:
         return group(head, rest, broken=broken)
 
     def link(self, span: TokenSpan) -> Doc:
-        """An operator with its right side, to stand on a line of its own if need be."""
+        """Return an operator with its right side, to stand on a line of its own if need be."""
         if span.level == TERNARY:
             return self.ternary(span)
         found: list[Doc] = []
@@ -342,7 +342,7 @@ class Printer:
         return self.flow(span.parts())
 
     def verbatim(self, span: TokenSpan) -> Doc:
-        """Text whose blanks mean something: f-strings and tags."""
+        """Return text whose blanks mean something: f-strings and tags."""
         last = self.last(span)
         text = self.source[self.tokens[span.start].start : self.tokens[last].end]
         return (*self.before(span.start), text, *self.bare(last)[1:])
@@ -376,7 +376,7 @@ class Printer:
         return group(self.token(opening), Indent(tuple(content)), edge, *self.bare(close), broken=broken)
 
     def listing(self, opening: int, inside: Sequence[Part], close: int, kind: str) -> Doc:
-        """Things separated by commas, on one line or each on its own."""
+        """Return things separated by commas, on one line or each on its own."""
         items = self.items(inside)
         inline, comments = self.last_comments(close)
         if not items and not comments and not inline:
@@ -397,7 +397,7 @@ class Printer:
         return self.hugging(opening, items, docs, close, whole)
 
     def items(self, inside: Sequence[Part]) -> list[tuple[list[Part], int | None]]:
-        """The parts of each item, and the comma behind it if it is to stay."""
+        """Return the parts of each item, and the comma behind it if it is to stay."""
         items: list[tuple[list[Part], int | None]] = []
         current: list[Part] = []
         for part in inside:
@@ -411,7 +411,7 @@ class Printer:
         return items
 
     def opened_wide(self, opening: int, items: Sequence[object]) -> bool:
-        """Whether the author began a line behind the brace: objects written so stay so."""
+        """Return whether the author began a line behind the brace: objects written so stay so."""
         gap = self.gaps.get(self.after[opening])
         return bool(items) and gap is not None and gap.newline
 
@@ -423,7 +423,7 @@ class Printer:
         close: int,
         whole: Doc,
     ) -> Doc:
-        """A call that opens its last argument (or a first one that is a function) beside its own bracket."""
+        """Return a call that opens its last argument (or a first one that is a function) beside its own bracket."""
         places = [len(items) - 1, 0] if len(items) > 1 else [0]
         for place in places:
             item = items[place][0]
@@ -445,12 +445,12 @@ class Printer:
         return (self.token(opening), *content, *self.bare(close))
 
     def touched_by_comments(self, opening: int, item: Sequence[Part], close: int) -> bool:
-        """Whether comments stand in the list, but not inside the item, so that they need its full form."""
+        """Return whether comments stand in the list, but not inside the item, so that they need its full form."""
         start, end = self.first(item[0]), self.last(item[-1])
         return any(opening < at <= close and not start < at <= end for at in self.remarks)
 
     def is_open(self, item: Sequence[Part]) -> bool:
-        """Whether an item ends in brackets that can stand open beside those of the call."""
+        """Return whether an item ends in brackets that can stand open beside those of the call."""
         last = self.tokens[self.last(item[-1])].kind
         if len(item) != 1 or not isinstance(item[0], TokenSpan) or last not in ("}", "]"):
             return False
@@ -460,7 +460,7 @@ class Printer:
         return isinstance(inner[0].node, (n.Dict, n.Array)) or self.is_function(item)
 
     def is_function(self, item: Sequence[Part]) -> bool:
-        """Whether an item is a lambda whose body is a block."""
+        """Return whether an item is a lambda whose body is a block."""
         span = item[0]
         node = span.node if isinstance(span, TokenSpan) else None
         return isinstance(node, n.Lambda) and isinstance(node.body, n.Block)
@@ -488,7 +488,7 @@ class Printer:
         return tuple(found)
 
     def split(self, parts: Sequence[Part]) -> list[list[Part]]:
-        """The parts of each statement; a semicolon that stays ends the statement before it."""
+        """Return the parts of each statement; a semicolon that stays ends the statement before it."""
         statements: list[list[Part]] = []
         loose = False
         for part in parts:
@@ -508,7 +508,7 @@ class Printer:
         return statements
 
     def whole_statement(self, parts: Sequence[Part]) -> Doc:
-        """A statement, or the parts of one that begins a block (the parser sees it before it knows)."""
+        """Return a statement, or the parts of one that begins a block (the parser sees it before it knows)."""
         if isinstance(parts[0], TokenSpan) and parts[0].kind == "statement":
             return self.flow(parts)
         return self.assignment(parts)

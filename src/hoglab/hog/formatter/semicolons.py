@@ -24,7 +24,7 @@ _COMMA_LISTS = frozenset({"call", "array", "tuple", "dict", "parameters"})
 
 
 def superfluous_commas(concrete: Concrete) -> set[int]:
-    """Commas right before a closing bracket, but for the one that makes a tuple of one element."""
+    """Return commas right before a closing bracket, but for the one that makes a tuple of one element."""
     found: set[int] = set()
     for close, kind in concrete.lists.items():
         if kind in _COMMA_LISTS and concrete.tokens[close - 1].kind == ",":
@@ -36,7 +36,7 @@ def superfluous_commas(concrete: Concrete) -> set[int]:
 
 
 def superfluous_semicolons(concrete: Concrete) -> set[int]:
-    """Semicolons without which the text means the same, judged by the tokens on both sides."""
+    """Return semicolons without which the text means the same, judged by the tokens on both sides."""
     tokens = concrete.tokens
     kept, before_else = _needed(concrete), _before_else(concrete)
     superfluous: set[int] = set()
@@ -57,7 +57,7 @@ def superfluous_semicolons(concrete: Concrete) -> set[int]:
 
 
 def spans(root: TokenSpan) -> Iterator[TokenSpan]:
-    """The span and all inside it."""
+    """Yield the span and all inside it."""
     stack = [root]
     while stack:
         span = stack.pop()
@@ -66,7 +66,7 @@ def spans(root: TokenSpan) -> Iterator[TokenSpan]:
 
 
 def _before_else(concrete: Concrete) -> set[int]:
-    """Semicolons that end the first branch of an `if` that has a second one."""
+    """Return semicolons that end the first branch of an `if` that has a second one."""
     found: set[int] = set()
     for span in spans(concrete.root):
         if isinstance(span.node, n.IfStatement) and span.node.else_ is not None:
@@ -76,7 +76,7 @@ def _before_else(concrete: Concrete) -> set[int]:
 
 
 def _separate(before: Token, after: Token, *, may_be_else: bool) -> bool:
-    """Whether a statement that ends with one token is surely over where the other one follows."""
+    """Return whether a statement that ends with one token is surely over where the other one follows."""
     if before.kind == ";" or (before.kind == "{" and after.kind != "}"):
         return True
     joins = after.kind not in _BEGINS or after.word in _JOINING - {"return"}
@@ -88,7 +88,7 @@ def _separate(before: Token, after: Token, *, may_be_else: bool) -> bool:
 
 
 def _needed(concrete: Concrete) -> set[int]:
-    """Semicolons inside the heads of loops, empty bodies, and those that make a block of a lambda's body."""
+    """Return semicolons inside the heads of loops, empty bodies, and those that make a block of a lambda's body."""
     needed: set[int] = set()
     tokens = concrete.tokens
     for span in spans(concrete.root):

@@ -52,7 +52,7 @@ class Interpreted:
     bounded: bool = False
 
     def link(self, extra: Mapping[str, Any]) -> Callable[..., Any]:
-        """The function `main(g, c, b, charge)`; see `backend_python.Generated.link`."""
+        """Return the function `main(g, c, b, charge)`; see `backend_python.Generated.link`."""
         render = extra["render"]
 
         def main(g: Variables, c: Context, _b: Any, _charge: Any) -> Value:
@@ -68,7 +68,7 @@ def interpret(
     *,
     call_depth: int = 1_000,
 ) -> Interpreted:
-    """A program, an expression or a template; see `backend_python.generate`."""
+    """Return a program, an expression or a template; see `backend_python.generate`."""
 
     def run(variables: Variables, context: Context, _render: Callable[..., Value]) -> Value:
         return run_on(Machine(names, functions, variables, context, call_depth, VISITORS), tree, names)
@@ -79,7 +79,7 @@ def interpret(
 def interpret_inputs(
     inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function], *, call_depth: int = 1_000
 ) -> Interpreted:
-    """All inputs of a hog function; see `backend_python.inputs.generate_inputs`."""
+    """Return all inputs of a hog function; see `backend_python.inputs.generate_inputs`."""
 
     def run(variables: Variables, context: Context, render: Callable[..., Value]) -> Value:
         resolved: Variables = {}
@@ -108,7 +108,7 @@ def interpret_inputs(
 
 
 def run_on(machine: Machine, tree: n.Program | n.Expr, names: SymbolTable, base_line: int = 0) -> Value:
-    """Interprets one text; whatever it raises carries the place where that happened."""
+    """Interpret one text; whatever it raises carries the place where that happened."""
     try:
         return machine.run(tree)
     except BaseException as error:
@@ -118,7 +118,7 @@ def run_on(machine: Machine, tree: n.Program | n.Expr, names: SymbolTable, base_
 
 
 def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function]) -> ProgramFacts:
-    """Facts about all templates of the inputs together."""
+    """Return facts about all templates of the inputs together."""
     facts = ProgramFacts()
     pending = [shape for _, shape in inputs]
     while pending:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def evaluated(nodes: Sequence[n.Expr]) -> Visit:
-    """The values of several nodes, in order."""
+    """Yield the values of several nodes, in order."""
     values: list[Value] = []
     for node in nodes:
         value = yield node
@@ -52,7 +52,7 @@ def field(machine: Machine, node: n.Field) -> Value:
 
 
 def global_read(machine: Machine, node: n.Field) -> Value:
-    """A copy of what a path into the globals leads to; library functions are there for those who ask by name."""
+    """Return a copy of what a path into the globals leads to; library functions are there for those who ask by name."""
     machine.at = node
     root = node.chain[0]
     if root not in machine.globals:
@@ -197,7 +197,7 @@ def called(machine: Machine, call: Called) -> Any:
 
 
 def call(machine: Machine, node: n.Call) -> Visit:
-    """A call of a variable, of the library, or of the host (spec: hog-language 5.5, 6.6)."""
+    """Yield a call of a variable, of the library, or of the host (spec: hog-language 5.5, 6.6)."""
     values = yield evaluated(node.args)
     machine.at = node
     symbol = machine.names.uses.get(node)

@@ -84,7 +84,7 @@ class Machine:
         context.budget.live_roots = self.live
 
     def run(self, tree: n.Program | n.Expr) -> Value:
-        """The value of an expression, or what a program returns."""
+        """Return the value of an expression, or what a program returns."""
         return self.evaluate(self.program(tree) if isinstance(tree, n.Program) else tree)
 
     def program(self, tree: n.Program) -> Generator[Any, Any, Value]:
@@ -97,7 +97,7 @@ class Machine:
     # --- visits
 
     def evaluate(self, first: Any) -> Value:
-        """The value of a node (or of a visit already begun), after the visits of everything it asks for."""
+        """Return the value of a node (or of a visit already begun), after the visits of everything it asks for."""
         visits = self.visits
         base = len(visits)
         value = self.begin(first)
@@ -123,7 +123,7 @@ class Machine:
         return value
 
     def begin(self, wanted: Any) -> Value:
-        """The value of a node, or None for one that has to be visited first."""
+        """Return the value of a node, or None for one that has to be visited first."""
         self.room -= 1
         if not self.room:
             self.room = LOOK_EVERY
@@ -136,7 +136,7 @@ class Machine:
         return wanted
 
     def tick(self, work: n.Node) -> None:
-        """Draws from the budget, as every turn of a loop and every call does; more if its work is much."""
+        """Draw from the budget, as every turn of a loop and every call does; more if its work is much."""
         units = self.loop_charges.get(work)
         if units is None:
             units = self.loop_charges[work] = loop_charge(work)
@@ -147,7 +147,7 @@ class Machine:
         raise self.context.tripped
 
     def live(self) -> Iterator[Value]:
-        """Everything the program can still reach: variables, and what suspended visits have in hand."""
+        """Yield everything the program can still reach: variables, and what suspended visits have in hand."""
         for cells in self.frames:
             yield from cells.values()
         for visit in self.visits:
@@ -157,7 +157,7 @@ class Machine:
     # --- variables and functions
 
     def bind(self, symbol: Symbol, value: Value) -> list[Value]:
-        """A fresh variable; closures made before keep the former one."""
+        """Return a fresh variable; closures made before keep the former one."""
         self.frames[-1][symbol] = cell = [value]
         return cell
 
@@ -165,7 +165,7 @@ class Machine:
         return self.frames[-1][symbol]
 
     def closure(self, name: str, node: n.Function | n.Lambda) -> HogFunction:
-        """The function value of a declaration or a lambda."""
+        """Return the function value of a declaration or a lambda."""
         self.context.grow(FUNCTION_BYTES)
         scope = self.names.scopes[node]
         captured = {symbol: self.frames[-1][symbol] for symbol in scope.captures}
@@ -173,7 +173,7 @@ class Machine:
         return HogFunction(name, arity, arity, Closure(self, node, captured))
 
     def call(self, function: Value, args: Sequence[Value]) -> Any:
-        """Result of calling a function value: the visit of its body, or the value itself."""
+        """Return the result of calling a function value: the visit of its body, or the value itself."""
         called = callback(self.context, function, len(args))
         closure = function.call
         if closure.__class__ is Closure and closure.machine is self:
@@ -181,7 +181,7 @@ class Machine:
         return called(*args)
 
     def enter(self, closure: Closure, args: Sequence[Value]) -> Generator[Any, Any, Value]:
-        """The visit of a function's body; `args` are as many as it has parameters."""
+        """Yield the visit of a function's body; `args` are as many as it has parameters."""
         if len(self.frames) >= self.call_depth:
             raise HogLimit(f"Call stack exceeded maximum length of {self.call_depth}", kind="depth")
         params = self.names.scopes[closure.node].params

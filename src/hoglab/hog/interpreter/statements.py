@@ -40,7 +40,7 @@ def block(_machine: Machine, node: n.Block) -> Visit:
 
 
 def let(machine: Machine, node: n.VariableDeclaration) -> Visit:
-    """The variable exists, null, while its own value is evaluated (spec: hog-language 6.8)."""
+    """Yield the variable exists, null, while its own value is evaluated (spec: hog-language 6.8)."""
     (symbol,) = machine.names.declares[node]
     cell = machine.bind(symbol, None)
     if node.expr is not None:
@@ -131,7 +131,7 @@ def for_(machine: Machine, node: n.ForStatement) -> Visit:
 
 
 def for_in(machine: Machine, node: n.ForInStatement) -> Visit:
-    """All turns share the loop's variables; what it goes through is settled before the first."""
+    """Yield all turns share the loop's variables; what it goes through is settled before the first."""
     collection = yield node.expr
     machine.at = node
     cells = [machine.bind(symbol, None) for symbol in machine.names.declares[node]]

@@ -67,7 +67,7 @@ class ExpressionParser(LiteralParser):
         self.no_names_until = 0  # up to this token index, a list of names is known not to be a lambda's
 
     def expression(self, level: int = ALIAS) -> Expr:
-        """An expression of operators that bind at least as tightly as `level`."""
+        """Return an expression of operators that bind at least as tightly as `level`."""
         self.enter()
         start = self.token.start
         found = self.operators(self.prefix(), level, start)
@@ -80,7 +80,7 @@ class ExpressionParser(LiteralParser):
         return self.operators(self.prefix(), level, start)
 
     def operators(self, left: Expr, level: int, start: int | None = None) -> Expr:
-        """Takes every operator that follows `left` and binds at least as tightly as `level`.
+        """Take every operator that follows `left` and binds at least as tightly as `level`.
 
         `start` is where `left` begins with the parentheses around it, which belong to no node of their own.
         """
@@ -278,7 +278,7 @@ class ExpressionParser(LiteralParser):
         return Arguments(tuple(args), distinct, order_by)
 
     def query(self) -> Expr:
-        """A query whose parenthesis the caller closes."""
+        """Return a query whose parenthesis the caller closes."""
         raise NotImplementedError
 
     def combined(self, first: Expr, start_of_all: int) -> Expr:
@@ -286,11 +286,11 @@ class ExpressionParser(LiteralParser):
         raise NotImplementedError
 
     def order_by(self) -> tuple[OrderExpr, ...]:
-        """The list after `order by`; the next token is `order`."""
+        """Return the list after `order by`; the next token is `order`."""
         raise NotImplementedError
 
     def window(self) -> WindowExpr:
-        """The parenthesised description of a window."""
+        """Return the parenthesised description of a window."""
         raise NotImplementedError
 
     # --- prefix and primary
@@ -336,7 +336,7 @@ class ExpressionParser(LiteralParser):
         raise self.error(f"Expected an expression, found {self.shown()}")
 
     def named(self, token: Token) -> Expr:
-        """An expression that begins with a name: a lambda, a call, a constant, a special form or a field."""
+        """Return an expression that begins with a name: a lambda, a call, a constant, a special form or a field."""
         following = self.peek().kind
         if following in (",", "->"):
             found = self.lambda_of_names()
@@ -411,7 +411,7 @@ class ExpressionParser(LiteralParser):
         return Lambda(start, self.last_end, names, body)
 
     def brace_body(self) -> Expr | Block:
-        """The braces after `->`: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
+        """Return the braces after `->`: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
         raise NotImplementedError
 
     def parenthesis(self) -> Expr:
@@ -451,7 +451,7 @@ class ExpressionParser(LiteralParser):
         return ColumnsExpr(start, end, all_columns=True, exclude=tuple(names))
 
     def starts_select(self) -> bool:
-        """Whether a query begins here (and not a variable named `select` or `with`)."""
+        """Return whether a query begins here (and not a variable named `select` or `with`)."""
         if self.token.kind != "name" or self.token.word not in ("select", "with"):
             return False
         following = self.peek()
@@ -466,7 +466,7 @@ class ExpressionParser(LiteralParser):
 
 
 def _concat_parts(part: Expr) -> tuple[Expr, ...]:
-    """The arguments of a `concat`, so that joins of joins become one call."""
+    """Return the arguments of a `concat`, so that joins of joins become one call."""
     if isinstance(part, Call) and part.name == "concat" and part.params is None:
         return part.args
     return (part,)

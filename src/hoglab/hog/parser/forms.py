@@ -99,7 +99,7 @@ def interval_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def _interval_text(p: LiteralParser, token: Token) -> tuple[int, str]:
-    """The parts of `'5 days'`: the count and the unit in the singular."""
+    """Return the parts of `'5 days'`: the count and the unit in the singular."""
     amount, space, unit = str(token.value).partition(" ")
     if not space:
         raise p.error("Unsupported interval type: must be in the format '<count> <unit>'", token)
@@ -111,7 +111,7 @@ def _interval_text(p: LiteralParser, token: Token) -> tuple[int, str]:
 
 
 def _interval_unit_follows(p: LiteralParser) -> bool:
-    """Whether `interval (...)` or `interval -n` is followed by a unit (else `interval` is a name)."""
+    """Return whether `interval (...)` or `interval -n` is followed by a unit (else `interval` is a name)."""
     at = p.at + 1
     if p.tokens[at].kind == "-":
         return p.tokens[min(at + 2, len(p.tokens) - 1)].word in _INTERVAL_UNITS

@@ -53,7 +53,7 @@ CALLED = frozenset({"(", ".", "[", "->", ":=", "?.", ","})
 
 
 def hint_for(tokens: Sequence[Token], at: int, source: str) -> str | None:
-    """The hint for the token at index `at`, which was not expected there; None when nothing is known."""
+    """Return the hint for the token at index `at`, which was not expected there; None when nothing is known."""
     token = tokens[at]
     before, earlier = tokens[max(0, at - 1)], tokens[max(0, at - 2)]
     sign = _double_sign(token, before, earlier)
@@ -70,7 +70,7 @@ def _double_sign(token: Token, before: Token, earlier: Token) -> str | None:
 
 
 def _operator(tokens: Sequence[Token], at: int) -> str | None:
-    """Operators of other languages: `=>`, `===`, `+=`, and `=` for `:=`."""
+    """Return operators of other languages: `=>`, `===`, `+=`, and `=` for `:=`."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     touching = before.end == token.start
     if token.kind == ">" and before.kind == "=" and touching:
@@ -89,7 +89,7 @@ def _operator(tokens: Sequence[Token], at: int) -> str | None:
 
 
 def _declaration(tokens: Sequence[Token], at: int) -> str | None:
-    """Hint for syntax of other languages where names are declared; None when there is none."""
+    """Return the hint for syntax of other languages where names are declared; None when there is none."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     earlier = tokens[max(0, at - 2)]
     if token.kind == "reserved" and token.word in ("fun", "fn"):
@@ -113,7 +113,7 @@ def _inside_parameters(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _foreign_form(tokens: Sequence[Token], at: int, source: str) -> str | None:
-    """Python's blocks and comprehensions, conditions without parentheses, `switch`."""
+    """Return Python's blocks and comprehensions, conditions without parentheses, `switch`."""
     token = tokens[at]
     first = at
     while first > 0 and "\n" not in source[tokens[first - 1].end : tokens[first].start]:

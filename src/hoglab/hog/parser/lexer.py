@@ -123,7 +123,7 @@ _HINTS = {
 
 
 def tokenize(source: str, *, template: bool = False) -> list[Token]:
-    """All tokens of the source, ended by one of kind `eof`.
+    """Return all tokens of the source, ended by one of kind `eof`.
 
     With `template`, the whole text is string content with `{...}` interpolations (an input of a function).
     Raises `HogSyntaxError` for characters and literals that the language does not know.
@@ -202,7 +202,7 @@ class _Lexer:
         return end
 
     def after_operand(self, start: int) -> bool:
-        """Whether an operand ends before `start` on the same line: then `<` can only mean less-than."""
+        """Return whether an operand ends before `start` on the same line: then `<` can only mean less-than."""
         if not self.tokens:
             return False
         last = self.tokens[-1]
@@ -211,7 +211,7 @@ class _Lexer:
         return last.kind in _OPERAND_ENDS and "\n" not in self.source[last.end : start]
 
     def string_text(self, at: int) -> int:
-        """Reads a chunk of f-string or template text; stops behind its end or behind an opening brace."""
+        """Read a chunk of f-string or template text; stops behind its end or behind an opening brace."""
         mode, opened = self.modes[-1]
         source = self.source
         pattern = _TEMPLATE_TEXT if mode == "template" else _FSTRING_TEXT
@@ -237,7 +237,7 @@ class _Lexer:
         raise self.bad_escape(at)
 
     def go_on(self, at: int) -> int:
-        """Reads on behind an interpolation, an attribute or a tag, according to what is open around it."""
+        """Read on behind an interpolation, an attribute or a tag, according to what is open around it."""
         mode = self.modes[-1][0] if self.modes else ""
         if mode in ("fstring", "template"):
             return self.string_text(at)
@@ -248,7 +248,7 @@ class _Lexer:
     # --- tags
 
     def tag(self, start: int) -> int:
-        """Reads an opening tag from its `<`."""
+        """Read an opening tag from its `<`."""
         match = _TAG_NAME.match(self.source, start + 1)
         if match is None:
             raise self.error("Expected the name of a tag", start, start + 1, code="tag")
@@ -261,7 +261,7 @@ class _Lexer:
         return self.tag_attributes(match.end())
 
     def tag_attributes(self, at: int) -> int:
-        """Reads attributes up to the end of the opening tag, or to a value that is an expression."""
+        """Read attributes up to the end of the opening tag, or to a value that is an expression."""
         source, add = self.source, self.tokens.append
         while True:
             at = self.skip_spaces(at)
@@ -302,7 +302,7 @@ class _Lexer:
         return self.tag_attributes(found.end())
 
     def tag_children(self, at: int) -> int:
-        """Reads the inside of a tag up to an expression, or through its closing tag."""
+        """Read the inside of a tag up to an expression, or through its closing tag."""
         source = self.source
         found = _TAG_TEXT.match(source, at)
         if found is not None:
@@ -393,7 +393,7 @@ class _Lexer:
         return HogSyntaxError(message, source=self.source, start=start, end=end, code=code, hint=hint)
 
     def fail_at(self, at: int) -> NoReturn:
-        """Says what is wrong with the text at `at`, where no token begins."""
+        """Say what is wrong with the text at `at`, where no token begins."""
         source = self.source
         char = source[at]
         if char in "'`\"":
@@ -432,12 +432,12 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _decimal_int(text: str) -> int | float:
-    """The integer, or infinity when it has more digits than a number can hold."""
+    """Return the integer, or infinity when it has more digits than a number can hold."""
     return int(text) if len(text) <= 400 else float(text)
 
 
 def _bounded(value: int) -> int | float:
-    """The integer, or infinity when no number can hold it."""
+    """Return the integer, or infinity when no number can hold it."""
     return value if value.bit_length() <= 1_024 else float("inf")
 
 

@@ -13,6 +13,6 @@ STACK_FRAMES = 8_000
 
 
 def ensure_stack() -> None:
-    """Makes room for deep texts and deep recursion. The limit of the process is raised, never lowered."""
+    """Make room for deep texts and deep recursion. The limit of the process is raised, never lowered."""
     if sys.getrecursionlimit() < STACK_FRAMES:
         sys.setrecursionlimit(STACK_FRAMES)

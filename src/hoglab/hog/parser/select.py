@@ -48,7 +48,7 @@ class SelectParser(ExpressionParser):
     # --- whole queries
 
     def query(self) -> Expr:
-        """One query, or several combined."""
+        """Return one query, or several combined."""
         self.enter()
         self.brackets += 1
         start = self.token.start
@@ -176,7 +176,7 @@ class SelectParser(ExpressionParser):
         return CTE(start, end, name, query, "subquery", recursive, materialized, columns)
 
     def names_a_query(self) -> bool:
-        """Whether `name as (` or `name (columns) as (` follows."""
+        """Return whether `name as (` or `name (columns) as (` follows."""
         at, tokens = self.at, self.tokens
         if tokens[at].kind not in ("name", "quoted"):
             return False
@@ -198,7 +198,7 @@ class SelectParser(ExpressionParser):
     # --- from
 
     def joins(self) -> JoinExpr:
-        """The tables of a `from` clause, the first of them holding the rest."""
+        """Return the tables of a `from` clause, the first of them holding the rest."""
         return self.linked(self.join_chain())
 
     def linked(self, chain: list[dict[str, Any]]) -> JoinExpr:
@@ -228,7 +228,7 @@ class SelectParser(ExpressionParser):
             chain += joined
 
     def join_operator(self) -> str | None:
-        """The words before a joined table, in their official form; None when no join follows."""
+        """Return the words before a joined table, in their official form; None when no join follows."""
         if self.token.word not in _JOIN_WORDS or self.token.kind != "name" or self.array_join_follows():
             return None
         words: list[str] = []
@@ -270,7 +270,7 @@ class SelectParser(ExpressionParser):
         return JoinConstraint(start, self.last_end, expr, "USING")
 
     def table(self) -> list[dict[str, Any]]:
-        """One table with its alias; several when a chain of joins stands in parentheses."""
+        """Return one table with its alias; several when a chain of joins stands in parentheses."""
         token = self.token
         self.count()
         args: tuple[Expr, ...] | None = None
@@ -385,7 +385,7 @@ class SelectParser(ExpressionParser):
         return NamedWindow(start, self.last_end, name, window)
 
     def window(self) -> WindowExpr:
-        """The parenthesised description of a window."""
+        """Return the parenthesised description of a window."""
         start = self.expect("(", "before the window").start
         partition_by = order_by = method = first = last = None
         if self.at_words("partition", "by"):
@@ -491,7 +491,7 @@ class SelectParser(ExpressionParser):
     # --- small parts
 
     def separated(self, part: Callable[[], T]) -> tuple[T, ...]:
-        """One or more parts with commas between them."""
+        """Return one or more parts with commas between them."""
         found = [part()]
         while self.accept(","):
             found.append(part())

@@ -92,7 +92,7 @@ class StatementParser(SelectParser):
         return VariableDeclaration(start, self.last_end, name, value)
 
     def statement(self) -> Statement:
-        """One statement; a lone `;` is the empty one."""
+        """Return one statement; a lone `;` is the empty one."""
         self.enter()
         self.count()
         token = self.token
@@ -110,13 +110,13 @@ class StatementParser(SelectParser):
         return statement
 
     def body(self) -> Statement:
-        """The statement that an `if` or a loop governs."""
+        """Return the statement that an `if` or a loop governs."""
         if self.token.word == "let" and self.token.kind == "reserved":
             raise self.error("`let` is not allowed here", hint="put the body into braces: `{ let ... }`")
         return self.statement()
 
     def expression_statement(self) -> Statement:
-        """An assignment or an expression, with its optional semicolon."""
+        """Return an assignment or an expression, with its optional semicolon."""
         token = self.token
         if token.kind in ("name", "quoted") and self.peek().kind == ":=":
             # at the start of a statement this assigns; anywhere else it would be a named argument
@@ -138,7 +138,7 @@ class StatementParser(SelectParser):
         return ExprStatement(left.start, left.end, left)
 
     def foreign_word(self, token: Token) -> None:
-        """Warns about words of other languages, which are plain names here."""
+        """Warn about words of other languages, which are plain names here."""
         if token.kind != "name" or token.value not in FOREIGN:
             return
         following = self.peek()
@@ -176,7 +176,7 @@ class StatementParser(SelectParser):
         return ReturnStatement(token.start, end, value)
 
     def returns_lambda(self) -> bool:
-        """Whether `return, x -> ...` follows, where `return` names a parameter."""
+        """Return whether `return, x -> ...` follows, where `return` names a parameter."""
         at, tokens = self.at, self.tokens
         while tokens[at].kind in ("name", "quoted") and tokens[at + 1].kind == ",":
             at += 2
@@ -227,7 +227,7 @@ class StatementParser(SelectParser):
         )
 
     def lambda_ahead(self, distance: int) -> bool:
-        """Whether the parenthesis `distance` tokens ahead holds the parameters of a lambda."""
+        """Return whether the parenthesis `distance` tokens ahead holds the parameters of a lambda."""
         at, tokens = self.at + distance + 1, self.tokens
         while tokens[at].kind in ("name", "quoted", ","):
             at += 1
@@ -312,7 +312,7 @@ class StatementParser(SelectParser):
         return ForStatement(token.start, body.end, initializer, condition, increment, body)
 
     def simple_part(self) -> Statement | Expr:
-        """An assignment or a bare expression inside the head of a `for`."""
+        """Return an assignment or a bare expression inside the head of a `for`."""
         if self.at_word("let"):
             self.advance()
             name = self.name("the name of the variable")
@@ -371,7 +371,7 @@ class StatementParser(SelectParser):
         return self.block_rest(start, [])
 
     def block_rest(self, start: int, declarations: list[Statement]) -> Block:
-        """The rest of a block up to and including its closing brace."""
+        """Return the rest of a block up to and including its closing brace."""
         brackets, self.brackets = self.brackets, 0
         while self.token.kind != "}":
             if self.token.kind == "eof":
@@ -388,7 +388,7 @@ class StatementParser(SelectParser):
         return Block(start, end, tuple(declarations))
 
     def brace_statement(self) -> Statement:
-        """A brace at the start of a statement: a block, or an expression that begins with a dict."""
+        """Return a brace at the start of a statement: a block, or an expression that begins with a dict."""
         start = self.advance().start
         if self.token.kind == "}":
             following = self.peek()
@@ -412,13 +412,13 @@ class StatementParser(SelectParser):
         return self.block_rest(start, [])
 
     def starts_dict(self) -> bool:
-        """Whether the next two tokens are a simple key and its colon."""
+        """Return whether the next two tokens are a simple key and its colon."""
         return (
             self.token.kind in ("name", "quoted", "string", "number", "literal") and self.peek().kind == ":"
         )
 
     def begins_with_expression(self) -> bool:
-        """Whether the block's first statement is an expression (so that a `:` behind it makes it a key)."""
+        """Return whether the block's first statement is an expression (so that a `:` behind it makes it a key)."""
         token = self.token
         if token.kind in ("reserved", ";", "}", "{"):
             return False
@@ -427,7 +427,7 @@ class StatementParser(SelectParser):
         return not (token.kind == "name" and token.word in _FORMS)
 
     def brace_body(self) -> Expr | Block:
-        """The braces of a lambda's body: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
+        """Return the braces of a lambda's body: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
         start = self.advance().start
         if self.accept("}"):
             return self.operators(Dict(start, self.last_end, ()), ALIAS)
@@ -450,7 +450,7 @@ class StatementParser(SelectParser):
         return self.block_rest(start, statements)
 
     def lone_statement_body(self, start: int) -> Expr | Block:
-        """A body that begins with a keyword, a brace or an assignment; a placeholder if only a value."""
+        """Return a body that begins with a keyword, a brace or an assignment; a placeholder if only a value."""
         if self.accept(";"):
             return self.block_rest(start, [])
         name = self.token
@@ -480,7 +480,7 @@ def _as_assignment(value: Expr) -> Statement:
 
 
 def _as_expression(statement: Statement) -> Expr | None:
-    """The expression that the only statement of a lambda's body stands for, if it is one."""
+    """Return the expression that the only statement of a lambda's body stands for, if it is one."""
     if isinstance(statement, ExprStatement):
         return statement.expr
     if isinstance(statement, ReturnStatement) and statement.expr is None:

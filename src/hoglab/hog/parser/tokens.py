@@ -48,7 +48,7 @@ class TokenReader:
         return token
 
     def peek(self, distance: int = 1) -> Token:
-        """The token `distance` places after the next one; the last token when there are fewer."""
+        """Return the token `distance` places after the next one; the last token when there are fewer."""
         return self.tokens[min(self.at + distance, len(self.tokens) - 1)]
 
     def accept(self, kind: str) -> bool:
@@ -76,7 +76,7 @@ class TokenReader:
             raise self.error(f"Expected `{word}` {where}, found {self.shown()}")
 
     def name(self, what: str) -> str:
-        """Takes an identifier; `what` says what it would name."""
+        """Take an identifier; `what` says what it would name."""
         token = self.token
         if token.kind in ("name", "quoted"):
             self.advance()
@@ -132,7 +132,7 @@ class TokenReader:
         code: str = "unexpected-token",
         hint: str | None = None,
     ) -> HogSyntaxError:
-        """The complaint about `token` (the next one when left out), for the caller to raise."""
+        """Return the complaint about `token` (the next one when left out), for the caller to raise."""
         token = token or self.token
         return HogSyntaxError(
             message,
@@ -148,6 +148,6 @@ class TokenReader:
         self.warnings.append(Diagnostic("warning", code, message, where.line, where.column, start, end, hint))
 
     def hint_for(self, token: Token) -> str | None:
-        """Hint at the likely intention behind an unexpected token; None when there is none."""
+        """Return the hint at the likely intention behind an unexpected token; None when there is none."""
         at = self.at if token is self.token else self.tokens.index(token)
         return hint_for(self.tokens, at, self.source)

@@ -22,7 +22,7 @@ _FIRST_INDEX: Final = "Hog arrays start from index 1"
 
 
 def get_property(obj: Value, key: Value) -> Value:
-    """The member of a value, null when there is none.
+    """Return the member of a value, null when there is none.
 
     Arrays count from 1, negative positions from the end.  Datetimes, dates and errors have their parts;
     arrays and strings have a `length`; everything else has no members.
@@ -65,7 +65,7 @@ def _element(items: list[Value], key: Value) -> Value:
 
 
 def _position(key: Value) -> int | None:
-    """An array position as an int; None for anything but an integral number."""
+    """Return an array position as an int; None for anything but an integral number."""
     if key.__class__ is int:
         return key
     if key.__class__ is float and key.is_integer():
@@ -74,7 +74,7 @@ def _position(key: Value) -> int | None:
 
 
 def set_property(ctx: Context, obj: Value, key: Value, value: Value) -> None:
-    """Stores a member.
+    """Store a member.
 
     A write past the end of an array fills the gap with null.  spec: hog-language 9 (D10).
 
@@ -116,7 +116,7 @@ def _shown(key: Value) -> str:
 
 
 def copied(ctx: Context, value: Value) -> Value:
-    """A copy of a container that belongs to the globals, accounted for.
+    """Return a copy of a container that belongs to the globals, accounted for.
 
     Raises:
         HogRuntimeError: nested deeper than `MAX_DEPTH`.
@@ -129,7 +129,7 @@ def copied(ctx: Context, value: Value) -> Value:
 
 
 def items(value: Value) -> list[tuple[Value, Value]]:
-    """Pairs that `for (let k, v in value)` iterates over: a snapshot of keys and values.
+    """Return pairs that `for (let k, v in value)` iterates over: a snapshot of keys and values.
 
     Arrays have positions from 0 as keys; null and everything without members goes through nothing.
     """
@@ -144,7 +144,7 @@ def items(value: Value) -> list[tuple[Value, Value]]:
 
 
 def keys(value: Value) -> list[Value]:
-    """The keys of a dict, the positions (from 0) of an array or tuple, nothing for other values."""
+    """Return the keys of a dict, the positions (from 0) of an array or tuple, nothing for other values."""
     cls = value.__class__
     if cls is dict:
         _account(value)
@@ -156,7 +156,7 @@ def keys(value: Value) -> list[Value]:
 
 
 def values(value: Value) -> list[Value]:
-    """The values of a dict, the elements of an array or tuple (a copy), nothing for other values."""
+    """Return the values of a dict, the elements of an array or tuple (a copy), nothing for other values."""
     cls = value.__class__
     if cls is dict:
         _account(value)

@@ -9,7 +9,7 @@ from hoglab.hog.rt.values import HogFunction, Value
 
 
 def callback(ctx: Context, function: Value, count: int) -> Callable[..., Value]:
-    """The Python callable that calls a function value with exactly `count` arguments.
+    """Return the Python callable that calls a function value with exactly `count` arguments.
 
     A closure gets null for missing arguments and refuses surplus ones; a library function checks its arity.
 
@@ -34,7 +34,7 @@ def callback(ctx: Context, function: Value, count: int) -> Callable[..., Value]:
 
 
 def check_arity(name: str, count: int, least: int, most: int | None) -> None:
-    """Refuses a call of a library function with too few or too many arguments."""
+    """Refuse a call of a library function with too few or too many arguments."""
     if count < least:
         raise HogRuntimeError(f"Function {name} requires at least {least} arguments")
     if most is not None and count > most:

@@ -68,7 +68,7 @@ truthy = is_truthy
 
 
 def to_number(value: Value) -> int | float:
-    """The value as a number by JavaScript's rules; NaN when it is none.
+    """Return the value as a number by JavaScript's rules; NaN when it is none.
 
     null is 0, booleans are 1 and 0, text is read whole (empty text is 0), arrays go through their joined
     text.
@@ -88,33 +88,33 @@ def to_number(value: Value) -> int | float:
 
 
 def read_number(text: str) -> int | float:
-    """A text as a number by JavaScript's rules; NaN when it is none."""
+    """Return a text as a number by JavaScript's rules; NaN when it is none."""
     if len(text) > LONG:
         charge(len(text) >> 2)
     return number_from_text(text)
 
 
 def read_integer_prefix(text: str) -> int | float | None:
-    """The integer that a text starts with, as parseInt finds it; None when there is none."""
+    """Return the integer that a text starts with, as parseInt finds it; None when there is none."""
     if len(text) > LONG:
         charge(len(text) >> 3)
     return integer_prefix(text)
 
 
 def read_float_prefix(text: str) -> int | float | None:
-    """The number that a text starts with, as parseFloat finds it; None when there is none."""
+    """Return the number that a text starts with, as parseFloat finds it; None when there is none."""
     if len(text) > LONG:
         charge(len(text) >> 3)
     return float_prefix(text)
 
 
 def add(left: Value, right: Value) -> int | float:
-    """`left + right`; never joins text."""
+    """Compute `left + right`; never joins text."""
     return _sum(to_number(left), to_number(right))
 
 
 def sub(left: Value, right: Value) -> int | float:
-    """`left - right`."""
+    """Compute `left - right`."""
     return _sum(to_number(left), -to_number(right))
 
 
@@ -126,12 +126,12 @@ def _sum(left: int | float, right: int | float) -> int | float:
 
 
 def neg(value: Value) -> int | float:
-    """`-value`."""
+    """Compute `-value`."""
     return -to_number(value)
 
 
 def mul(left: Value, right: Value) -> int | float:
-    """`left * right`; products beyond ±2^53 are doubles, so that repeated squaring ends at infinity."""
+    """Compute `left * right`; products beyond ±2^53 are doubles, so that repeated squaring ends at infinity."""
     a = to_number(left)
     b = to_number(right)
     if a.__class__ is int and b.__class__ is int:
@@ -146,7 +146,7 @@ def mul(left: Value, right: Value) -> int | float:
 
 
 def div(left: Value, right: Value) -> int | float:
-    """`left / right` as doubles: by zero gives an infinity or NaN, exact results are ints."""
+    """Compute `left / right` as doubles: by zero gives an infinity or NaN, exact results are ints."""
     a = to_double(to_number(left))
     b = to_double(to_number(right))
     if b == 0:
@@ -157,7 +157,7 @@ def div(left: Value, right: Value) -> int | float:
 
 
 def mod(left: Value, right: Value) -> int | float:
-    """The remainder with the sign of `left`; NaN when `right` is zero or `left` infinite."""
+    """Return the remainder with the sign of `left`; NaN when `right` is zero or `left` infinite."""
     a = to_number(left)
     b = to_number(right)
     if a.__class__ is int and b.__class__ is int and 0 <= a <= MAX_SAFE_INTEGER and b > 0:
@@ -216,7 +216,7 @@ def _unified(left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def _numeric_arrays(left: Value, right: Value) -> bool:
-    """Whether both are arrays or tuples of finite numbers only, which compare element by element."""
+    """Return whether both are arrays or tuples of finite numbers only, which compare element by element."""
     return _is_array(left) and _is_array(right) and _all_finite(left) and _all_finite(right)
 
 
@@ -235,7 +235,7 @@ def _all_finite(items: list[Value]) -> bool:
 
 
 def eq(left: Value, right: Value) -> bool:
-    """`left = right`: the same number, text or truth value after conversion.
+    """Compute `left = right`: the same number, text or truth value after conversion.
 
     Containers are equal to themselves only.
 
@@ -268,12 +268,12 @@ _PRIMITIVE: Final = frozenset({type(None), bool, int, float, str})
 
 
 def ne(left: Value, right: Value) -> bool:
-    """`left != right`."""
+    """Compute `left != right`."""
     return not eq(left, right)
 
 
 def primitive(value: Value) -> Value:
-    """A value as JavaScript's relational operators see it: a number or a text."""
+    """Return a value as JavaScript's relational operators see it: a number or a text."""
     cls = value.__class__
     if cls is int or cls is float or cls is str:
         return value
@@ -294,7 +294,7 @@ def _compare(left: Value, right: Value) -> int:
 
 
 def compare_primitives(left: Value, right: Value) -> int:
-    """The order of two numbers or texts as JavaScript has it; 2 when there is none (NaN)."""
+    """Return the order of two numbers or texts as JavaScript has it; 2 when there is none (NaN)."""
     if left.__class__ is str and right.__class__ is str:
         if _same_text(left, right):
             return 0
@@ -309,7 +309,7 @@ def compare_primitives(left: Value, right: Value) -> int:
 
 
 def text_key(text: str) -> bytes:
-    """A sort key that orders texts by their UTF-16 units."""
+    """Return a sort key that orders texts by their UTF-16 units."""
     return utf16.encode(text, charge, "utf-16-be")
 
 
@@ -330,7 +330,7 @@ def _text_before(left: str, right: str) -> bool:
 
 
 def lt(left: Value, right: Value) -> bool:
-    """`left < right`."""
+    """Compute `left < right`."""
     a = left.__class__
     b = right.__class__
     if (a is int or a is float) and (b is int or b is float):
@@ -341,7 +341,7 @@ def lt(left: Value, right: Value) -> bool:
 
 
 def le(left: Value, right: Value) -> bool:
-    """`left <= right`."""
+    """Compute `left <= right`."""
     a = left.__class__
     b = right.__class__
     if (a is int or a is float) and (b is int or b is float):
@@ -350,17 +350,20 @@ def le(left: Value, right: Value) -> bool:
 
 
 def gt(left: Value, right: Value) -> bool:
-    """`left > right`."""
+    """Compute `left > right`."""
     return lt(right, left)
 
 
 def ge(left: Value, right: Value) -> bool:
-    """`left >= right`."""
+    """Compute `left >= right`."""
     return le(right, left)
 
 
 def same(left: Value, right: Value) -> bool:
-    """Strict identity, JavaScript's ===: no conversion; containers are the same only as themselves; NaN is not."""
+    """Return strict identity, JavaScript's ===: no conversion; containers are the same only as themselves.
+
+    NaN is not.
+    """
     a = left.__class__
     if a is int or a is float:
         return (right.__class__ is int or right.__class__ is float) and left == right
@@ -373,7 +376,7 @@ def same(left: Value, right: Value) -> bool:
 
 
 def contains(needle: Value, haystack: Value) -> bool:
-    """`needle in haystack`: strict membership in an array or tuple, part of a text.
+    """Compute `needle in haystack`: strict membership in an array or tuple, part of a text.
 
     Raises:
         HogRuntimeError: the haystack is none of these.
@@ -393,7 +396,7 @@ _KIND: Final = {int: "integer", float: "float", bool: "boolean"}
 
 
 def member(needle: Value, items: list[Value]) -> bool:
-    """Strict membership; unlike `same`, NaN is found."""
+    """Return strict membership; unlike `same`, NaN is found."""
     if len(items) > LONG:
         charge(len(items) >> 4)
     cls = needle.__class__
@@ -409,7 +412,10 @@ def member(needle: Value, items: list[Value]) -> bool:
 
 
 def like(value: Value, pattern: Value) -> bool:
-    """`value like pattern`: `%` stands for any run, `_` for one character, neither for a line break; unanchored."""
+    """Compute `value like pattern`: `%` stands for any run, `_` for one character, neither for a line break.
+
+    Unanchored.
+    """
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
         charge(len(text) >> 6)
@@ -418,7 +424,7 @@ def like(value: Value, pattern: Value) -> bool:
 
 
 def ilike(value: Value, pattern: Value) -> bool:
-    """`value ilike pattern`: as `like`, whatever the case of letters."""
+    """Compute `value ilike pattern`: as `like`, whatever the case of letters."""
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
         charge(len(text) >> 5)
@@ -433,7 +439,7 @@ MAX_LIKE_PATTERN: Final = 5_000
 
 
 def like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
-    """Text to search for (in lower case if `ignore_case`), or a matcher.
+    """Return text to search for (in lower case if `ignore_case`), or a matcher.
 
     Matching is unanchored, so wildcards at either end mean nothing except that a `_` needs a character.
     """
@@ -461,7 +467,7 @@ def _escaped(character: str) -> str:
 
 
 def regex(value: Value, pattern: Value) -> bool:
-    """`value =~ pattern`: an unanchored RE2 search; false when either side is null, false, 0 or empty.
+    """Compute `value =~ pattern`: an unanchored RE2 search; false when either side is null, false, 0 or empty.
 
     Raises:
         HogRuntimeError: the pattern is refused (see `hoglab.hog.rt.regex`).
@@ -470,7 +476,7 @@ def regex(value: Value, pattern: Value) -> bool:
 
 
 def iregex(value: Value, pattern: Value) -> bool:
-    """`value =~* pattern`: as `regex`, whatever the case of letters.
+    """Compute `value =~* pattern`: as `regex`, whatever the case of letters.
 
     Here an empty pattern matches, and other false patterns are read as text: the official machine joins
     them to its own `(?i)` before it looks.
@@ -487,14 +493,14 @@ def _search(text: Value, pattern: Value, ignore_case: bool) -> bool:
 
 
 def between(value: Value, low: Value, high: Value) -> bool:
-    """`value between low and high`; false when anything is null (spec: hog-language 6.3)."""
+    """Compute `value between low and high`; false when anything is null (spec: hog-language 6.3)."""
     if value is None or low is None or high is None:
         return False
     return ge(value, low) and le(value, high)
 
 
 def not_between(value: Value, low: Value, high: Value) -> bool:
-    """`value not between low and high`; false when anything is null."""
+    """Compute `value not between low and high`; false when anything is null."""
     if value is None or low is None or high is None:
         return False
     return lt(value, low) or gt(value, high)

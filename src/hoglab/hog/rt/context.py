@@ -80,7 +80,7 @@ EXPRESSION_LIMITS: Final = Limits(time_s=1.0, memory_bytes=EXPRESSION_BYTES)
 
 
 def memory_text(limit: int, wanted: int) -> str:
-    """The message of the memory limit."""
+    """Return the message of the memory limit."""
     return f"Memory limit of {limit} bytes exceeded. Tried to allocate {wanted} bytes."
 
 
@@ -144,7 +144,7 @@ class Budget:
         self._started = self._clock()
 
     def refills(self) -> Iterator[Iterator[None]]:
-        """Chunks of ticks, with a look at the clock between them."""
+        """Yield chunks of ticks, with a look at the clock between them."""
         while True:
             room = self.limits.max_steps - self._steps
             if room <= 0:
@@ -168,7 +168,7 @@ class Budget:
             self._size = min(CHUNK, 2 * self._size)
 
     def check_time(self) -> None:
-        """Ends the execution if its time is over."""
+        """End the execution if its time is over."""
         if self._clock is not self.timer:
             self.pause()
             self._clock = self.timer
@@ -183,7 +183,7 @@ class Budget:
         return self._steps - length_hint(self._chunk) + self._debt
 
     def charge(self, units: int) -> None:
-        """Accounts for work done outside loops; one unit is about as much work as one turn of a loop."""
+        """Account for work done outside loops; one unit is about as much work as one turn of a loop."""
         self._debt += units
         if self._debt >= CHUNK:
             self._steps += self._debt
@@ -195,7 +195,7 @@ class Budget:
             self.check_time()
 
     def grow(self, n_bytes: int) -> None:
-        """Accounts for memory about to be allocated; measures the live values when the limit may be reached."""
+        """Account for memory about to be allocated; measures the live values when the limit may be reached."""
         self.allocated += n_bytes
         if self.strict and n_bytes > SHORT_GROWTH:
             drawn = self._ticks - length_hint(self._chunk)
@@ -205,7 +205,7 @@ class Budget:
             self.measure(n_bytes)
 
     def measure(self, n_bytes: int) -> None:
-        """Decides whether `n_bytes` more fit.
+        """Decide whether `n_bytes` more fit.
 
         The counter goes back to half of what is alive, so that the next look comes after a good deal of
         further allocation and measuring stays cheap.
@@ -230,34 +230,34 @@ class Budget:
         return self._used_s + self._clock() - self._started
 
     def pause(self) -> float:
-        """Stops the clock before a suspension; returns the time used so far."""
+        """Stop the clock before a suspension; returns the time used so far."""
         now = self._clock()
         self._used_s += now - self._started
         self._started = now
         return self._used_s
 
     def resume(self) -> None:
-        """Starts the clock again, possibly in another thread."""
+        """Start the clock again, possibly in another thread."""
         self._clock = _quick_clock(self.timer)
         self._started = self._clock()
 
     def rewind(self, used_s: float) -> None:
-        """Goes on from `used_s` seconds: computing that only repeated earlier turns is not charged again."""
+        """Go on from `used_s` seconds: computing that only repeated earlier turns is not charged again."""
         self._used_s = self._looked_s = used_s
         self.resume()
 
     def trip(self, message: str, kind: str) -> NoReturn:
-        """Ends the execution."""
+        """End the execution."""
         self.tripped = HogLimit(message, kind=kind)
         raise self.tripped
 
     def trip_time(self) -> NoReturn:
-        """Ends the execution because its time is over."""
+        """End the execution because its time is over."""
         seconds = format_number(self.limits.time_s)
         self.trip(f"Execution timed out after {seconds} seconds. Performed {self.steps} ops.", "time")
 
     def trip_steps(self) -> NoReturn:
-        """Ends the execution because it did too much."""
+        """End the execution because it did too much."""
         self.trip(f"Execution exceeded {self.limits.max_steps} steps", "steps")
 
 
@@ -345,18 +345,18 @@ class Context:
         return self.budget.memory
 
     def pause(self) -> float:
-        """Stops the clock before a suspension; returns the computing time used so far, in seconds."""
+        """Stop the clock before a suspension; returns the computing time used so far, in seconds."""
         return self.budget.pause()
 
     def resume(self) -> None:
-        """Starts the next turn: the clock runs again, and `print_lines` counts anew."""
+        """Start the next turn: the clock runs again, and `print_lines` counts anew."""
         self.budget.resume()
         self._line_room = self.limits.print_lines
 
     # Clock and randomness
 
     def now(self) -> float:
-        """Unix time in seconds."""
+        """Return Unix time in seconds."""
         return self._clock()
 
     def random_bytes(self, count: int) -> bytes:
@@ -371,17 +371,17 @@ class Context:
         return hashlib.blake2b(self._draws.to_bytes(8, "big"), key=key, digest_size=count).digest()
 
     def random(self) -> float:
-        """A number from 0 up to, not including, 1."""
+        """Return a number from 0 up to, not including, 1."""
         return (int.from_bytes(self.random_bytes(8), "big") >> 11) * 2.0**-53
 
     def uuid4(self) -> str:
-        """A random UUID in lower case."""
+        """Return a random UUID in lower case."""
         return str(uuid.UUID(bytes=self.random_bytes(16), version=4))
 
     # Printing
 
     def print(self, line: str) -> None:
-        """Keeps a printed line, cut to `print_chars`; drops it when the turn has printed enough."""
+        """Keep a printed line, cut to `print_chars`; drops it when the turn has printed enough."""
         if self._skip_lines > 0:
             self._skip_lines -= 1
         elif self._line_room > 0:
@@ -414,7 +414,7 @@ class _Unmetered(Context):
         self.grow = _one_value_at_most
 
     def print(self, line: str) -> None:
-        """Drops the line: what is shared keeps nothing."""
+        """Drop the line: what is shared keeps nothing."""
 
 
 def _no_time() -> float:
@@ -425,7 +425,7 @@ _USUAL_MEMORY: Final = Limits().memory_bytes
 
 
 def _one_value_at_most(n_bytes: int) -> None:
-    """Charges for large values, and refuses single ones beyond the usual memory limit."""
+    """Charge for large values, and refuses single ones beyond the usual memory limit."""
     if n_bytes > SHORT_GROWTH:
         if n_bytes > _USUAL_MEMORY:
             raise HogLimit(memory_text(_USUAL_MEMORY, n_bytes), kind="memory")
@@ -449,7 +449,7 @@ active: Final = _Active()
 
 
 def activate(context: Context | None) -> Context | None:
-    """Makes a context the one that operators of this thread charge; returns the one before.
+    """Make a context the one that operators of this thread charge; returns the one before.
 
     Operators have no place for a context among their operands, and most of their uses need none: they look
     for it only when an operand is long.  A runner activates its context for each turn and puts the former
@@ -461,7 +461,7 @@ def activate(context: Context | None) -> Context | None:
 
 
 def without_budget(compute: Callable[[], T]) -> T:
-    """Result of a computation that should be little work. Raises `NeedsBudgetError` if it is not."""
+    """Return the result of a computation that should be little work. Raises `NeedsBudgetError` if it is not."""
     active.free_units = FREE_UNITS
     try:
         return compute()
@@ -470,7 +470,7 @@ def without_budget(compute: Callable[[], T]) -> T:
 
 
 def free_of_charge(compute: Callable[[], T]) -> T:
-    """Result of a computation that no evaluation pays for, such as a compilation that others profit from."""
+    """Return the result of a computation that no evaluation pays for, such as a compilation that others profit from."""
     context, left = active.context, active.free_units
     active.context = active.free_units = None
     try:
@@ -480,7 +480,7 @@ def free_of_charge(compute: Callable[[], T]) -> T:
 
 
 def charge(units: int) -> None:
-    """Charges the active context; without one, the allowance of the thread, if it has any."""
+    """Charge the active context; without one, the allowance of the thread, if it has any."""
     context = active.context
     if context is not None:
         context.charge(units)
@@ -493,7 +493,7 @@ def charge(units: int) -> None:
 
 
 def grow(n_bytes: int) -> None:
-    """Accounts for memory in the active context, if there is one."""
+    """Account for memory in the active context, if there is one."""
     context = active.context
     if context is not None:
         context.grow(n_bytes)
@@ -516,7 +516,7 @@ SHORT_CONTAINER: Final = 32
 
 
 def reading_units(value: Value) -> int:
-    """Cost of reading a value once, without its parts' contents; 0 for a short one."""
+    """Return the cost of reading a value once, without its parts' contents; 0 for a short one."""
     cls = value.__class__
     if cls is str:
         size = len(value)

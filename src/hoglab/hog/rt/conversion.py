@@ -31,7 +31,7 @@ from hoglab.hog.rt.values import (
 
 
 def dict_key(key: Value) -> Any:
-    """The form under which `key` is stored in a dict.
+    """Return the form under which `key` is stored in a dict.
 
     Strings, null and integers within ±2^53 stand for themselves, booleans for a marker.  Numbers that are not
     such integers become their text, so that their hashes cannot be chosen; containers become their printed
@@ -54,7 +54,7 @@ def dict_key(key: Value) -> Any:
 
 
 def key_text(key: Any) -> str:
-    """A stored key as the name of a JSON member."""
+    """Return a stored key as the name of a JSON member."""
     cls = key.__class__
     if cls is str:
         return str(key)
@@ -68,7 +68,7 @@ def key_text(key: Any) -> str:
 
 
 def _array_index(key: str) -> int | None:
-    """The number an object key stands for if JavaScript orders it before the other keys, else None."""
+    """Return the number an object key stands for if JavaScript orders it before the other keys, else None."""
     if len(key) <= 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0"):
         number = int(key)
         if number < 2**32 - 1:
@@ -77,7 +77,7 @@ def _array_index(key: str) -> int | None:
 
 
 def index_keys_first(mapping: dict[str, Value]) -> dict[str, Value]:
-    """The mapping with integer-like keys first in ascending order, as JavaScript objects have them.
+    """Return the mapping with integer-like keys first in ascending order, as JavaScript objects have them.
 
     Returns the same mapping when nothing changes.  spec: hog-language 8.1, 8.13.
     """
@@ -103,7 +103,7 @@ def index_keys_first(mapping: dict[str, Value]) -> dict[str, Value]:
 
 
 def from_json(value: Value) -> Value:
-    """A JSON value of the host as a Hog value, always with new containers.
+    """Return a JSON value of the host as a Hog value, always with new containers.
 
     Marker objects become datetimes, dates and errors; integer-like keys come first; Hog values pass through.
 
@@ -144,7 +144,7 @@ def _from_json(value: Value, depth: int) -> Value:
 
 
 def _from_marker(members: dict[str, Value], depth: int) -> Value | None:
-    """The temporal value or error that a marker object stands for; None when it is no well-formed marker."""
+    """Return the temporal value or error that a marker object stands for; None when it is no well-formed marker."""
     if members.get("__hogDateTime__"):
         seconds, zone = members.get("dt"), members.get("zone", "UTC")
         if (
@@ -174,7 +174,7 @@ def _day(year: Value, month: Value, day: Value) -> HogDate | None:
 
 
 def to_json(value: Value) -> Value:
-    """A Hog value as plain JSON data: None, bool, int, float, str, list and dict with text keys.
+    """Return a Hog value as plain JSON data: None, bool, int, float, str, list and dict with text keys.
 
     Temporal values and errors become their marker objects, functions their printed form, tuples lists, NaN,
     infinities and repeated parents (cycles) null, lone surrogates U+FFFD.
@@ -196,7 +196,7 @@ class _UnusualError(Exception):
 
 
 def _plain(value: Value, room: list[int]) -> Value:
-    """A copy of a small value that is JSON as it stands. Raises `_UnusualError` for every other."""
+    """Return a copy of a small value that is JSON as it stands. Raises `_UnusualError` for every other."""
     cls = value.__class__
     if cls is str and value.isascii():
         return value
@@ -273,7 +273,7 @@ class _ToJson:
 
 
 def json_float(number: float) -> int | float | None:
-    """A number as JSON has it: an int when integral and exact, None for NaN and the infinities."""
+    """Return a number as JSON has it: an int when integral and exact, None for NaN and the infinities."""
     number = to_double(number)
     if number.is_integer() and -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
         return int(number)
@@ -281,7 +281,7 @@ def json_float(number: float) -> int | float | None:
 
 
 def marker_of(value: Value) -> dict[str, Value] | None:
-    """The marker object of a temporal value or error, None for every other value.  spec: hog-language 8.1."""
+    """Return the marker object of a temporal value or error, None for every other value.  spec: hog-language 8.1."""
     cls = value.__class__
     if cls is HogDateTime:
         return {"__hogDateTime__": True, "dt": value.seconds, "zone": value.zone}
@@ -296,7 +296,7 @@ def marker_of(value: Value) -> dict[str, Value] | None:
 
 
 def clean_text(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD.
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD.
 
     Spec: hog-language 9 (D15).
     """

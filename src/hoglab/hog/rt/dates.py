@@ -30,13 +30,13 @@ _UNIVERSAL: Final = frozenset({"UTC", "GMT"})
 
 
 def in_range(seconds: float) -> bool:
-    """Whether an instant has a calendar date here (years 1 to 9999; false for NaN)."""
+    """Return whether an instant has a calendar date here (years 1 to 9999; false for NaN)."""
     return FIRST_INSTANT <= seconds <= LAST_INSTANT
 
 
 @lru_cache(maxsize=256)
 def time_zone(name: str) -> dt.tzinfo:
-    """The zone of an IANA name (any letter case), `UTC`, or a fixed offset such as `UTC+5:30`.
+    """Return the zone of an IANA name (any letter case), `UTC`, or a fixed offset such as `UTC+5:30`.
 
     Raises:
         HogRuntimeError: no such zone.
@@ -63,7 +63,7 @@ def _zone_names() -> dict[str, str]:
 
 
 def local_time(seconds: float, zone: str = "UTC") -> dt.datetime:
-    """The wall clock at an instant in a zone, with whole milliseconds (further digits are cut off).
+    """Return the wall clock at an instant in a zone, with whole milliseconds (further digits are cut off).
 
     Raises:
         OverflowError: outside the years 1 to 9999.
@@ -79,14 +79,14 @@ def local_time(seconds: float, zone: str = "UTC") -> dt.datetime:
 
 
 def _milliseconds(seconds: float) -> int:
-    """Whole milliseconds; what a double leaves of a whole number of them counts as that number."""
+    """Return whole milliseconds; what a double leaves of a whole number of them counts as that number."""
     exact = seconds * 1000
     nearest = round(exact)
     return nearest if abs(exact - nearest) < 0.05 else int(exact)
 
 
 def instant(wall_clock: dt.datetime) -> int | float:
-    """The Unix time of an aware wall clock; an int when it has no milliseconds."""
+    """Return the Unix time of an aware wall clock; an int when it has no milliseconds."""
     offset = wall_clock.utcoffset()
     whole = (wall_clock.toordinal() - _EPOCH_ORDINAL) * _DAY_S
     whole += wall_clock.hour * 3600 + wall_clock.minute * 60 + wall_clock.second
@@ -97,7 +97,7 @@ def instant(wall_clock: dt.datetime) -> int | float:
 
 
 def read_instant(text: str, zone: str = "UTC") -> int | float | None:
-    """The Unix time of a text in the date-like grammar, None when it is none.
+    """Return the Unix time of a text in the date-like grammar, None when it is none.
 
     Text without an offset is read in `zone`.  spec: hog-language 10.6.
     """
@@ -134,12 +134,12 @@ def _offset_zone(offset: str) -> dt.tzinfo:
 
 
 def date_seconds(date: HogDate) -> int:
-    """The Unix time of a day's midnight in UTC."""
+    """Return the Unix time of a day's midnight in UTC."""
     return (dt.date(date.year, date.month, date.day).toordinal() - _EPOCH_ORDINAL) * _DAY_S
 
 
 def date_of(seconds: float) -> HogDate:
-    """The UTC day of an instant.  Raises OverflowError outside the years 1 to 9999."""
+    """Return the UTC day of an instant.  Raises OverflowError outside the years 1 to 9999."""
     moment = local_time(seconds)
     return HogDate(moment.year, moment.month, moment.day)
 
@@ -150,7 +150,7 @@ def date_text(date: HogDate) -> str:
 
 
 def datetime_text(moment: HogDateTime) -> str:
-    """ISO 8601 with milliseconds: `Z` for UTC, else the offset; empty for an instant without a calendar date."""
+    """Return ISO 8601 with milliseconds: `Z` for UTC, else the offset; empty for an instant without a calendar date."""
     try:
         wall_clock = local_time(moment.seconds, moment.zone)
     except OverflowError:
@@ -162,7 +162,7 @@ def datetime_text(moment: HogDateTime) -> str:
 
 
 def offset_text(wall_clock: dt.datetime, separator: str = ":") -> str:
-    """The offset of an aware wall clock: `-05:00`."""
+    """Return the offset of an aware wall clock: `-05:00`."""
     offset = wall_clock.utcoffset() or dt.timedelta()
     minutes = (offset.days * _DAY_S + offset.seconds) // 60
     hours, minutes_left = divmod(abs(minutes), 60)

@@ -38,7 +38,7 @@ _NOT_JSON: Final = "Invalid JSON"
 
 
 def parse(text: str) -> Value:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Marker objects become datetimes, dates and errors; integer-like keys come first; numbers are doubles.
 
@@ -83,7 +83,7 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_numbe
 
 
 def _doubles(value: Value, depth: int) -> Value:
-    """Integers beyond ±2^53 as doubles, everywhere in a freshly parsed value."""
+    """Return integers beyond ±2^53 as doubles, everywhere in a freshly parsed value."""
     if depth > MAX_DEPTH:
         raise HogRuntimeError(f"JSON text is nested more than {MAX_DEPTH} levels deep")
     cls = value.__class__
@@ -104,7 +104,7 @@ _NEEDS_LOOK: Final = frozenset({int, dict, list})
 
 
 def stringify(value: Value, indent: int = 0) -> str:
-    """The JSON text of a value: compact, or over several lines indented by `indent` (at most 10) spaces.
+    """Return the JSON text of a value: compact, or over several lines indented by `indent` (at most 10) spaces.
 
     Temporal values and errors are marker objects, functions their printed form; NaN, infinities and cycles
     are null; integer-like keys come first.
@@ -135,7 +135,7 @@ def stringify(value: Value, indent: int = 0) -> str:
 
 
 def _plain_size(value: Value) -> int:
-    """About the length of the text of a value that orjson writes as JavaScript would; 0 when it might not.
+    """Return about the length of the text of a value that orjson writes as JavaScript would; 0 when it might not.
 
     Plain values are trees of objects whose keys are texts without a leading digit, arrays, texts, safe
     integers and ordinary fractions.
@@ -181,7 +181,7 @@ _SIMPLE: Final = frozenset({bool, type(None)})
 
 
 def _plain_item(item: Value, pending: list[Any]) -> int:
-    """The length that a member adds; -1 when orjson might write it otherwise. Containers wait in `pending`."""
+    """Return the length that a member adds; -1 when orjson might write it otherwise. Containers wait in `pending`."""
     cls = item.__class__
     if cls is str:
         return len(item)
@@ -196,7 +196,7 @@ def _plain_item(item: Value, pending: list[Any]) -> int:
 
 
 def _ordinary_fraction(number: float) -> bool:
-    """Whether orjson and JavaScript write the number alike: not integral, no exponent."""
+    """Return whether orjson and JavaScript write the number alike: not integral, no exponent."""
     return (0.001 <= number < 1e15 or -1e15 < number <= -0.001) and not number.is_integer()
 
 
@@ -277,7 +277,7 @@ class _Writer:
         self.put(closing + "]")
 
     def breaks(self, depth: int) -> tuple[str, str, str]:
-        """Separators after an opening bracket, between parts and before the closing bracket."""
+        """Return separators after an opening bracket, between parts and before the closing bracket."""
         if self.indent <= 0:
             return "", ",", ""
         inner = "\n" + " " * (self.indent * (depth + 1))

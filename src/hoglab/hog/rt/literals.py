@@ -39,7 +39,7 @@ _EMPTY: Final[Texts] = frozenset({""})
 
 
 def literals_of(pattern: str) -> Literals | None:
-    """The texts to look for in place of the pattern, or before it runs; None when nothing is known.
+    """Return the texts to look for in place of the pattern, or before it runs; None when nothing is known.
 
     Letters are taken as they are written: what this says is for searches that look at the case of letters.
     """
@@ -62,7 +62,7 @@ def _exactly(texts: Texts) -> Literals | None:
 
 
 def _of_sequence(parts: list[Texts]) -> Literals | None:
-    """Literals of a pattern without alternatives: neighbours with known texts make longer ones."""
+    """Return literals of a pattern without alternatives: neighbours with known texts make longer ones."""
     whole = _in_a_row(parts)
     if whole is not None:
         return _exactly(whole)
@@ -83,7 +83,7 @@ def _least(texts: Texts) -> int:
 
 
 def _in_a_row(parts: list[Texts]) -> Texts:
-    """The texts of parts that follow each other."""
+    """Return the texts of parts that follow each other."""
     whole = _EMPTY
     for part in parts:
         if whole is None or part is None or len(whole) * len(part) > MAX_TEXTS:
@@ -93,7 +93,7 @@ def _in_a_row(parts: list[Texts]) -> Texts:
 
 
 def _either(branches: list[Texts]) -> Texts:
-    """The texts of alternatives."""
+    """Return the texts of alternatives."""
     found: set[str] = set()
     for branch in branches:
         if branch is None:
@@ -103,7 +103,7 @@ def _either(branches: list[Texts]) -> Texts:
 
 
 def _shortest(texts: frozenset[str]) -> tuple[str, ...]:
-    """The texts without those that contain another of them."""
+    """Return the texts without those that contain another of them."""
     kept: list[str] = []
     for text in sorted(texts, key=lambda text: (len(text), text)):
         if not any(shorter in text for shorter in kept):
@@ -124,7 +124,7 @@ class _Reader:
         self.depth = 0
 
     def branches(self) -> list[list[Texts]]:
-        """Alternatives up to a closing parenthesis or the end, each as the parts that follow each other."""
+        """Return alternatives up to a closing parenthesis or the end, each as the parts that follow each other."""
         found: list[list[Texts]] = [[]]
         while self.at < len(self.pattern) and self.pattern[self.at] != ")":
             if self.accept("|"):
@@ -134,7 +134,7 @@ class _Reader:
         return found
 
     def plain(self, parts: list[Texts]) -> bool:
-        """Reads characters that stand for themselves, but for one that is repeated."""
+        """Read characters that stand for themselves, but for one that is repeated."""
         found = _PLAIN.match(self.pattern, self.at)
         if found is None:
             return False
@@ -154,7 +154,7 @@ class _Reader:
         return True
 
     def repeated(self, atom: Texts) -> Texts:
-        """The atom with the repetition that follows it."""
+        """Return the atom with the repetition that follows it."""
         if self.accept("?"):
             self.accept("?")
             return _either([atom, _EMPTY])
@@ -202,7 +202,7 @@ class _Reader:
         return inner
 
     def char_class(self) -> Texts:
-        """Skips a class; `[.]` is a way to write a full stop."""
+        """Skip a class; `[.]` is a way to write a full stop."""
         start = self.at
         self.accept("^")
         self.accept("]")  # stands for itself in the first place

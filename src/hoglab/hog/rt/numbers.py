@@ -24,7 +24,7 @@ _SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
 
 
 def tidy(number: int | float) -> int | float:
-    """The number as an int when it is integral and within ±2^53, else as it is.
+    """Return the number as an int when it is integral and within ±2^53, else as it is.
 
     Spec: hog-language 9 (D1).
     """
@@ -34,7 +34,7 @@ def tidy(number: int | float) -> int | float:
 
 
 def to_double(number: int | float) -> float:
-    """The nearest double; an infinity for integers beyond its range."""
+    """Return the nearest double; an infinity for integers beyond its range."""
     try:
         return float(number)
     except OverflowError:
@@ -42,14 +42,14 @@ def to_double(number: int | float) -> float:
 
 
 def exact(value: Any) -> Any:
-    """The value; integers beyond ±2^53 as the doubles they would be."""
+    """Return the value; integers beyond ±2^53 as the doubles they would be."""
     if value.__class__ is int and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
         return to_double(value)
     return value
 
 
 def format_number(number: int | float) -> str:
-    """The number as JavaScript prints it: shortest round-trip digits, exponent from 1e21 up and below 1e-6."""
+    """Return the number as JavaScript prints it: shortest round-trip digits, exponent from 1e21 up and below 1e-6."""
     if number.__class__ is int:
         if -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
             return str(number)
@@ -98,7 +98,7 @@ def _radix_integer(text: str) -> int:
 
 
 def integer_prefix(text: str) -> int | float | None:
-    """Result of JavaScript's parseInt(text).
+    """Return the result of JavaScript's parseInt(text).
 
     The integer that the text starts with, None when it starts with none.
     """
@@ -117,7 +117,7 @@ def integer_prefix(text: str) -> int | float | None:
 
 
 def float_prefix(text: str) -> int | float | None:
-    """Result of JavaScript's parseFloat(text).
+    """Return the result of JavaScript's parseFloat(text).
 
     The number that the text starts with, None when it starts with none.
     """

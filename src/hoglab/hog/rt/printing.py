@@ -54,7 +54,7 @@ class PrintingState:
         self.max_text = max_text
 
     def enter(self, container: Value, parts: int, depth: int) -> bool:
-        """Notes a container; False when it is already on the way down, so that this is a cycle."""
+        """Return notes a container; False when it is already on the way down, so that this is a cycle."""
         if id(container) in self.above:
             return False
         if depth > MAX_DEPTH:
@@ -69,7 +69,7 @@ class PrintingState:
         return True
 
     def leave(self, container: Value) -> None:
-        """Ends a container."""
+        """End a container."""
         self.above.discard(id(container))
 
     def add_text(self, length: int) -> None:
@@ -83,7 +83,7 @@ class PrintingState:
 
 
 def to_string(value: Value) -> str:
-    """Result of `toString`: texts as they are, dates in ISO form, everything else as the printer has it."""
+    """Return the result of `toString`: texts as they are, dates in ISO form, everything else as the printer has it."""
     cls = value.__class__
     if cls is str:
         return value  # type: ignore[no-any-return]
@@ -101,12 +101,12 @@ def to_string(value: Value) -> str:
 
 
 def concat_text(value: Value) -> str:
-    """The text of one operand of `||`, `concat` or an f-string: as `to_string`, but nothing for null."""
+    """Return the text of one operand of `||`, `concat` or an f-string: as `to_string`, but nothing for null."""
     return "" if value is None else to_string(value)
 
 
 def repr_value(value: Value) -> str:
-    """The value as the printer shows it: like a Hog literal where there is one; cycles print as null.
+    """Return the value as the printer shows it: like a Hog literal where there is one; cycles print as null.
 
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
@@ -115,7 +115,7 @@ def repr_value(value: Value) -> str:
 
 
 def repr_key(value: Value) -> str:
-    """The text under which a container is stored when it is used as a key of an object.
+    """Return the text under which a container is stored when it is used as a key of an object.
 
     Raises:
         HogRuntimeError: more than `MAX_KEY_PARTS` parts or `MAX_KEY_TEXT` characters.
@@ -212,7 +212,7 @@ class _Printer:
 
 
 def is_truthy(value: Value) -> bool:
-    """Hog's notion of true: everything but null, false, 0, NaN and the empty text.  spec: hog-language 8.2."""
+    """Return Hog's notion of true: everything but null, false, 0, NaN and the empty text.  spec: hog-language 8.2."""
     cls = value.__class__
     if cls is bool:
         return value  # type: ignore[no-any-return]
@@ -257,7 +257,7 @@ def js_string(value: Value) -> str:
 
 
 def js_join(items: list[Value], separator: str) -> str:
-    """Result of JavaScript's join: null and cycles are empty, arrays inside are joined with commas.
+    """Return the result of JavaScript's join: null and cycles are empty, arrays inside are joined with commas.
 
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.

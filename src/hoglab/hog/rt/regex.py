@@ -49,20 +49,20 @@ class Matcher(Protocol):
     def literals(self) -> Literals | None: ...
 
     def search(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in the text.
+        """Return whether the pattern matches anywhere in the text.
 
         Raises:
             HogRuntimeError: the text is too long for the pattern (see `MAX_WORK`).
         """
 
     def extract(self, text: str) -> str | None:
-        """The first group of the first match.
+        """Return the first group of the first match.
 
         The match where the pattern has no group, or it took no part; None without a match.
         """
 
     def groups(self, text: str) -> tuple[str | None, ...] | None:
-        """The whole first match and its groups, None when there is no match."""
+        """Return the whole first match and its groups, None when there is no match."""
 
 
 def _encode(text: str) -> bytes:
@@ -74,7 +74,7 @@ def _decode(data: bytes) -> str:
 
 
 def _admit(length: int, program_size: int) -> None:
-    """Charges a search in a long text, and refuses one that might take too long."""
+    """Charge a search in a long text, and refuses one that might take too long."""
     work = length * program_size
     if work > MAX_WORK:
         most = MAX_WORK // program_size
@@ -199,7 +199,7 @@ def _compiled(pattern: str, ignore_case: bool, never_capture: bool, max_mem: int
 def build_matcher(
     pattern: str, ignore_case: bool, max_mem: int = MAX_PROGRAM_BYTES, direct: bool | None = None
 ) -> Matcher:
-    """Compiles a pattern without looking at its length.  Raises HogRuntimeError when RE2 refuses it."""
+    """Compile a pattern without looking at its length.  Raises HogRuntimeError when RE2 refuses it."""
     charge(COMPILE_STEPS)
     capturing = partial(_compiled, pattern, ignore_case, False, max_mem)
     if DIRECT if direct is None else direct:
@@ -208,7 +208,7 @@ def build_matcher(
 
 
 def _direct_calls_work() -> bool:
-    """Whether the private binding of google-re2 answers as expected in the installed version."""
+    """Return whether the private binding of google-re2 answers as expected in the installed version."""
     try:
         matcher = build_matcher("b(.)", False, direct=True)
         return (
@@ -227,7 +227,7 @@ DIRECT: Final = _direct_calls_work()
 
 @lru_cache(maxsize=CACHE_SIZE)
 def compile_regex(pattern: str, ignore_case: bool = False) -> Matcher:
-    """The matcher of a user's pattern; the same pattern again comes from a cache.
+    """Return the matcher of a user's pattern; the same pattern again comes from a cache.
 
     Raises:
         HogRuntimeError: not an RE2 pattern, longer than `MAX_PATTERN_BYTES`, or needing more than

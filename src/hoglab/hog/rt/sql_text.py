@@ -23,7 +23,7 @@ _OPERATORS: Final = {
 
 
 def is_node(value: Value) -> bool:
-    """Whether the object stands for an SQL node."""
+    """Return whether the object stands for an SQL node."""
     kind = value.get(AST_KEY)
     return kind is not None and kind is not False and kind != 0 and kind != ""
 
@@ -32,10 +32,10 @@ class Visited(Protocol):
     """The extent of the printing that the query is a part of."""
 
     def enter(self, container: Value, parts: int, depth: int) -> bool:
-        """Notes a container; False for a cycle."""
+        """Return notes a container; False for a cycle."""
 
     def leave(self, container: Value) -> None:
-        """Ends a container."""
+        """End a container."""
 
     def add_text(self, length: int) -> None:
         """Notes text about to be made."""
@@ -44,7 +44,7 @@ class Visited(Protocol):
 def query_text(
     node: dict[object, Value], visited: Visited, depth: int, value_text: Callable[[Value], str]
 ) -> str:
-    """The text of the node, without the `sql(...)` around it.
+    """Return the text of the node, without the `sql(...)` around it.
 
     `value_text` prints the values in it that are no nodes. Raises `HogRuntimeError` for nodes without a text.
     """
@@ -58,7 +58,7 @@ class _Writer:
         self.value_text = value_text
 
     def node(self, value: Value) -> str:
-        """The text of a node or of a value in the place of one."""
+        """Return the text of a node or of a value in the place of one."""
         if value.__class__ is not dict:
             return "" if value is None else self.value_text(value)
         if not is_node(value):
@@ -216,7 +216,7 @@ class _Writer:
 
 
 def identifier(name: str) -> str:
-    """The name as it has to be written: in backticks unless it is a plain one."""
+    """Return the name as it has to be written: in backticks unless it is a plain one."""
     if name == "*" or not _NAME.match(name):
         escaped = name.replace("\\", "\\\\").replace("`", "``")
         return f"`{escaped}`"

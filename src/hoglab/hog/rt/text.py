@@ -13,7 +13,7 @@ _WIDE = re.compile("[\U00010000-\U0010ffff]")
 
 
 def utf16_length(text: str) -> int:
-    """The number of UTF-16 units."""
+    """Return the number of UTF-16 units."""
     if text.isascii():
         return len(text)
     if len(text) > LONG:
@@ -30,12 +30,12 @@ def _decode(data: bytes) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, charged for."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD, charged for."""
     return text if text.isascii() else utf16.clean(text, charge)
 
 
 def utf16_slice(text: str, start: int, end: int) -> str:
-    """The units from `start` up to, not including, `end`, counted from 0."""
+    """Return the units from `start` up to, not including, `end`, counted from 0."""
     if text.isascii():
         return text[start:end]
     if len(text) > LONG:
@@ -44,14 +44,14 @@ def utf16_slice(text: str, start: int, end: int) -> str:
 
 
 def utf16_reversed(text: str) -> str:
-    """The units in opposite order."""
+    """Return the units in opposite order."""
     if text.isascii():
         return text[::-1]
     return _decode(memoryview(_encode(text)).cast("H")[::-1].tobytes())
 
 
 def units(text: str) -> str:
-    """The text with each character beyond U+FFFF as its two surrogates, so that indexes count units."""
+    """Return the text with each character beyond U+FFFF as its two surrogates, so that indexes count units."""
     if text.isascii():
         return text
     if len(text) > LONG:
@@ -65,7 +65,7 @@ def _surrogates(found: re.Match[str]) -> str:
 
 
 def joined(text: str) -> str:
-    """The text with surrogates that form a pair as one character again; the opposite of `units`."""
+    """Return the text with surrogates that form a pair as one character again; the opposite of `units`."""
     if text.isascii():
         return text
     return _decode(_encode(text))

@@ -16,11 +16,11 @@ Pay = Callable[[int], None]
 
 
 def _free(_units: int) -> None:
-    """Charges nothing."""
+    """Charge nothing."""
 
 
 def encode(text: str, pay: Pay = _free, codec: str = "utf-16-le") -> bytes:
-    """The units of a text, lone surrogates as they are."""
+    """Return the units of a text, lone surrogates as they are."""
     try:
         return text.encode(codec)
     except UnicodeEncodeError:
@@ -34,7 +34,7 @@ def _encoded(text: str, pay: Pay, codec: str) -> Iterator[bytes]:
 
 
 def decode(data: bytes, lone: Literal["surrogatepass", "replace"], pay: Pay = _free) -> str:
-    """The text of units in little-endian order; ``lone``: whether lone surrogates stay or become U+FFFD."""
+    """Return the text of units in little-endian order; ``lone``: whether lone surrogates stay or become U+FFFD."""
     try:
         return data.decode("utf-16-le")
     except UnicodeDecodeError:
@@ -52,7 +52,7 @@ def _decoded(data: bytes, lone: str, pay: Pay) -> Iterator[str]:
 
 
 def clean(text: str, pay: Pay = _free) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     if text.isascii():
         return text
     try:

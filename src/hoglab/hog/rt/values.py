@@ -150,31 +150,31 @@ FALSE_KEY: Final = BooleanKey(False)
 
 
 def keys_of(mapping: dict[Any, Value]) -> list[Value]:
-    """The keys of a dict as Hog values, in order."""
+    """Return the keys of a dict as Hog values, in order."""
     if TRUE_KEY in mapping or FALSE_KEY in mapping:
         return [k.value if k.__class__ is BooleanKey else k for k in mapping]
     return list(mapping)
 
 
 def items_of(mapping: dict[Any, Value]) -> list[tuple[Value, Value]]:
-    """The (key, value) pairs of a dict as Hog values, in order; a snapshot."""
+    """Return the (key, value) pairs of a dict as Hog values, in order; a snapshot."""
     if TRUE_KEY in mapping or FALSE_KEY in mapping:
         return [(k.value if k.__class__ is BooleanKey else k, v) for k, v in mapping.items()]
     return list(mapping.items())
 
 
 def too_deep() -> HogRuntimeError:
-    """The failure for values nested beyond `MAX_DEPTH`."""
+    """Return the failure for values nested beyond `MAX_DEPTH`."""
     return HogRuntimeError(f"Value is nested more than {MAX_DEPTH} levels deep")
 
 
 def too_large(most: int = MAX_NODES) -> HogRuntimeError:
-    """The failure for values with too many parts."""
+    """Return the failure for values with too many parts."""
     return HogRuntimeError(f"Value has more than {most} parts")
 
 
 def copy_value(value: Value) -> Value:
-    """A deep copy.  Scalars are returned as they are; sharing and cycles inside the value are kept.
+    """Return a deep copy.  Scalars are returned as they are; sharing and cycles inside the value are kept.
 
     Raises:
         HogRuntimeError: nested deeper than `MAX_DEPTH`.
@@ -183,7 +183,7 @@ def copy_value(value: Value) -> Value:
 
 
 def copy_parts(value: Value) -> tuple[Value, Collection[Value]]:
-    """A deep copy of a container, and all containers in it. Raises as `copy_value`."""
+    """Return a deep copy of a container, and all containers in it. Raises as `copy_value`."""
     memo: dict[int, Value] = {}
     return _copy(value, memo, 0), memo.values()
 
@@ -225,7 +225,7 @@ ENTRY_COST: Final = 48
 
 
 def live_size(roots: Iterable[Value], cap: int, charge: Callable[[int], None] | None = None) -> int:
-    """Bytes the values reachable from `roots` account for; counting stops soon after `cap`.
+    """Return bytes the values reachable from `roots` account for; counting stops soon after `cap`.
 
     A shared container or long text counts once.  8 bytes per value and the length of a text, as
     spec: hog-language 8.11 has it, plus what a Python container or number really needs.  `charge` is told
@@ -272,7 +272,7 @@ _NUMBERS: Final = frozenset({int, float})
 
 
 def _parts(value: Value, cls: type) -> tuple[Collection[Value], int]:
-    """Contents of a container, and the memory cost in bytes of the container and its places."""
+    """Return contents of a container, and the memory cost in bytes of the container and its places."""
     if cls is list or cls is HogTuple:
         return value, CONTAINER_COST + VALUE_COST * len(value)
     if cls is dict:
@@ -289,7 +289,7 @@ def _parts(value: Value, cls: type) -> tuple[Collection[Value], int]:
 
 
 def _captured(call: Callable[..., Value]) -> Iterator[Value]:
-    """The Hog values that a closure keeps alive."""
+    """Yield the Hog values that a closure keeps alive."""
     for cell in getattr(call, "__closure__", None) or ():
         try:
             yield cell.cell_contents

@@ -15,7 +15,7 @@ declare = partial(function, category="numbers")
 
 
 def _joins(value: Value) -> bool:
-    """Whether JavaScript's + sees a text rather than a number."""
+    """Return whether JavaScript's + sees a text rather than a number."""
     return value.__class__ not in _NUMERIC
 
 

@@ -14,12 +14,12 @@ declare = partial(function, category="arrays")
 
 
 def is_array(value: Value) -> bool:
-    """Whether the value is an array or a tuple."""
+    """Return whether the value is an array or a tuple."""
     return value.__class__ is list or value.__class__ is HogTuple
 
 
 def account(ctx: Context, count: int) -> None:
-    """Accounts for an array of `count` elements about to be made."""
+    """Account for an array of `count` elements about to be made."""
     ctx.grow(64 + 8 * count)
 
 
@@ -202,7 +202,7 @@ def _reverse(ctx: Context, items: Value) -> list[Value]:
 
 
 def _sorted(ctx: Context, items: Value) -> list[Value]:
-    """A sorted copy: by size when all elements are numbers, else by their text.  spec: hog-language 9 (D9)."""
+    """Return a sorted copy: by size when all elements are numbers, else by their text.  spec: hog-language 9 (D9)."""
     if not is_array(items):
         return []
     count = len(items)

@@ -77,12 +77,12 @@ def _is_container(value: Value) -> bool:
 
 
 def _root(value: Value) -> Value:
-    """The first argument of a JSON function, read as JSON when it is text."""
+    """Return the first argument of a JSON function, read as JSON when it is text."""
     return _parsed(value)[1] if value.__class__ is str else value
 
 
 def _at(value: Value, path: tuple[Value, ...]) -> Value:
-    """The value at a path into an object or array, null when there is none."""
+    """Return the value at a path into an object or array, null when there is none."""
     current = _root(value)
     if not _is_container(current):
         return None
@@ -94,7 +94,7 @@ def _at(value: Value, path: tuple[Value, ...]) -> Value:
 
 
 def _selects(container: Value, step: Value) -> bool:
-    """Whether a step can select a member: names do not select elements of arrays."""
+    """Return whether a step can select a member: names do not select elements of arrays."""
     return container.__class__ is dict or step.__class__ is int or step.__class__ is float
 
 

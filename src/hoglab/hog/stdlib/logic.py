@@ -84,7 +84,7 @@ def _assume_not_null(value: Value) -> Value:
 
 
 def is_empty(value: Value) -> bool:
-    """Whether a value is null, an empty string or an empty container; numbers and booleans never are."""
+    """Return whether a value is null, an empty string or an empty container; numbers and booleans never are."""
     cls = value.__class__
     if cls is str or cls is list or cls is dict or cls is HogTuple:
         return not value

@@ -107,7 +107,10 @@ class Function:
         return f"{self.name}({', '.join(map(str, self.params))}) -> {'|'.join(self.returns)}"
 
     def arity_error(self, count: int) -> str | None:
-        """Error message for a call with `count` arguments; None when the number is right.  spec: hog-language 10.1."""
+        """Return error message for a call with `count` arguments.
+
+        The result is None when the number is right.  spec: hog-language 10.1.
+        """
         if self.min_args <= count and (self.max_args is None or count <= self.max_args):
             return None
         if self.exact:
@@ -117,7 +120,7 @@ class Function:
         return f"Function {self.name} requires at most {self.max_args} arguments"
 
     def invoke(self, ctx: Context, args: list[Value] | tuple[Value, ...]) -> Value:
-        """Calls the function with any number of arguments.
+        """Return calls the function with any number of arguments.
 
         Raises:
             HogRuntimeError: wrong number of arguments, or what the function itself refuses.
@@ -128,7 +131,7 @@ class Function:
         return self.call(ctx, *args) if self.needs_context else self.call(*args)
 
     def as_value(self, ctx: Context) -> HogFunction:
-        """The function as a Hog value that programs can store and pass on; the host's answer is waited for."""
+        """Return the function as a Hog value that programs can store and pass on; the host's answer is waited for."""
         if self.is_async:
             waiting: Any = ctx  # an `ExecutionContext` wherever the program may wait for the host
 
@@ -144,7 +147,7 @@ class Function:
 
 
 def _metered(function: Function) -> Callable[..., Value]:
-    """Implementation of a function that first charges for the arguments it will read.
+    """Return the implementation of a function that first charges for the arguments it will read.
 
     It is called by programs all the time, so it takes no turn that it need not take.
     """
@@ -218,7 +221,7 @@ def function(
     aliases: tuple[str, ...] = (),
     weight: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers the decorated callable as a library function; `params` are short forms for `parameter`."""
+    """Register the decorated callable as a library function; `params` are short forms for `parameter`."""
     parsed = tuple(parameter(text) for text in params)
     kinds = tuple(returns.split("|"))
     if set(kinds) - KINDS:
@@ -255,7 +258,7 @@ def function(
 
 
 def expect_string(name: str, value: Value) -> str:
-    """The value if it is a string.  Raises HogRuntimeError naming the function otherwise."""
+    """Return the value if it is a string.  Raises HogRuntimeError naming the function otherwise."""
     if value.__class__ is not str:
         raise HogRuntimeError(f"Function {name} expects a string, got {type_name(value)}")
     return value

@@ -19,7 +19,7 @@ declare = partial(function, category="strings")
 
 
 def built(ctx: Context, text: str) -> str:
-    """Accounts for a text that a function made."""
+    """Account for a text that a function made."""
     ctx.grow(len(text))
     return text
 
@@ -286,7 +286,7 @@ def _split(ctx: Context, separator: Value, text: Value, max_parts: Value = None)
 
 
 def _part_limit(max_parts: Value) -> int:
-    """JavaScript's limit of split(): the number modulo 2^32."""
+    """Return JavaScript's limit of split(): the number modulo 2^32."""
     if max_parts is None:
         return 2**32 - 1
     number = to_number(max_parts)

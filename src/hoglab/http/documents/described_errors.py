@@ -64,7 +64,7 @@ _WAITING = frozenset({408, 429, 503})
 
 
 def response_name(status: int) -> str:
-    """The name of a status among the document's shared responses."""
+    """Return the name of a status among the document's shared responses."""
     return HTTPStatus(status).phrase.title().replace(" ", "")
 
 
@@ -74,7 +74,7 @@ def meaning(status: int) -> str:
 
 
 def error_responses(statuses: Iterable[int]) -> dict[str, Any]:
-    """The ``components/responses`` of errors. Raises `KeyError` for a status that nobody has explained."""
+    """Return the ``components/responses`` of errors. Raises `KeyError` for a status that nobody has explained."""
     return {response_name(status): _response(status) for status in sorted(statuses)}
 
 

@@ -37,7 +37,7 @@ pre { background: var(--soft); border-radius: 6px; overflow: auto; padding: .7re
 
 
 def docs_app(document: Document) -> ASGIApp:
-    """Serves the reference."""
+    """Serve the reference."""
 
     @lru_cache(maxsize=1)
     def content() -> bytes:
@@ -48,7 +48,7 @@ def docs_app(document: Document) -> ASGIApp:
 
 
 def render(document: dict[str, Any]) -> Iterator[str]:
-    """The parts of the page for an OpenAPI document."""
+    """Yield the parts of the page for an OpenAPI document."""
     info = document["info"]
     title = f"{escape(info['title'])} {escape(info['version'])}: API reference"
     yield "<!doctype html><html lang=en><meta charset=utf-8>"
@@ -122,7 +122,7 @@ def _properties(schema: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A schema in a few words, with links to named ones."""
+    """Return a schema in a few words, with links to named ones."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f"<a href='#schema-{name}'>{name}</a>"

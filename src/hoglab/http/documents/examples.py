@@ -31,7 +31,7 @@ class Examples:
         """Named schemas that are being exemplified, so that a recursive one ends."""
 
     def of(self, schema: Mapping[str, Any], *, required_only: bool = False) -> Any:
-        """A value of the schema: its own example, its constant or default, or one made of its parts.
+        """Return a value of the schema: its own example, its constant or default, or one made of its parts.
 
         ``required_only`` leaves out the properties of an object that need not be sent and have no example.
         """
@@ -64,7 +64,7 @@ class Examples:
             self._open.pop()
 
     def _alternative(self, schemas: list[Mapping[str, Any]], required_only: bool) -> Any:
-        """The first of several; but null, where that may be, rather than a value that says nothing."""
+        """Return the first of several; but null, where that may be, rather than a value that says nothing."""
         nullable = any(schema.get("type") == "null" for schema in schemas)
         if nullable and not _TELLING & schemas[0].keys():
             return None

@@ -50,7 +50,7 @@ _START = """SwaggerUIBundle({
 
 
 def explorer_apps() -> dict[str, ASGIApp]:
-    """The page and its files, by path."""
+    """Return the page and its files, by path."""
     return {
         PATH: page(_PAGE.encode, "text/html", _HEADERS),
         f"{PATH}/start.js": page(_START.encode, "text/javascript", _KEPT),
@@ -60,7 +60,7 @@ def explorer_apps() -> dict[str, ASGIApp]:
 
 
 def link(tag: str, operation_id: str) -> str:
-    """Link to an operation in the explorer."""
+    """Return link to an operation in the explorer."""
     return f"{PATH}/#/{tag.replace(' ', '%20')}/{operation_id}"
 
 

@@ -187,11 +187,11 @@ class _Schemas:
             schema.pop("default", None)
 
     def of(self, model: Any, mode: Mode) -> dict[str, Any]:
-        """The schema of a model, or the schema that was given in place of one."""
+        """Return the schema of a model, or the schema that was given in place of one."""
         return model if isinstance(model, dict) else self._by_key[repr((model, mode))]
 
     def resolved(self, model: Any, mode: Mode) -> dict[str, Any]:
-        """The same, with a reference at the top followed."""
+        """Return the same, with a reference at the top followed."""
         schema = self.of(model, mode)
         reference = schema.get("$ref")
         resolved: dict[str, Any] = self.definitions[reference.rpartition("/")[2]] if reference else schema
@@ -199,7 +199,7 @@ class _Schemas:
 
 
 def _name(generated: str) -> str:
-    """Name of a model in the document.
+    """Return the name of a model in the document.
 
     Pydantic spells pages ``Paged_ExperimentOut_``, and models that share their name ``hoglab__room__module__Name``.
     """
@@ -210,7 +210,7 @@ def _name(generated: str) -> str:
 
 
 def _renamed(schema: Any) -> Any:
-    """A schema with its references under the names of the document."""
+    """Return a schema with its references under the names of the document."""
     if isinstance(schema, list):
         return [_renamed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -224,7 +224,7 @@ def _renamed(schema: Any) -> Any:
 
 
 def _used(value: Any, definitions: dict[str, Any], names: set[str]) -> set[str]:
-    """The names of all definitions that a part of the document leads to."""
+    """Return the names of all definitions that a part of the document leads to."""
     if isinstance(value, list):
         for part in value:
             _used(part, definitions, names)
@@ -384,12 +384,12 @@ def _failures(operation: Operation) -> set[int]:
 
 
 def schema_app(document: Document) -> ASGIApp:
-    """Serves the document as JSON."""
+    """Serve the document as JSON."""
     return page(lambda: document.encoded, "application/vnd.oai.openapi+json")
 
 
 def page(content: Callable[[], bytes], media_type: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
-    """An ASGI app that answers GET and HEAD with a text that is made in a thread."""
+    """Return an ASGI app that answers GET and HEAD with a text that is made in a thread."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):

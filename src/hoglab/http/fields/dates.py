@@ -15,7 +15,7 @@ _MOMENT = re.compile(
 
 
 def utc_now() -> datetime:
-    """The present moment; the default clock of everything that takes a ``now`` callable."""
+    """Return the present moment; the default clock of everything that takes a ``now`` callable."""
     return datetime.now(UTC)
 
 

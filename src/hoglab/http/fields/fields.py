@@ -70,14 +70,14 @@ class WireModel(BaseModel):
         return described
 
     def sent(self) -> dict[str, Any]:
-        """The fields that came with the request, by their Python names, nested models as they are."""
+        """Return the fields that came with the request, by their Python names, nested models as they are."""
         return {
             name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
         }
 
 
 def attribute_docstrings(model: type[WireModel]) -> dict[str, str]:
-    """Docstrings of a model's fields, by name; fields of a base class keep theirs.
+    """Return docstrings of a model's fields, by name; fields of a base class keep theirs.
 
     Pydantic's `use_attribute_docstrings` reads the source of every model when its class is made, a tenth of the time
     in which a server starts. Only documents need them.
@@ -91,7 +91,7 @@ def attribute_docstrings(model: type[WireModel]) -> dict[str, str]:
 
 @lru_cache
 def _docstrings_of_module(name: str) -> Mapping[str, Mapping[str, str]]:
-    """Docstrings of attributes by the qualified name of their class, outside of functions."""
+    """Return docstrings of attributes by the qualified name of their class, outside of functions."""
     found: dict[str, dict[str, str]] = {}
 
     def visit(body: Sequence[ast.stmt], prefix: str) -> None:
@@ -112,7 +112,7 @@ def _docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def fail(code: str, text: str) -> PydanticCustomError:
-    """An error with a code and text of the wire, for validators of a room's own."""
+    """Return an error with a code and text of the wire, for validators of a room's own."""
     # Braces are doubled because Pydantic treats the text as a template.
     return PydanticCustomError(code, "{text}", {"text": text})
 
@@ -197,7 +197,7 @@ class Bool(_Marker):
 
 
 def parse_bool(value: Any) -> bool | None:
-    """The boolean that a value spells (spec: experiments-api 1.5); None when it spells none."""
+    """Return the boolean that a value spells (spec: experiments-api 1.5); None when it spells none."""
     if isinstance(value, bool):
         return value
     if isinstance(value, (int, float)) and value in (0, 1):
@@ -235,7 +235,7 @@ class Int(_Marker):
 
 
 def parse_integer(value: Any) -> int | None:
-    """The integer that a value is or spells; None when it is no integer."""
+    """Return the integer that a value is or spells; None when it is no integer."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -278,7 +278,7 @@ class Number(_Marker):
 
 
 def parse_number(value: Any) -> float | None:
-    """The finite number that a value is or spells; None when it is none. Integers stay integers."""
+    """Return the finite number that a value is or spells; None when it is none. Integers stay integers."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, int):
@@ -326,7 +326,7 @@ class Uuid(_Marker):
 
 
 def parse_uuid(value: Any) -> str | None:
-    """The usual text of a UUID (hyphens may be missing in what is read); None for anything else."""
+    """Return the usual text of a UUID (hyphens may be missing in what is read); None for anything else."""
     if not isinstance(value, str) or len(value) not in (32, 36) or not value.isascii():
         return None
     if len(value) == 36 and any(value[at] != "-" for at in (8, 13, 18, 23)):

@@ -96,7 +96,7 @@ class UnknownKey:
         return validation_error(self.detail, self.attr, UNKNOWN_FIELD)
 
     def warning(self) -> WarningEntry:
-        """The entry of ``warnings`` for the key."""
+        """Return the entry of ``warnings`` for the key."""
         text = f"{shown_path(self.path)} is not a known key and has no effect{hint(self.guess)}"
         return warning(UNKNOWN_FIELD, self.path, text)
 
@@ -115,12 +115,12 @@ def shown_path(path: Path) -> str:
 
 
 def hint(guess: str | None) -> str:
-    """The end of a sentence about a name that is not known."""
+    """Return the end of a sentence about a name that is not known."""
     return "." if guess is None else f"; did you mean {guess}?"
 
 
 def warning(code: str, path: Path, detail: str) -> WarningEntry:
-    """An entry of ``warnings``."""
+    """Return an entry of ``warnings``."""
     return {"code": code, "attr": attr_of(path), "detail": detail}
 
 
@@ -128,19 +128,19 @@ def warning(code: str, path: Path, detail: str) -> WarningEntry:
 
 
 def unknown_keys(kind: Any, value: object, path: Path = ()) -> Iterator[UnknownKey]:
-    """Every unknown key of a value of a type: a model, or lists, unions and mappings of models."""
+    """Return every unknown key of a value of a type: a model, or lists, unions and mappings of models."""
     return _unknown(_shape(kind), value, path)
 
 
 def within(model: type[BaseModel], value: Mapping[str, Any]) -> Iterator[UnknownKey]:
-    """The unknown keys inside of the fields of a body or of a stored object; not those beside the fields."""
+    """Yield the unknown keys inside of the fields of a body or of a stored object; not those beside the fields."""
     for name, shape in _fields(model).items():
         if name in value:
             yield from _unknown(shape, value[name], (name,))
 
 
 def first_refused(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ()) -> UnknownKey | None:
-    """The first unknown key that is not to be saved. One that is ``stored`` as often as it is sent passes."""
+    """Return the first unknown key that is not to be saved. One that is ``stored`` as often as it is sent passes."""
     left = Counter(each.place for each in stored)
     for unknown in sent:
         if unknown.is_refused:
@@ -151,13 +151,13 @@ def first_refused(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ())
 
 
 def refuse(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ()) -> None:
-    """Raises 400 for what `first_refused` finds."""
+    """Raise 400 for what `first_refused` finds."""
     if (found := first_refused(sent, stored)) is not None:
         raise found.error()
 
 
 def warnings_of(found: Iterable[UnknownKey]) -> list[WarningEntry]:
-    """The ``warnings`` of unknown keys."""
+    """Return the ``warnings`` of unknown keys."""
     return [each.warning() for each in found]
 
 
@@ -179,7 +179,7 @@ def warnings_of_body(body: Any, answer: Any, sent: object) -> list[WarningEntry]
 
 
 def with_warnings(answer: dict[str, Any], told: list[WarningEntry]) -> dict[str, Any]:
-    """An object with further ``warnings``; each place is told once. Objects without any have no such key."""
+    """Return an object with further ``warnings``; each place is told once. Objects without any have no such key."""
     if not told:
         return answer
     before = answer.get("warnings") or []
@@ -226,7 +226,7 @@ def _shape(kind: Any) -> _Shape:
 
 
 def named_kinds(model: Any) -> dict[str, Any]:
-    """Named types of a model's fields for the documents, by their names."""
+    """Return named types of a model's fields for the documents, by their names."""
     marks = (mark for info in model.model_fields.values() for mark in _marks(info.annotation, info.metadata))
     return {mark.name: mark.described for mark in marks if mark.name is not None}
 
@@ -251,7 +251,7 @@ def _is_model(kind: Any) -> bool:
 
 @lru_cache(maxsize=512)
 def _fields(model: type[BaseModel]) -> Mapping[str, _Shape]:
-    """The fields of a model by their names on the wire."""
+    """Return the fields of a model by their names on the wire."""
     return {
         info.alias or name: _shape(_marked(info.metadata, info.annotation))
         for name, info in model.model_fields.items()
@@ -260,7 +260,7 @@ def _fields(model: type[BaseModel]) -> Mapping[str, _Shape]:
 
 @lru_cache(maxsize=512)
 def _constants(model: type[BaseModel]) -> Mapping[str, tuple[Any, ...]]:
-    """The values that those fields of a model may have that tell it from others."""
+    """Return the values that those fields of a model may have that tell it from others."""
     return {
         name: get_args(info.annotation)
         for name, info in model.model_fields.items()
@@ -296,7 +296,7 @@ def _is_closed(model: type[BaseModel]) -> bool:
 
 
 def _model_of(models: tuple[type[BaseModel], ...], value: Mapping[str, Any]) -> type[BaseModel] | None:
-    """The one of several models that a value is of: by its constants, then by how many of its keys are known.
+    """Return the one of several models that a value is of: by its constants, then by how many of its keys are known.
 
     None when it is of none of them, whose keys nothing is known about.
     """
@@ -323,5 +323,5 @@ def _guess(key: str, model: type[BaseModel]) -> tuple[str | None, bool]:
 
 
 def _plain(key: str) -> str:
-    """A key without what different ways of writing differ in."""
+    """Return a key without what different ways of writing differ in."""
     return key.replace("_", "").replace("-", "").lower()

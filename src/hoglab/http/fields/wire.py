@@ -68,7 +68,7 @@ _of_user = attrgetter(*_KEYS)
 
 
 def user_object(user: User | Mapping[Any, Any] | None) -> dict[str, Any] | None:
-    """The ``created_by`` object, or None for nobody (spec: experiments-api 1.9).
+    """Return the ``created_by`` object, or None for nobody (spec: experiments-api 1.9).
 
     Takes a `User` or anything that has the columns of the user table as keys (``result.mappings()``).
     """

@@ -24,19 +24,19 @@ _BEARER = re.compile(r"Bearer\s+(\S.*)", re.DOTALL)
 
 
 def key_from_header(value: str | None) -> str | None:
-    """The key of an ``Authorization: Bearer`` header; the word is case-sensitive, blanks follow."""
+    """Return the key of an ``Authorization: Bearer`` header; the word is case-sensitive, blanks follow."""
     match = _BEARER.fullmatch(value) if value is not None else None
     return match[1].strip() if match is not None else None
 
 
 def key_from_body(value: Any) -> str | None:
-    """The key inside a decoded body."""
+    """Return the key inside a decoded body."""
     key = value.get(BODY_KEY) if isinstance(value, dict) else None
     return key.strip() or None if isinstance(key, str) else None
 
 
 def key_from_query(query_string: bytes) -> str | None:
-    """The key inside a query string; of several the last counts."""
+    """Return the key inside a query string; of several the last counts."""
     if BODY_KEY.encode() not in query_string:
         return None
     pairs = parse_qsl(query_string.decode("utf-8", "replace"), errors="replace")
@@ -44,7 +44,10 @@ def key_from_query(query_string: bytes) -> str | None:
 
 
 def no_key(text: str) -> str:
-    """Explanation of what was sent in place of a key, as a further sentence; empty where the text looks like a key."""
+    """Return the explanation of what was sent in place of a key, as a further sentence.
+
+    Empty where the text looks like a key.
+    """
     if text.startswith(TOKEN_PREFIX):
         return (
             " It is a project token (phc_…), which SDKs send with events; this endpoint needs a personal API key "
@@ -54,7 +57,7 @@ def no_key(text: str) -> str:
 
 
 def check_scopes(principal: Principal, needs: tuple[ScopeNeed, ...] | None) -> None:
-    """Raises 403 for the first need that the key does not meet, or when the route takes no keys at all."""
+    """Raise 403 for the first need that the key does not meet, or when the route takes no keys at all."""
     if needs is None:
         raise errors.permission_denied("This action does not support personal API key access")
     for need in needs:
@@ -64,7 +67,7 @@ def check_scopes(principal: Principal, needs: tuple[ScopeNeed, ...] | None) -> N
 
 
 def requested_project_id(segment: str, principal: Principal) -> int:
-    """The project that a path segment means: a number, or ``@current``. Raises 404 for anything else."""
+    """Return the project that a path segment means: a number, or ``@current``. Raises 404 for anything else."""
     if segment == "@current":
         if principal.current_project_id is None:
             raise errors.project_not_found()
@@ -75,7 +78,7 @@ def requested_project_id(segment: str, principal: Principal) -> int:
 
 
 def check_project_limit(principal: Principal, project_id: int) -> None:
-    """Raises 403 when the key is limited to other projects."""
+    """Raise 403 when the key is limited to other projects."""
     if principal.scoped_projects is not None and project_id not in principal.scoped_projects:
         raise errors.permission_denied(
             f"API key does not have access to the requested project: ID {project_id}."
@@ -83,7 +86,7 @@ def check_project_limit(principal: Principal, project_id: int) -> None:
 
 
 def check_organization_limit(principal: Principal, organization_id: str) -> None:
-    """Raises 403 when the key is limited to other organizations."""
+    """Raise 403 when the key is limited to other organizations."""
     if principal.scoped_organizations is not None and organization_id not in principal.scoped_organizations:
         raise errors.permission_denied(
             f"API key does not have access to the requested organization: ID {organization_id}."
@@ -91,13 +94,13 @@ def check_organization_limit(principal: Principal, organization_id: str) -> None
 
 
 def check_membership(principal: Principal, project: Project) -> None:
-    """Raises 403 when the user is no member of the project's organization."""
+    """Raise 403 when the user is no member of the project's organization."""
     if project.organization_id not in principal.levels:
         raise errors.permission_denied("You don't have access to the project.")
 
 
 def check_outside_projects(principal: Principal, operation: Operation | None) -> None:
-    """Raises 403 when a limited key is used on a route where its limits could not be kept."""
+    """Raise 403 when a limited key is used on a route where its limits could not be kept."""
     if operation is None or operation.limited_keys:
         return
     if principal.scoped_projects is not None:
@@ -111,6 +114,6 @@ def check_outside_projects(principal: Principal, operation: Operation | None) ->
 
 
 def check_level(principal: Principal, level: int) -> None:
-    """Raises 403 when the membership at hand is below ``level`` (`identity.Level`)."""
+    """Raise 403 when the membership at hand is below ``level`` (`identity.Level`)."""
     if (principal.level or 0) < level:
         raise errors.role_too_low("manager")

@@ -71,7 +71,7 @@ class Call:
         return self.decoded.value
 
     def validate(self, model: type[ModelT], value: Any = None) -> ModelT:
-        """The body (or another value of it) as ``model``. Raises the first error as 400 of the wire."""
+        """Return the body (or another value of it) as ``model``. Raises the first error as 400 of the wire."""
         data = self.body if value is None else value
         if self.decoded.is_form and isinstance(data, dict):
             data = _scalars(data, model)
@@ -86,16 +86,16 @@ class Call:
         return dict(parse_qsl(self._query_string, keep_blank_values=True, errors="replace"))
 
     def query(self, name: str, default: str | None = None) -> str | None:
-        """One query parameter, as it was sent."""
+        """Return one query parameter, as it was sent."""
         return self.params.get(name, default)
 
     def query_list(self, name: str) -> list[str]:
-        """Every value of a query parameter that may be repeated."""
+        """Return every value of a query parameter that may be repeated."""
         pairs = parse_qsl(self._query_string, keep_blank_values=True, errors="replace")
         return [value for key, value in pairs if key == name]
 
     def validate_query(self, model: type[ModelT]) -> ModelT:
-        """The query parameters as ``model``. Raises the first error as 400 of the wire."""
+        """Return the query parameters as ``model``. Raises the first error as 400 of the wire."""
         try:
             return model.model_validate(self.params)
         except ValidationError as error:
@@ -107,11 +107,11 @@ class Call:
         return EntityTags.of(self.request.headers.get("if-match"))
 
     def page(self, default: int = DEFAULT_LIMIT, maximum: int = MAX_LIMIT) -> Page:
-        """The page that ``limit`` and ``offset`` ask for; bad values are never an error."""
+        """Return the page that ``limit`` and ``offset`` ask for; bad values are never an error."""
         return read_page(self.query("limit"), self.query("offset"), default=default, maximum=maximum)
 
     def link(self, **changes: int | str | None) -> str:
-        """The address of this request with some query parameters replaced; None removes one."""
+        """Return the address of this request with some query parameters replaced; None removes one."""
         query = replace_query(self._query_string, changes)
         return f"{self.address}?{query}" if query else self.address
 
@@ -141,11 +141,11 @@ class Call:
         return raw.decode("utf-8", "replace")
 
     def has_scope(self, scope: str) -> bool:
-        """Whether the key holds a scope, or one that implies it."""
+        """Return whether the key holds a scope, or one that implies it."""
         return self.principal.has_scope(scope)
 
     def require(self, scope: str) -> None:
-        """Raises 403 unless the key holds a further scope."""
+        """Raise 403 unless the key holds a further scope."""
         if not self.principal.has_scope(scope):
             raise errors.missing_scope(scope)
 
@@ -155,7 +155,7 @@ class Call:
 
 
 def _scalars(form: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """A form's fields as ``model`` expects them.
+    """Return a form's fields as ``model`` expects them.
 
     The last of a repeated scalar counts, lists collect, and JSON may come as its text.
     """
@@ -174,7 +174,7 @@ def _scalars(form: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _markers(info: FieldInfo) -> Iterator[type[Any]]:
-    """The classes of the markers on a field, also inside ``… | None``."""
+    """Yield the classes of the markers on a field, also inside ``… | None``."""
     for marker in info.metadata:
         yield type(marker)
     for part in get_args(info.annotation):

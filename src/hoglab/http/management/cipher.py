@@ -9,9 +9,9 @@ class Cipher(Protocol):
     """Encrypts texts with keys that are not in the database."""
 
     def encrypt_text(self, text: str) -> str:
-        """The text, sealed, as ASCII."""
+        """Return the text, sealed, as ASCII."""
         ...
 
     def decrypt_text(self, sealed: str) -> str:
-        """The text again. Raises an exception when no key fits."""
+        """Return the text again. Raises an exception when no key fits."""
         ...

@@ -227,7 +227,7 @@ class ManagementApi:
         return response
 
     async def _is_allowed(self, arrived: _Arrived, operation: Operation, project: Project) -> bool:
-        """Whether who has sent a request might send it now, too."""
+        """Return whether who has sent a request might send it now, too."""
         try:
             found = await self._recognised(arrived)
             if found is None:
@@ -255,11 +255,11 @@ class ManagementApi:
         return await self._handled(operation, operation.handler, call, {}, b"", owner)
 
     def _reads_at_home(self, scope: Scope) -> bool:
-        """Whether a request only reads, and comes from no page of another origin."""
+        """Return whether a request only reads, and comes from no page of another origin."""
         return scope["method"] in _READING and is_same_origin(scope, self._public_url)
 
     async def _recognised(self, arrived: _Arrived) -> tuple[Principal, bool] | None:
-        """Caller, and whether the place of the key makes the request count for throttles.
+        """Return caller, and whether the place of the key makes the request count for throttles.
 
         None where no key came, nor the cookie of a session. A key that is wrong raises 401.
         """
@@ -303,7 +303,7 @@ class ManagementApi:
         return self._authenticator
 
     async def _key_in_body(self, arrived: _Arrived, *, known: bool) -> str | None:
-        """The key inside a body, which is read for it. Of a stranger's, no more than `STRANGER_BODY_BYTES`."""
+        """Return the key inside a body, which is read for it. Of a stranger's, no more than `STRANGER_BODY_BYTES`."""
         scope = arrived.scope
         content_type = ContentType.of(header(scope, b"content-type"))
         if content_type.media_type not in _WITH_KEY or not announces_body(scope):
@@ -382,7 +382,7 @@ class ManagementApi:
             raise errors.throttled(CROWDED_RETRY_S) from None
 
     async def _finished(self, response: Response, operation: Operation, call: Call) -> Response:
-        """The same as `_finished` for an answer that was made on the event loop."""
+        """Return the same as `_finished` for an answer that was made on the event loop."""
         finish = partial(_finished, lambda: response, operation, call)
         return finish() if len(response.body) <= _INLINE_BYTES else await asyncio.to_thread(finish)
 
@@ -392,7 +392,7 @@ _INLINE_BYTES = 64 * 1024
 
 
 def _check_json(scope: Scope) -> None:
-    """Raises 415 for a body that is no JSON: a form of any page brings one that looks like a form's."""
+    """Raise 415 for a body that is no JSON: a form of any page brings one that looks like a form's."""
     media_type = ContentType.of(header(scope, b"content-type")).media_type
     if scope["method"] in _WITH_BODY and media_type != JSON and (media_type or announces_body(scope)):
         raise errors.unsupported_media_type(media_type, _JSON_ALONE)

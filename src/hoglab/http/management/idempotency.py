@@ -90,7 +90,7 @@ class Idempotency:
         self._lock = threading.Lock()  # of the two above
 
     def answer(self, call: Call, raw_body: bytes, handle: Callable[[], Response]) -> Response:
-        """The answer to a request that carries the header: that of ``handle``, or the one given before.
+        """Return the answer to a request that carries the header: that of ``handle``, or the one given before.
 
         Called in the thread of the handler. Raises 400 for a key that is none, 409 and 422, and what ``handle``
         raises.
@@ -120,7 +120,7 @@ class Idempotency:
             del self._running[claim.name]
 
     def _beside(self, claim: _Claim) -> Response:
-        """The answer while another thread deals with the key: it may be repeating a kept one, too."""
+        """Return the answer while another thread deals with the key: it may be repeating a kept one, too."""
         with self._database.read() as connection:
             found = connection.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
         if found is None or found["status"] is None or _is_forgotten(found, claim.now):
@@ -128,12 +128,12 @@ class Idempotency:
         return self._replay(claim, found)
 
     def _is_running_elsewhere(self, found: Any, now: datetime) -> bool:
-        """Whether another server is carrying the request of a row out."""
+        """Return whether another server is carrying the request of a row out."""
         is_of_another = self._database.is_shared and found["owner"] != self._owner
         return is_of_another and found["status"] is None and (found["leased_until"] or now) > now
 
     def _mark_applied(self, transaction: Transaction, claim: _Claim) -> None:
-        """Raises 409 when the lease of the key was lost, so that nothing is changed."""
+        """Raise 409 when the lease of the key was lost, so that nothing is changed."""
         mine = update(idempotency_key).where(claim.row, _row.owner == self._owner)
         if not transaction.execute(mine.values(applied=True)).rowcount:
             raise _in_use()
@@ -227,12 +227,12 @@ def _is_forgotten(found: Any, now: datetime) -> bool:
 
 
 def _was_cut_off(found: Any) -> bool:
-    """Whether a request that nobody carries out any more ended before it changed anything."""
+    """Return whether a request that nobody carries out any more ended before it changed anything."""
     return found["status"] is None and not found["applied"]
 
 
 def _check_same(claim: _Claim, fingerprint: str) -> None:
-    """Raises 422 when the key came with another request before."""
+    """Raise 422 when the key came with another request before."""
     if fingerprint != claim.fingerprint:
         raise errors.unprocessable(
             f"This {HEADER} was used for another request.", "idempotency_key_reused", HEADER

@@ -31,10 +31,10 @@ class ListRequest(Protocol):
     """A request for a list."""
 
     def page(self) -> Page:
-        """The part that is asked for."""
+        """Return the part that is asked for."""
 
     def link(self, **changes: int | str | None) -> str:
-        """The address of the request with some query parameters replaced; None removes one."""
+        """Return the address of the request with some query parameters replaced; None removes one."""
 
 
 class Paged(WireModel, Generic[ItemT]):
@@ -49,7 +49,7 @@ class Paged(WireModel, Generic[ItemT]):
 def read_page(
     limit: str | None, offset: str | None, *, default: int = DEFAULT_LIMIT, maximum: int = MAX_LIMIT
 ) -> Page:
-    """The page that two query parameters ask for. Values that make no sense count as missing."""
+    """Return the page that two query parameters ask for. Values that make no sense count as missing."""
     wanted = _natural(limit)
     return Page(min(wanted, maximum) if wanted else default, min(_natural(offset) or 0, MAX_OFFSET))
 
@@ -64,7 +64,7 @@ def _natural(text: str | None) -> int | None:
 
 
 def envelope(call: ListRequest, items: Sequence[Any], count: int, page: Page | None = None) -> dict[str, Any]:
-    """The list object: ``count`` over all pages, links to the neighbours, and this page's ``items``.
+    """Return the list object: ``count`` over all pages, links to the neighbours, and this page's ``items``.
 
     ``page`` is what the list was cut with when that is not ``call.page()``.
     """
@@ -81,7 +81,7 @@ def envelope(call: ListRequest, items: Sequence[Any], count: int, page: Page | N
 
 
 def replace_query(query: str, changes: dict[str, int | str | None]) -> str:
-    """A query string with some parameters replaced (None removes one), sorted by name and encoded anew."""
+    """Return a query string with some parameters replaced (None removes one), sorted by name and encoded anew."""
     pairs = [
         pair for pair in parse_qsl(query, keep_blank_values=True, errors="replace") if pair[0] not in changes
     ]

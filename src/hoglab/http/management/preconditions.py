@@ -20,12 +20,12 @@ _ABOUT_THE_CALLER = frozenset({"user_access_level"})
 
 
 def entity_tag(shown: Mapping[str, Any]) -> str:
-    """The tag of an object as it goes on the wire, with its quotation marks."""
+    """Return the tag of an object as it goes on the wire, with its quotation marks."""
     return tag_of(encode_json({name: shown[name] for name in shown if name not in _ABOUT_THE_CALLER}))
 
 
 def tag_of(state: bytes) -> str:
-    """The tag of an object's state, which is its JSON without what it says about the caller."""
+    """Return the tag of an object's state, which is its JSON without what it says about the caller."""
     return f'"{hashlib.blake2b(state, digest_size=16).hexdigest()}"'
 
 
@@ -37,20 +37,20 @@ class EntityTags:
 
     @classmethod
     def of(cls, header: str | None) -> EntityTags | None:
-        """The tags of an ``If-Match`` or ``If-None-Match`` header; None when there is none."""
+        """Return the tags of an ``If-Match`` or ``If-None-Match`` header; None when there is none."""
         if header is None:
             return None
         return cls(frozenset(tag.strip().removeprefix("W/") for tag in header.split(",")))
 
     def match(self, shown: Mapping[str, Any]) -> bool:
-        """Whether the object is in one of the named states."""
+        """Return whether the object is in one of the named states."""
         return self.name(entity_tag(shown))
 
     def name(self, tag: str) -> bool:
-        """Whether the state with this tag is one of the named ones."""
+        """Return whether the state with this tag is one of the named ones."""
         return _ANY in self.tags or tag in self.tags
 
     def require(self, shown: Mapping[str, Any]) -> None:
-        """Raises 412 unless the object is in one of the named states. To be called where it is about to change."""
+        """Raise 412 unless the object is in one of the named states. To be called where it is about to change."""
         if not self.match(shown):
             raise errors.precondition_failed(entity_tag(shown))

@@ -45,7 +45,7 @@ class Kind(Enum):
     TEXT = "text"
 
     def read(self, segment: str) -> int | str | None:
-        """The value of a path segment; None when it is none of this kind."""
+        """Return the value of a path segment; None when it is none of this kind."""
         match self:
             case Kind.INTEGER:
                 good = segment.isascii() and segment.isdigit() and len(segment) <= 19
@@ -78,7 +78,7 @@ class Either:
 
 
 def either(*scopes: str) -> Either:
-    """A scope requirement that any one of ``scopes`` meets."""
+    """Return a scope requirement that any one of ``scopes`` meets."""
     return Either(scopes)
 
 
@@ -313,7 +313,7 @@ class ResourceRouter:
 
 
 def _params(path: str, handler: Callable[..., Any] | None) -> dict[str, Kind]:
-    """The path parameters of a template, with the kinds that the handler's annotations give them."""
+    """Return the path parameters of a template, with the kinds that the handler's annotations give them."""
     names = [part[1:-1] for part in path.split("/") if part.startswith("{") and part.endswith("}")]
     if len(set(names)) != len(names) or "project_id" in names:
         raise ValueError(f"{path}: each path parameter needs a name of its own, and not project_id")

@@ -27,12 +27,12 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_token(text: str) -> bool:
-    """Whether a text has the form of what a cookie or a link carries."""
+    """Return whether a text has the form of what a cookie or a link carries."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def session_token(scope: Scope, public_url: str | None) -> str | None:
-    """Token in the session cookie of a request; None where there is none that counts.
+    """Return the token in the session cookie of a request; None where there is none that counts.
 
     ``public_url``: the address of the server as its settings name it, without which a request itself tells it.
     """
@@ -47,7 +47,7 @@ def session_token(scope: Scope, public_url: str | None) -> str | None:
 
 
 def is_same_origin(scope: Scope, public_url: str | None) -> bool:
-    """Whether a page of this server asked, or nobody can have asked for more than reading."""
+    """Return whether a page of this server asked, or nobody can have asked for more than reading."""
     site, origin = _headers(scope, b"sec-fetch-site"), _headers(scope, b"origin")
     if not site and not origin:
         return scope["method"] in SAFE_METHODS
@@ -55,7 +55,7 @@ def is_same_origin(scope: Scope, public_url: str | None) -> bool:
 
 
 def is_foreign(scope: Scope, public_url: str | None) -> bool:
-    """Whether a browser says that something else than a page of this server asked."""
+    """Return whether a browser says that something else than a page of this server asked."""
     site = _headers(scope, b"sec-fetch-site")
     if site:
         return site != [b"same-origin"]
@@ -66,7 +66,7 @@ def is_foreign(scope: Scope, public_url: str | None) -> bool:
 
 
 def set_cookie(scope: Scope, public_url: str | None, token: str, max_age_s: int) -> str:
-    """The ``Set-Cookie`` header that gives a browser its session; an empty token and no age take it away."""
+    """Return the ``Set-Cookie`` header that gives a browser its session; an empty token and no age take it away."""
     secure = "; Secure" if _is_https(scope, public_url) else ""
     return f"{_cookie_name(scope, public_url)}={token}; Max-Age={max_age_s}; {_ATTRIBUTES}{secure}"
 
@@ -95,7 +95,7 @@ def _own_origins(scope: Scope, public_url: str | None) -> set[tuple[str, str, in
 
 
 def _origin(address: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port of an address; None for one without, such as ``null``."""
+    """Return scheme, host and port of an address; None for one without, such as ``null``."""
     try:
         parts = urlsplit(address)
         port = parts.port or _DEFAULT_PORTS[parts.scheme]

@@ -25,7 +25,7 @@ class Entry:
         return ", ".join(methods)
 
     def operation(self, method: str) -> Operation | None:
-        """The operation whose rules govern a method; HEAD and OPTIONS follow those of GET."""
+        """Return the operation whose rules govern a method; HEAD and OPTIONS follow those of GET."""
         return self.operations.get("GET" if method in ("HEAD", "OPTIONS") else method)
 
 
@@ -69,12 +69,12 @@ class RoutingTable:
         node.entry.operations[operation.method] = operation
 
     def find(self, path: str) -> tuple[Entry, dict[str, str]] | None:
-        """The entry of a decoded path and the texts of its parameters; None when there is none."""
+        """Return the entry of a decoded path and the texts of its parameters; None when there is none."""
         segments = path[1:-1].split("/") if path.endswith("/") else path[1:].split("/")
         return _walk(self._root, segments, 0, ())
 
     def operations(self) -> Iterator[Operation]:
-        """Every operation, in order of declaration."""
+        """Yield every operation, in order of declaration."""
         for entry in self.entries:
             yield from entry.operations.values()
 

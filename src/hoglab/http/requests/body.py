@@ -67,7 +67,7 @@ async def read_body(
     *,
     keep: bool = True,
 ) -> bytes:
-    """The whole body of a request; nothing of it when ``keep`` is off.
+    """Return the whole body of a request; nothing of it when ``keep`` is off.
 
     Raises 413 as soon as it is known to be over ``limit_bytes`` (from its announced length, before a byte of
     it is read), 408 when it has not arrived within ``timeout_s``, 503 when there is no memory for it, 400 for
@@ -95,7 +95,7 @@ async def read_body(
 
 
 def announces_body(scope: Scope) -> bool:
-    """Whether a request says that it has a body."""
+    """Return whether a request says that it has a body."""
     length = content_length(scope)
     if length is not None:
         return length > 0
@@ -176,7 +176,7 @@ class _Arriving:
             lease.take(size)
 
     def whole(self) -> bytes:
-        """Everything that arrived, without a copy."""
+        """Return everything that arrived, without a copy."""
         return b"" if self._buffer is None else self._buffer.getvalue()
 
     def end(self) -> None:
@@ -189,7 +189,7 @@ _HEADERS_KEY = "hoglab.headers"
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first header of a (lower-case) name."""
+    """Return the first header of a (lower-case) name."""
     try:
         by_name = scope[_HEADERS_KEY]
     except KeyError:  # a dozen questions are asked about each request
@@ -199,7 +199,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def content_length(scope: Scope) -> int | None:
-    """The announced length of the body; None when there is none or it is no number."""
+    """Return the announced length of the body; None when there is none or it is no number."""
     text = header(scope, b"content-length")
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else None
 
@@ -232,7 +232,7 @@ class Body:
 
 
 def empty_body() -> Body:
-    """The body of a request without one; a dictionary of its own, for handlers may write into it."""
+    """Return the body of a request without one; a dictionary of its own, for handlers may write into it."""
     return Body({})
 
 
@@ -253,7 +253,7 @@ def decode(raw: bytes, content_type: ContentType) -> Body:
 
 
 def decoded_bytes(raw: bytes, content_type: ContentType) -> int:
-    """Approximate memory of a decoded body, beside itself. Raises 400 when `decode` would for its size."""
+    """Return approximate memory of a decoded body, beside itself. Raises 400 when `decode` would for its size."""
     if content_type.media_type == JSON:
         values, containers = _count(raw)
         return VALUE_BYTES * values + CONTAINER_BYTES * containers
@@ -263,7 +263,7 @@ def decoded_bytes(raw: bytes, content_type: ContentType) -> int:
 
 
 def decode_json(raw: bytes, charset: str | None = None) -> Any:
-    """A JSON document. Raises 400 ``parse_error`` for anything that is none, or is nested too deep.
+    """Return a JSON document. Raises 400 ``parse_error`` for anything that is none, or is nested too deep.
 
     Refused as well: NaN and infinities, numbers beyond the range of a double, invalid UTF-8, lone surrogates.
     So are more than `MAX_JSON_VALUES` or `MAX_JSON_CONTAINERS`, before anything is decoded.
@@ -281,7 +281,10 @@ def decode_json(raw: bytes, charset: str | None = None) -> Any:
 
 
 def _count(raw: bytes) -> tuple[int, int]:
-    """Upper bounds of the numbers of values and of arrays and objects in a JSON text. Raises 400 for too many."""
+    """Return upper bounds of the numbers of values and of arrays and objects in a JSON text.
+
+    Raises 400 for too many.
+    """
     values = raw.count(b",") + 1
     if values > MAX_JSON_VALUES:
         raise errors.parse_error(f"JSON parse error - more than {MAX_JSON_VALUES:,} values")
@@ -325,7 +328,7 @@ def _decode_form(raw: bytes) -> dict[str, Any]:
 
 
 def _collected(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Fields by name; one that is there several times becomes a list."""
+    """Return fields by name; one that is there several times becomes a list."""
     form: dict[str, Any] = {}
     for name, value in pairs:
         if name not in form:
@@ -338,7 +341,7 @@ def _collected(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _decode_multipart(raw: bytes, content_type_header: str) -> Body:
-    """The fields and files of a multipart form."""
+    """Yield the fields and files of a multipart form."""
 
     async def stream() -> AsyncIterator[bytes]:
         yield raw
@@ -382,7 +385,7 @@ class _FormParser(MultiPartParser):
 
 
 def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing: the whole form is in memory, and so are its files."""
+    """Return the result of a coroutine that waits for nothing: the whole form is in memory, and so are its files."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -107,7 +107,7 @@ class BodyBudget:
             _give_way(largest)
 
     def _exceeded(self, lease: Lease, size: int) -> str | None:
-        """The name of the limit that further bytes of a lease would exceed."""
+        """Return the name of the limit that further bytes of a lease would exceed."""
         if lease.owner is None:
             if self._by_address.get(lease.address, 0) + size > self._address_bytes:
                 return "address"
@@ -118,7 +118,7 @@ class BodyBudget:
         return "total" if self.held + size > self._total_bytes else None
 
     def _rivals(self, lease: Lease, limit: str) -> Iterator[Lease]:
-        """The bodies that are still arriving, and that count for the same limit."""
+        """Yield the bodies that are still arriving, and that count for the same limit."""
         for other in self._leases:
             if other is lease or other.receiver is None:
                 continue
@@ -164,7 +164,7 @@ def _book(accounts: dict[str, int], name: str, size: int) -> None:
 
 
 def lease_of(scope: Scope) -> Lease | None:
-    """The lease of a request, made with the first question; None where nobody keeps a budget."""
+    """Return the lease of a request, made with the first question; None where nobody keeps a budget."""
     lease: Lease | None = scope.get(_LEASE_KEY)
     if lease is None:
         budget: BodyBudget | None = scope.get(_BUDGET_KEY)

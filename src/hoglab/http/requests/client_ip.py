@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def client_ip(scope: Scope) -> str | None:
-    """The address of the client, behind proxies too; None when nothing tells it."""
+    """Return the address of the client, behind proxies too; None when nothing tells it."""
     forwarded = next((value for name, value in scope["headers"] if name == b"x-forwarded-for"), None)
     ip = forwarded_ip(forwarded) if forwarded else None
     if ip is None and scope.get("client"):
@@ -21,7 +21,7 @@ def client_ip(scope: Scope) -> str | None:
 
 
 def forwarded_ip(header: bytes) -> str | None:
-    """The first entry of an ``X-Forwarded-For`` header without its port; None when it is no address."""
+    """Return the first entry of an ``X-Forwarded-For`` header without its port; None when it is no address."""
     entry = header.partition(b",")[0]
     return _shown(entry) if len(entry) <= MAX_FORWARDED_BYTES else None
 
@@ -33,7 +33,7 @@ def _shown(entry: bytes) -> str | None:
 
 
 def nearest_address(scope: Scope) -> str:
-    """The address that shares are counted by: nobody can choose it freely, as they can that of `client_ip`.
+    """Return the address that shares are counted by: nobody can choose it freely, as they can that of `client_ip`.
 
     It is the peer's, and behind a proxy (a peer on this machine or in a private network) the last address in
     ``X-Forwarded-For`` that is not such a proxy too. Of IPv6 the network (/64), which one customer has as a whole.
@@ -44,12 +44,15 @@ def nearest_address(scope: Scope) -> str:
 
 
 def peer_address(scope: Scope) -> str:
-    """The address of whoever is connected, a proxy perhaps. What headers say has no part in it; IPv6 as above."""
+    """Return the address of whoever is connected, a proxy perhaps.
+
+    What headers say has no part in it; IPv6 as above.
+    """
     return _nearest(scope["client"][0] if scope.get("client") else "", b"")
 
 
 def is_local(scope: Scope) -> bool:
-    """Whether a request comes from this machine, and not from somebody else through a proxy on it."""
+    """Return whether a request comes from this machine, and not from somebody else through a proxy on it."""
     if any(name in _FORWARDING for name, _ in scope["headers"]):
         return False
     peer = _unmapped(scope["client"][0]) if scope.get("client") else None
@@ -96,7 +99,7 @@ def _nearest(peer: str, forwarded: bytes) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address without its port; None for what is none."""
+    """Return an address without its port; None for what is none."""
     entry = text.strip()
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
@@ -109,6 +112,6 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _unmapped(text: str) -> IPv4Address | IPv6Address | None:
-    """The same, and IPv4 as IPv4 also where it came over a socket of IPv6."""
+    """Return the same, and IPv4 as IPv4 also where it came over a socket of IPv6."""
     found = _address(text)
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

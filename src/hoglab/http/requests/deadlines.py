@@ -43,7 +43,7 @@ class Deadlines:
         return known
 
     async def within(self, task: asyncio.Task[object], work: Awaitable[T], timeout_s: float) -> T:
-        """Result of ``work``, awaited in ``task``, which is the current one. Raises `TimeoutError`.
+        """Return the result of ``work``, awaited in ``task``, which is the current one. Raises `TimeoutError`.
 
         What `asyncio.timeout` does, at a fraction of its price.
         """
@@ -75,7 +75,7 @@ class Deadlines:
             self.loop.call_later(min(timeout_s, SWEEP_S), self._sweep)
 
     def end(self, task: asyncio.Task[object]) -> bool:
-        """The wait is over, one way or the other; whether the deadline had passed and cancelled the task."""
+        """Return the wait is over, one way or the other; whether the deadline had passed and cancelled the task."""
         self._until.pop(task, None)
         if task in self._expired:
             self._expired.discard(task)

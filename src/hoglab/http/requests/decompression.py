@@ -59,7 +59,7 @@ def inflate(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _inflate(data: memoryview, window_bits: int, limit_bytes: int) -> tuple[bytes, int]:
-    """One stream, and where it ends in the data."""
+    """Return one stream, and where it ends in the data."""
     stream = zlib.decompressobj(window_bits)
     parts: list[bytes] = []
     room = limit_bytes + 1

@@ -18,7 +18,7 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::\d{
 
 
 def check_host(scope: Scope) -> None:
-    """Raises 400 unless a request names one host. HTTP/1.0 need name none."""
+    """Raise 400 unless a request names one host. HTTP/1.0 need name none."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) == 1 and len(hosts[0]) <= MAX_HOST_BYTES and _is_host(hosts[0]):
         return

@@ -107,7 +107,7 @@ class CohortCalculator(BackgroundService):
         super().stop(timeout_s)
 
     def progress(self, cohort_id: int) -> CalculationProgress | None:
-        """Progress of the calculation of a cohort; None when it is not being calculated at the moment."""
+        """Return progress of the calculation of a cohort; None when it is not being calculated at the moment."""
         progress = self._progress
         return progress if progress is not None and progress.cohort_id == cohort_id else None
 
@@ -191,7 +191,7 @@ class CohortCalculator(BackgroundService):
         )
 
     def _find(self, row: CohortRow) -> RowIds | None:
-        """Row ids of the persons who belong to a cohort, ascending; None when the server is to stop."""
+        """Return row ids of the persons who belong to a cohort, ascending; None when the server is to stop."""
         is_in = membership_test(row.id, self._sources(row.project_id))
         members, after, checked = array("q"), 0, 0
         with self._database.read() as connection:

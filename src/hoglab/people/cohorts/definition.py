@@ -43,7 +43,7 @@ class Cohort:
 
 
 def cohort_reference(leaf: PropertyFilter) -> int | None:
-    """The id of the cohort that a filter names; None when its value is no id."""
+    """Return the id of the cohort that a filter names; None when its value is no id."""
     value = leaf.value
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -51,18 +51,18 @@ def cohort_reference(leaf: PropertyFilter) -> int | None:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text spells an id."""
+    """Return whether a text spells an id."""
     return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def references(tree: PropertyGroup) -> set[int]:
-    """The cohorts that a definition names."""
+    """Return the cohorts that a definition names."""
     named = {cohort_reference(leaf) for leaf in tree.leaves() if leaf.is_cohort}
     return {cohort_id for cohort_id in named if cohort_id is not None}
 
 
 def action_keys(tree: Any) -> set[str]:
-    """The actions that the rules of a definition are about, as they are named there."""
+    """Return the actions that the rules of a definition are about, as they are named there."""
     leaves = parse_group(tree or {}, "properties", default_type="person").leaves()
     return {
         leaf.key for leaf in leaves if leaf.type == BEHAVIOURAL and leaf.extra.get("event_type") == "actions"
@@ -70,7 +70,7 @@ def action_keys(tree: Any) -> set[str]:
 
 
 def read_trees(cohorts: Iterable[Cohort]) -> tuple[dict[int, PropertyGroup], dict[int, str]]:
-    """The definitions of dynamic cohorts, and what is wrong with those that cannot be evaluated.
+    """Return the definitions of dynamic cohorts, and what is wrong with those that cannot be evaluated.
 
     Faults are broken definitions, and cohorts in or above a cycle or a very long chain.
     """
@@ -86,7 +86,7 @@ def read_trees(cohorts: Iterable[Cohort]) -> tuple[dict[int, PropertyGroup], dic
 
 
 def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
-    """Cohorts that cannot be resolved before others."""
+    """Return cohorts that cannot be resolved before others."""
     waiting = {cohort_id: references(tree) & trees.keys() for cohort_id, tree in trees.items()}
     for _ in range(MAX_DEPTH):
         resolved = [cohort_id for cohort_id, left in waiting.items() if not left & waiting.keys()]
@@ -98,7 +98,7 @@ def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
 
 
 def check_filters(sent: Any) -> dict[str, Any]:
-    """The ``filters`` of a dynamic cohort. Raises 400 for the first rule that is broken."""
+    """Return the ``filters`` of a dynamic cohort. Raises 400 for the first rule that is broken."""
     if not isinstance(sent, Mapping) or "properties" not in sent:
         raise filters_error('must be an object with "properties"')
     if len(orjson.dumps(sent)) > MAX_FILTERS_BYTES:
@@ -113,7 +113,7 @@ def check_filters(sent: Any) -> dict[str, Any]:
 
 
 def check_references(cohort_id: int | None, filters: Mapping[str, Any], others: Mapping[int, Cohort]) -> None:
-    """Raises 400 when a definition names an unknown cohort, or comes back to the cohort itself.
+    """Raise 400 when a definition names an unknown cohort, or comes back to the cohort itself.
 
     ``others`` are the cohorts of the project; ``cohort_id`` is None for one that is being made.
     """

@@ -70,7 +70,7 @@ class Sources:
 
 
 def membership_test(cohort_id: int, sources: Sources) -> Test:
-    """The test for being in a dynamic cohort. Raises `CohortError` for one that cannot be evaluated."""
+    """Return the test for being in a dynamic cohort. Raises `CohortError` for one that cannot be evaluated."""
     return _Compiler(sources).cohort(cohort_id)
 
 

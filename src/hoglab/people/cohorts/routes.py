@@ -38,7 +38,10 @@ READ, WRITE = "cohort:read", "cohort:write"
 def cohorts_router(
     database: Database, service: CohortService, progress: Callable[[int], CalculationProgress | None]
 ) -> ResourceRouter:
-    """The endpoints of cohorts. ``progress`` tells how far a calculation has come: `CohortCalculator.progress`."""
+    """Return the endpoints of cohorts.
+
+    ``progress`` tells how far a calculation has come: `CohortCalculator.progress`.
+    """
     routes = ResourceRouter("/cohorts", tag="cohorts", scopes=(READ, WRITE))
 
     def objects(rows: Sequence[CohortRow]) -> list[dict[str, Any]]:
@@ -155,7 +158,7 @@ def cohorts_router(
 def cohort_object(
     row: CohortRow, created_by: dict[str, Any] | None, experiments: Sequence[int]
 ) -> dict[str, Any]:
-    """A cohort in full."""
+    """Return a cohort in full."""
     shown = {
         "id": row.id,
         "name": row.name,
@@ -181,7 +184,7 @@ def cohort_object(
 
 
 def _members(call: Call, body: CohortIn) -> Members | None:
-    """The persons that a request to create a cohort names; None when it names none."""
+    """Return the persons that a request to create a cohort names; None when it names none."""
     file = call.decoded.files.get("csv")
     if file is not None:
         return read_csv(file)

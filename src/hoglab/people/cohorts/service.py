@@ -77,7 +77,7 @@ class CohortService:
         self._now = now
 
     def get(self, connection: Connection, project_id: int, cohort_id: int) -> CohortRow:
-        """A cohort. Raises 404 for an unknown or deleted one."""
+        """Return a cohort. Raises 404 for an unknown or deleted one."""
         row = store.cohort_by_id(connection, project_id, cohort_id)
         if row is None or row.deleted:
             raise not_found()
@@ -168,7 +168,7 @@ class CohortService:
     def update(
         self, project: Project, user: User | None, cohort_id: int, changes: Mapping[str, Any]
     ) -> CohortRow:
-        """Change fields of a cohort; a new definition is calculated in the background.
+        """Return change fields of a cohort; a new definition is calculated in the background.
 
         A deleted cohort is reached only by ``deleted`` false (404 otherwise), which restores it. One that is
         in use cannot be deleted, and a cohort stays static or dynamic for good.
@@ -234,7 +234,7 @@ class CohortService:
     def _check_actions(
         self, connection: Connection, project_id: int, cohort_id: int | None, filters: Mapping[str, Any]
     ) -> None:
-        """Raises 400 for an action that the project does not have, unless the cohort names it already."""
+        """Raise 400 for an action that the project does not have, unless the cohort names it already."""
         stored = None if cohort_id is None else store.cohort_by_id(connection, project_id, cohort_id)
         known = action_keys((stored.filters or {}).get("properties") if stored is not None else None)
         named = action_keys(filters["properties"]) - known
@@ -250,7 +250,7 @@ class CohortService:
             )
 
     def _used_by(self, connection: Connection, row: CohortRow) -> list[str]:
-        """Users of the cohort, which would break without it, in words."""
+        """Return users of the cohort, which would break without it, in words."""
         trees, _ = read_trees(store.definitions(connection, row.project_id).values())
         used_by = [f"cohort {other}" for other, tree in trees.items() if row.id in references(tree)]
         return [*used_by, *self._users(connection, row.project_id, row.id)]

@@ -54,7 +54,7 @@ _COLUMNS = tuple(cohort.c[each.name] for each in fields(CohortRow))
 
 
 def cohort_by_id(connection: Connection, project_id: int, cohort_id: int) -> CohortRow | None:
-    """A cohort, deleted or not."""
+    """Return a cohort, deleted or not."""
     row = connection.execute(
         sa.select(*_COLUMNS).where(cohort.c.project_id == project_id, cohort.c.id == cohort_id)
     ).one_or_none()
@@ -71,7 +71,7 @@ def list_cohorts(
     limit: int,
     offset: int,
 ) -> tuple[list[CohortRow], int]:
-    """Cohorts that are not deleted, newest first, and how many there are. ``search``: a part of the name."""
+    """Return cohorts that are not deleted, newest first, and how many there are. ``search``: a part of the name."""
     matching = sa.select(*_COLUMNS).where(cohort.c.project_id == project_id, cohort.c.deleted.is_(False))
     if search:
         matching = matching.where(cohort.c.name.icontains(search, autoescape=True))
@@ -87,7 +87,7 @@ def list_cohorts(
 
 
 def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
-    """Every cohort of a project that is not deleted, as evaluation needs it."""
+    """Return every cohort of a project that is not deleted, as evaluation needs it."""
     statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters, cohort.c.version).where(
         cohort.c.project_id == project_id, cohort.c.deleted.is_(False)
     )
@@ -98,7 +98,7 @@ def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
 
 
 def existing(connection: Connection, project_id: int, wanted: Collection[int]) -> set[int]:
-    """Ids of those cohorts of a project, among some, that exist and are not deleted."""
+    """Return ids of those cohorts of a project, among some, that exist and are not deleted."""
     statement = sa.select(cohort.c.id).where(
         cohort.c.project_id == project_id, cohort.c.deleted.is_(False), cohort.c.id.in_(list(wanted))
     )
@@ -106,7 +106,7 @@ def existing(connection: Connection, project_id: int, wanted: Collection[int]) -
 
 
 def count_cohorts(connection: Connection, project_id: int) -> int:
-    """Number of cohorts of a project that are not deleted."""
+    """Return the number of cohorts of a project that are not deleted."""
     statement = (
         sa.select(sa.func.count())
         .select_from(cohort)
@@ -116,7 +116,7 @@ def count_cohorts(connection: Connection, project_id: int) -> int:
 
 
 def exposure_experiments(connection: Connection, cohort_ids: Collection[int]) -> dict[int, list[int]]:
-    """Experiments that are not deleted and have one of these as their exposure cohort, by cohort id."""
+    """Return experiments that are not deleted and have one of these as their exposure cohort, by cohort id."""
     by_cohort: dict[int, list[int]] = {}
     statement = (
         sa.select(experiment.c.exposure_cohort_id, experiment.c.id)
@@ -157,7 +157,7 @@ def waiting_cohorts(connection: Connection) -> list[tuple[int, int, int]]:
 
 
 def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:
-    """Dynamic cohorts to calculate again: calculated last before a moment, never, or without success."""
+    """Return dynamic cohorts to calculate again: calculated last before a moment, never, or without success."""
     statement = sa.select(cohort.c.id).where(
         cohort.c.is_calculating.is_(False),
         cohort.c.is_static.is_(False),
@@ -175,12 +175,12 @@ def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:
 
 
 def members_query(cohort_id: int) -> sa.Select[tuple[int]]:
-    """Row ids of the persons in a cohort, for use inside of other queries of the metadata database."""
+    """Return row ids of the persons in a cohort, for use inside of other queries of the metadata database."""
     return sa.select(cohort_person.c.person_id).where(cohort_person.c.cohort_id == cohort_id)
 
 
 def members(connection: Connection, cohort_id: int) -> Iterator[UUID]:
-    """The persons in a cohort, in the order of their rows; read piece by piece."""
+    """Return the persons in a cohort, in the order of their rows; read piece by piece."""
     rows = connection.execution_options(yield_per=PERSONS_PER_READ).scalars(
         sa.select(person.c.uuid)
         .join_from(cohort_person, person, person.c.id == cohort_person.c.person_id)
@@ -191,7 +191,7 @@ def members(connection: Connection, cohort_id: int) -> Iterator[UUID]:
 
 
 def member_rows(connection: Connection, cohort_id: int) -> RowIds:
-    """Row ids of the persons in a cohort, ascending."""
+    """Return row ids of the persons in a cohort, ascending."""
     return array("q", connection.scalars(members_query(cohort_id).order_by(cohort_person.c.person_id)))
 
 
@@ -200,7 +200,7 @@ def count_members(connection: Connection, cohort_id: int) -> int:
 
 
 def count_persons(connection: Connection, project_id: int) -> int:
-    """Number of persons of a project."""
+    """Return the number of persons of a project."""
     return (
         connection.scalar(
             sa.select(sa.func.count()).select_from(person).where(person.c.project_id == project_id)
@@ -210,7 +210,7 @@ def count_persons(connection: Connection, project_id: int) -> int:
 
 
 def rows_of_persons(connection: Connection, project_id: int, uuids: Iterable[str]) -> Iterator[int]:
-    """Row ids of persons by uuid; unknown ones are left out."""
+    """Yield row ids of persons by uuid; unknown ones are left out."""
     for some in chunks(uuids):
         yield from connection.scalars(
             sa.select(person.c.id).where(person.c.project_id == project_id, person.c.uuid.in_(some))
@@ -218,7 +218,7 @@ def rows_of_persons(connection: Connection, project_id: int, uuids: Iterable[str
 
 
 def rows_of_distinct_ids(connection: Connection, project_id: int, names: Iterable[str]) -> Iterator[int]:
-    """Row ids of the persons behind distinct ids; unknown ones are left out."""
+    """Yield row ids of the persons behind distinct ids; unknown ones are left out."""
     ids = person_distinct_id.c
     for some in chunks(names):
         yield from connection.scalars(
@@ -227,7 +227,10 @@ def rows_of_distinct_ids(connection: Connection, project_id: int, names: Iterabl
 
 
 def rows_of_emails(connection: Connection, project_id: int, emails: Iterable[str]) -> Iterator[int]:
-    """Row ids of the persons with one of these as their ``email``, whatever the case; one walk along all persons."""
+    """Yield row ids of the persons with one of these as their ``email``, whatever the case.
+
+    One walk along all persons.
+    """
     wanted = {email.lower() for email in emails}
     if not wanted:
         return
@@ -249,7 +252,7 @@ _CANDIDATES = next_persons(
 
 
 def candidates(connection: Connection, project_id: int, after: int) -> list[Candidate]:
-    """The next persons of a project by row id, at most `PERSONS_PER_READ`."""
+    """Return the next persons of a project by row id, at most `PERSONS_PER_READ`."""
     rows = connection.execute(_CANDIDATES, {"project_id": project_id, "after": after})
     return [Candidate(*row) for row in rows]
 
@@ -284,7 +287,7 @@ def replace_members(connection: Connection, cohort_id: int, wanted: RowIds) -> b
 
 
 def differences(before: RowIds, after: RowIds) -> tuple[RowIds, RowIds]:
-    """Differences of two ascending lists: only ``before`` has, only ``after`` has."""
+    """Return differences of two ascending lists: only ``before`` has, only ``after`` has."""
     gone, new = array("q"), array("q")
     left = right = 0
     while left < len(before) and right < len(after):

@@ -36,7 +36,7 @@ class Members:
 
     @classmethod
     def of(cls, person_ids: Iterable[UUID | str] = (), distinct_ids: Iterable[str] = ()) -> Members:
-        """Raises 400 for a person id that is no UUID."""
+        """Raise 400 for a person id that is no UUID."""
         return cls([_uuid(each) for each in person_ids], list(distinct_ids))
 
 
@@ -48,7 +48,7 @@ def _uuid(value: UUID | str) -> str:
 
 
 def read_csv(data: bytes) -> Members:
-    """The persons of an uploaded file.
+    """Return the persons of an uploaded file.
 
     UTF-8, with a column ``person_id``, ``distinct_id`` or ``email``; of several the first of these counts.
 

@@ -76,7 +76,7 @@ def bayesian_test(config: BayesianConfig, effect: Effect) -> BayesianTest:
 def is_significant(
     rule: SignificanceRule, ci_level: float, chance_to_win: float, interval: tuple[float, float]
 ) -> bool:
-    """Whether a posterior counts as significant.
+    """Return whether a posterior counts as significant.
 
     The default rule is one-sided on chance_to_win: at 0.95 it fires while the 95 % interval still touches
     zero. Source: spec experiment-results 4.5, 13.
@@ -90,7 +90,7 @@ def is_significant(
 def rejection_bounds(
     config: BayesianConfig, standard_error: float, variance_df: float | None = None
 ) -> tuple[float, float]:
-    """An estimate with this standard error is significant below the first and above the second.
+    """Return an estimate with this standard error is significant below the first and above the second.
 
     Where the posterior mean m0 + w·(e - m0) lies c posterior standard deviations from zero, with c of the rule
     of `is_significant` and the prior's weight w of the data.
@@ -119,7 +119,7 @@ def _excess(z: float, freedom: float | None) -> float:
 
 
 def _posterior(prior: Prior | None, estimate: float, standard_error: float) -> tuple[float, float]:
-    """Mean and sd of the posterior; with a prior the precision-weighted update of two Normals."""
+    """Return mean and sd of the posterior; with a prior the precision-weighted update of two Normals."""
     if prior is None:
         return estimate, standard_error
     variance = standard_error * standard_error

@@ -107,7 +107,7 @@ def compare(
 def estimate_effect(
     config: StatisticsConfig, baseline: SufficientStatistics, variant: SufficientStatistics
 ) -> tuple[Effect, CupedAdjustment | None]:
-    """The effect of `variant` over `baseline`, with the CUPED adjustment if one took place.
+    """Return the effect of `variant` over `baseline`, with the CUPED adjustment if one took place.
 
     Raises RefusalError when the method in `config` refuses these statistics (spec experiment-results 4.2 to
     4.4) and ValueError when the two groups are of different kinds.

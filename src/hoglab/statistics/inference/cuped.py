@@ -54,7 +54,7 @@ def cuped_effect(
     control: WithCovariate,
     treatment: WithCovariate,
 ) -> tuple[Effect, CupedAdjustment]:
-    """The effect between two groups after adjustment, and the adjustment itself.
+    """Return the effect between two groups after adjustment, and the adjustment itself.
 
     The raw variance of a funnel is p(1 - p), except under the delta form, which needs the variance that
     belongs beside a covariance with divisor n - 1. Raises RefusalError as the plain effects do.
@@ -103,7 +103,7 @@ def _reduction(raw: Moments, adjusted: Moments) -> float:
 def _delta_variance(
     theta: float, control: WithCovariate, raw_control: Moments, raw_test: Moments, adjusted_test: Moments
 ) -> float:
-    """V = vt'/(nt·b²) + (g_y²·v_y + 2·g_y·g_x·cov + g_x²·v_x)/nc with g_y = -ȳt/b², g_x = θ/b.
+    """Return V = vt'/(nt·b²) + (g_y²·v_y + 2·g_y·g_x·cov + g_x²·v_x)/nc with g_y = -ȳt/b², g_x = θ/b.
 
     The control's share is the delta method on (ȳt' - ȳc + θ·x̄c)/ȳc, at equal covariate means in both groups.
     Computed with b·g_y and b·g_x, so that the square of b is divided out once.

@@ -45,7 +45,7 @@ class Effect:
 
 
 def effect_of(difference_type: DifferenceType, control: Moments, treatment: Moments) -> Effect:
-    """The absolute or relative effect between two independent groups.
+    """Return the absolute or relative effect between two independent groups.
 
     absolute: e = μt - μc,         V = vt/nt + vc/nc
     relative: e = (μt - μc)/μc,    V = vt/(nt·μc²) + μt²·vc/(nc·μc⁴)
@@ -75,7 +75,7 @@ def relative_effect(control: Moments, treatment: Moments, denominator: float) ->
 
 
 def welch_degrees_of_freedom(control: Moments, treatment: Moments) -> float:
-    """Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
+    """Return Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
 
     df = (a + b)²/(a²/(nt - 1) + b²/(nc - 1)) with a = vt/nt, b = vc/nc, computed from the shares a/(a + b)
     and b/(a + b) because the squares of tiny variances underflow. Where a variance is known less well than that

@@ -52,7 +52,7 @@ def sequential_test(config: FrequentistConfig, effect: Effect) -> SequentialTest
 
 
 def sequential_critical_value(config: FrequentistConfig, number_of_samples: int) -> float:
-    """Half-width of the interval at this total size, in standard errors: √(2·q·ln(√q/α)/(n·ρ²))."""
+    """Return the half-width of the interval at this total size, in standard errors: √(2·q·ln(√q/α)/(n·ρ²))."""
     rho = mixture_width(config.alpha, config.sequential_tuning_parameter)
     q = number_of_samples * rho * rho + 1
     return sqrt(2 * q * (0.5 * log(q) - log(config.alpha)) / number_of_samples) / rho

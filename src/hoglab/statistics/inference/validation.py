@@ -19,7 +19,7 @@ class ValidationFailure(StrEnum):
 
 
 def variant_failures(statistics: SufficientStatistics) -> tuple[ValidationFailure, ...]:
-    """Validation failures of a test variant, in the order of the wire; empty when it is valid.
+    """Return validation failures of a test variant, in the order of the wire; empty when it is valid.
 
     Funnels and retention need at least 5 conversions, other kinds have no minimum.
     """

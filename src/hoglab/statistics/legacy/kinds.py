@@ -69,7 +69,7 @@ class FunnelVariant:
         return self.success_count / self.absolute_exposure if self.absolute_exposure else 0.0
 
     def posterior(self) -> Posterior:
-        """Beta(1 + successes, 1 + failures): a uniform prior."""
+        """Return Beta(1 + successes, 1 + failures): a uniform prior."""
         return BetaPosterior(1 + self.success_count, 1 + self.failure_count)
 
 
@@ -88,7 +88,7 @@ class TrendsVariant:
         return self.count / self.absolute_exposure if self.absolute_exposure else 0.0
 
     def posterior(self) -> Posterior:
-        """Gamma(1 + count, rate 1 + exposure); for sums an approximation by a Normal on the mean value.
+        """Return Gamma(1 + count, rate 1 + exposure); for sums an approximation by a Normal on the mean value.
 
         The Normal's variance is mean²·0.75/exposure.
         """
@@ -143,7 +143,7 @@ def legacy_result(baseline: LegacyVariant, tests: Sequence[LegacyVariant]) -> Le
 def _verdict(
     variants: Sequence[LegacyVariant], posteriors: Sequence[Posterior], best_probability: float
 ) -> tuple[SignificanceCode, float]:
-    """The code and the p_value field that goes with it."""
+    """Return the code and the p_value field that goes with it."""
     if any(variant.absolute_exposure < MIN_LEGACY_EXPOSURE for variant in variants):
         return SignificanceCode.NOT_ENOUGH_EXPOSURE, 1.0
     if best_probability < MIN_WIN_PROBABILITY:

@@ -34,10 +34,10 @@ class Posterior(Protocol):
         """f(x), up to a constant factor near 1 that rounding leaves in large parameters."""
 
     def cdf(self, x: Array) -> Array:
-        """F(x)."""
+        """Return F(x)."""
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
-        """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
+        """Return the x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class BetaPosterior:
         return np.asarray(np.exp(logarithm - scipy.special.betaln(self.alpha, self.beta)), dtype=np.float64)
 
     def cdf(self, x: Array) -> Array:
-        """F(x), constant outside 0..1."""
+        """Return F(x), constant outside 0..1."""
         return np.asarray(scipy.special.betainc(self.alpha, self.beta, np.clip(x, 0, 1)), dtype=np.float64)
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
-        """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
+        """Return the x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
         return float(
             (scipy.special.betainccinv if upper else scipy.special.betaincinv)(self.alpha, self.beta, tail)
         )
@@ -76,11 +76,11 @@ class GammaPosterior:
         return np.asarray(np.exp(logarithm - scipy.special.gammaln(self.shape)), dtype=np.float64)
 
     def cdf(self, x: Array) -> Array:
-        """F(x), 0 below 0."""
+        """Return F(x), 0 below 0."""
         return np.asarray(scipy.special.gammainc(self.shape, np.maximum(x, 0) * self.rate), dtype=np.float64)
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
-        """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
+        """Return the x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
         return (
             float((scipy.special.gammainccinv if upper else scipy.special.gammaincinv)(self.shape, tail))
             / self.rate
@@ -100,23 +100,23 @@ class NormalPosterior:
         return np.asarray(np.exp(-0.5 * z * z) / (self.sd * sqrt(2 * np.pi)), dtype=np.float64)
 
     def cdf(self, x: Array) -> Array:
-        """F(x)."""
+        """Return F(x)."""
         return np.asarray(scipy.special.ndtr((x - self.mean) / self.sd), dtype=np.float64)
 
     def quantile(self, tail: float, *, upper: bool = False) -> float:
-        """The x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
+        """Return the x with F(x) = tail, or 1 - F(x) = tail when `upper`."""
         z = float(scipy.special.ndtri(tail))
         return self.mean - self.sd * z if upper else self.mean + self.sd * z
 
 
 def central_interval(posterior: Posterior, level: float) -> tuple[float, float]:
-    """The interval with equal tails that holds `level` of the posterior."""
+    """Return the interval with equal tails that holds `level` of the posterior."""
     tail = (1 - level) / 2
     return posterior.quantile(tail), posterior.quantile(tail, upper=True)
 
 
 def chance_to_beat(target: Posterior, others: Sequence[Posterior]) -> float:
-    """P(target > every one of `others`)."""
+    """Return P(target > every one of `others`)."""
     low, high = _support(target)
 
     def integrand(x: Array) -> Array:
@@ -128,7 +128,7 @@ def chance_to_beat(target: Posterior, others: Sequence[Posterior]) -> float:
 
 
 def expected_shortfall(target: Posterior, others: Sequence[Posterior]) -> float:
-    """E[max(0, best of `others` - target)]: what choosing the target is expected to lose."""
+    """Return E[max(0, best of `others` - target)]: what choosing the target is expected to lose."""
     low = _support(target)[0]
     high = max(_support(other)[1] for other in others)
     if high <= low:
@@ -144,7 +144,7 @@ def _all_below(posteriors: Sequence[Posterior], x: Array) -> Array:
 
 
 def _support(posterior: Posterior) -> tuple[float, float]:
-    """Range that holds all but a negligible part of the posterior."""
+    """Return the range that holds all but a negligible part of the posterior."""
     return posterior.quantile(_LOWER_TAILS[0]), posterior.quantile(_LOWER_TAILS[0], upper=True)
 
 

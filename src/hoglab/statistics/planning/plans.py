@@ -45,7 +45,7 @@ def power_at(
     *,
     test_share: float = 0.5,
 ) -> float:
-    """Chance that `sample_size` entities in both groups together give a significant result.
+    """Return the chance that `sample_size` entities in both groups together give a significant result.
 
     `difference` is the true effect in the unit of `config`: a fraction of the baseline when relative.
     `baseline` is history: the statistics of any number of comparable entities (values, for a quantile). For a
@@ -70,7 +70,7 @@ def sample_size_for(
     test_share: float = 0.5,
     power: float = DEFAULT_POWER,
 ) -> int:
-    """Least number of entities in both groups together with at least this `power`, 100 or more.
+    """Return least number of entities in both groups together with at least this `power`, 100 or more.
 
     Arguments and errors as of `power_at`; ValueError too for a power outside (0, 1) and for one that no
     practical size reaches.
@@ -96,7 +96,7 @@ def sample_size_for(
 def _rejection_bounds(
     config: StatisticsConfig, error: float, variance_df: float | None, sample_size: int
 ) -> tuple[float, float]:
-    """An estimate below the first or above the second is significant."""
+    """Return an estimate below the first or above the second is significant."""
     test = config.inference_config
     if isinstance(test, BayesianConfig):
         return rejection_bounds(test, error, variance_df)
@@ -156,7 +156,7 @@ class _Noise:
         return cls(group.variance / n, theta * group.covariance / n, theta**2 * group.covariate_variance / n)
 
     def of_weighted(self, weight: float) -> float:
-        """Variance of weight·ȳ - θ·x̄."""
+        """Return the variance of weight·ȳ - θ·x̄."""
         return weight * weight * self.outcome - 2 * weight * self.covariance + self.covariate
 
 
@@ -176,7 +176,7 @@ def _spread(growth: float, control: _Noise, test: _Noise) -> float:
 
 
 def _resized(baseline: SufficientStatistics, history: Moments, size: int) -> Moments:
-    """The moments of a group of another size; fewer values also tell less of the variance of a quantile."""
+    """Return the moments of a group of another size; fewer values also tell less of the variance of a quantile."""
     if isinstance(baseline, QuantileSample):
         variance_df = quantile_precision(baseline.level, size)
         return replace(history, number_of_samples=size, variance_df=variance_df)
@@ -193,7 +193,7 @@ def _grown_variance(baseline: SufficientStatistics, moments: Moments, growth: fl
 
 
 def _scaled(group: WithCovariate, size: int, growth: float) -> WithCovariate:
-    """The sums to expect of `size` such entities with grown outcomes and the same covariates.
+    """Return the sums to expect of `size` such entities with grown outcomes and the same covariates.
 
     A conversion stays a 1: more of them grow Σy² by the factor itself, not by its square.
     """

@@ -17,7 +17,7 @@ DEFAULT_POWER = 0.8
 
 
 def power_of_test(difference: float, standard_error: float, alpha: float = DEFAULT_ALPHA) -> float:
-    """Chance that a two-sided test at `alpha` is significant when the true effect is `difference`.
+    """Return the chance that a two-sided test at `alpha` is significant when the true effect is `difference`.
 
     Φ(|d|/se - z) + Φ(-|d|/se - z). Raises ValueError for arguments outside their range.
     """
@@ -29,7 +29,7 @@ def power_of_test(difference: float, standard_error: float, alpha: float = DEFAU
 def minimum_detectable_difference(
     standard_error: float, alpha: float = DEFAULT_ALPHA, power: float = DEFAULT_POWER
 ) -> float:
-    """The difference a two-sided test at `alpha` finds with probability `power`: (z_{1-α/2} + z_power)·se.
+    """Return the difference a two-sided test at `alpha` finds with probability `power`: (z_{1-α/2} + z_power)·se.
 
     The chance of significance in the wrong direction is left out. Raises ValueError for arguments outside
     their range.
@@ -47,7 +47,7 @@ def required_sample_size(
     alpha: float = DEFAULT_ALPHA,
     power: float = DEFAULT_POWER,
 ) -> int:
-    """Entities needed in both groups together to detect the absolute `difference`.
+    """Return entities needed in both groups together to detect the absolute `difference`.
 
     (z_{1-α/2} + z_power)²·(v_t/share + v_c/(1 - share))/d². The test variance defaults to the baseline's;
     `test_share` is the test group's share of the two. Raises ValueError for arguments outside their range.

@@ -55,7 +55,7 @@ class RunningTime:
 
 
 def running_time_metric(metric_type: str, math: str | None) -> RunningTimeMetric:
-    """Kind for the calculator of a stored metric. Raises ValueError for a metric type it does not know."""
+    """Return the kind for the calculator of a stored metric. Raises ValueError for a metric type it does not know."""
     if metric_type == "mean":
         return RunningTimeMetric.MEAN_SUM_OR_AVG if math == "sum" else RunningTimeMetric.MEAN_COUNT
     return RunningTimeMetric(metric_type)
@@ -71,7 +71,7 @@ def calculate_running_time(
     exposure_rate_per_day: float | None = None,
     baseline_stats: BaselineStats | None = None,
 ) -> RunningTime:
-    """Entities over all variants to detect a change of `minimum_detectable_effect` percent, and days to go.
+    """Return entities over all variants to detect a change of `minimum_detectable_effect` percent, and days to go.
 
     `baseline_value` and `variance` are taken from `baseline_stats` when not given; the variance of a mean is
     a rule of thumb and that of a funnel p(1 - p), which the result does not repeat. Fields that cannot be
@@ -92,7 +92,7 @@ def calculate_running_time(
 def remaining_days(
     recommended_sample_size: int, exposures: int, elapsed_days: float, exposure_rate_per_day: float | None
 ) -> int | None:
-    """Days until the recommended size is reached; None without a positive rate.
+    """Return days until the recommended size is reached; None without a positive rate.
 
     In the first day, or below 100 exposures, what has been reached so far is too little to count on and the
     whole size is planned for.
@@ -123,7 +123,7 @@ def _variance(
     variance: float | None,
     stats: BaselineStats | None,
 ) -> float | None:
-    """A given variance stands, except for a funnel, whose variance follows from its rate."""
+    """Return a given variance stands, except for a funnel, whose variance follows from its rate."""
     if metric_type is RunningTimeMetric.FUNNEL:
         return None
     if variance is not None or baseline_value is None:
@@ -136,7 +136,7 @@ def _variance(
 
 
 def _population_ratio_variance(stats: BaselineStats) -> float | None:
-    """The delta-method variance of a ratio with population moments (divisor n)."""
+    """Return the delta-method variance of a ratio with population moments (divisor n)."""
     n, denominator = stats.number_of_samples, stats.denominator_sum
     squares, products = stats.denominator_sum_squares, stats.numerator_denominator_sum_product
     if n <= 0 or not denominator or squares is None or products is None:
@@ -162,7 +162,7 @@ def _days(size: int | None, rate: float | None) -> int | None:
 
 
 def _ceil(value: float) -> int | None:
-    """The next whole number; rounding noise just above a whole number is no reason to go one up."""
+    """Return the next whole number; rounding noise just above a whole number is no reason to go one up."""
     if not abs(value) <= MAX_COUNT:  # also when it is no number
         return None
     nearest = round(value)

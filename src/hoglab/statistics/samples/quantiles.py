@@ -59,7 +59,7 @@ class QuantileSample:
 
     @classmethod
     def of(cls, values: Iterable[float], level: float) -> QuantileSample:
-        """Statistics of independent values, one per entity. Raises RefusalError without values."""
+        """Return statistics of independent values, one per entity. Raises RefusalError without values."""
         ordered = sorted(values)
         if not ordered:
             raise RefusalError(StatisticsRefusal.NO_SAMPLES)
@@ -67,7 +67,7 @@ class QuantileSample:
 
     @classmethod
     def of_ordered(cls, ordered: Ordered, level: float) -> QuantileSample:
-        """Statistics of ascending values, at least one; only those at `quantile_positions` are looked at."""
+        """Return statistics of ascending values, at least one; only those at `quantile_positions` are looked at."""
         ranks = quantile_ranks(level, len(ordered))
         return cls(
             len(ordered),
@@ -79,7 +79,7 @@ class QuantileSample:
 
     @classmethod
     def of_clusters(cls, clusters: Iterable[Collection[float]], level: float) -> QuantileSample:
-        """Statistics of all values of all entities, one collection for each entity.
+        """Return statistics of all values of all entities, one collection for each entity.
 
         Raises RefusalError without values, or with those of a single entity.
         """
@@ -129,7 +129,7 @@ class QuantileSample:
         return (n - 1) * spread * spread * self.cluster_factor
 
     def moments(self) -> Moments:
-        """Quantile, variance and number of values. Raises RefusalError as `variance` does."""
+        """Return quantile, variance and number of values. Raises RefusalError as `variance` does."""
         return Moments(
             self.quantile,
             self.variance,
@@ -146,7 +146,7 @@ def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
 
 
 def quantile_positions(level: float, number_of_samples: int) -> list[int]:
-    """Positions, from 0, of the ascending values that decide a `QuantileSample` of so many, one at least."""
+    """Return positions, from 0, of the ascending values that decide a `QuantileSample` of so many, one at least."""
     ranks = quantile_ranks(level, number_of_samples)
     last = number_of_samples - 1
     ends = [max(floor(rank) - 1, 0) for rank in (ranks.lower, ranks.upper)]
@@ -155,7 +155,7 @@ def quantile_positions(level: float, number_of_samples: int) -> list[int]:
 
 
 def quantile_precision(level: float, number_of_samples: int) -> float:
-    """Degrees of freedom of the variance of a quantile, which only the values between the two ranks tell.
+    """Return degrees of freedom of the variance of a quantile, which only the values between the two ranks tell.
 
     m·(1 + 1/z²), with m = z·√(nν(1 - ν)) the distance of the ranks from the middle: the bounds of Student's t
     with them are to first order z + z³/(4m), those of a quantile over its estimated standard error. Raises
@@ -169,7 +169,7 @@ def quantile_precision(level: float, number_of_samples: int) -> float:
 
 
 def cluster_factor(level: float, below: Ratio) -> float:
-    """Variance of the share of values up to the quantile under clustering, over that of independent values.
+    """Return the variance of the share of values up to the quantile under clustering, over that of independent values.
 
     `below` holds one pair per entity: how many of its values are at most the quantile, and how many it has.
     Its delta-method variance over the entities, divided by ν(1 - ν)/n for n independent values. Raises
@@ -184,7 +184,7 @@ def cluster_factor(level: float, below: Ratio) -> float:
 
 
 def _between_ranks(ordered: Ordered, rank: float) -> float:
-    """The value at a rank counted from 1, which need not be whole; the nearest value outside the sample."""
+    """Return the value at a rank counted from 1, which need not be whole; the nearest value outside the sample."""
     rank = min(max(rank, 1), len(ordered))
     below = floor(rank)
     low = ordered[below - 1]

@@ -61,7 +61,7 @@ class SampleMean:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> SampleMean:
-        """Statistics of the per-entity values themselves."""
+        """Return statistics of the per-entity values themselves."""
         ys = list(values)
         return cls(len(ys), _total(ys), _total([y * y for y in ys]))
 
@@ -81,7 +81,7 @@ class SampleMean:
         return _sample_variance(self.number_of_samples, self.sum, self.sum_squares)
 
     def moments(self) -> Moments:
-        """Mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
+        """Return mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> SampleMean:
@@ -140,7 +140,7 @@ class Proportion:
         return _sample_variance(self.number_of_samples, self.sum, self.sum)
 
     def moments(self) -> Moments:
-        """Mean, variance and size. Raises RefusalError as `mean` does."""
+        """Return mean, variance and size. Raises RefusalError as `mean` does."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> Proportion:
@@ -174,7 +174,7 @@ class Ratio:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> Ratio:
-        """Statistics of the per-entity (numerator, denominator) pairs themselves."""
+        """Return statistics of the per-entity (numerator, denominator) pairs themselves."""
         rows = list(pairs)
         return cls(
             len(rows),
@@ -221,7 +221,7 @@ class Ratio:
         return _without_noise(spread - cross, spread + abs(cross)) / (mean_denominator * mean_denominator)
 
     def moments(self) -> Moments:
-        """Mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
+        """Return mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> Ratio:
@@ -285,7 +285,7 @@ class Retention:
         return _sample_variance(self.number_of_samples, self.sum, self.sum)
 
     def moments(self) -> Moments:
-        """Mean, variance and size. Raises RefusalError as `mean` does."""
+        """Return mean, variance and size. Raises RefusalError as `mean` does."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> Retention:
@@ -309,7 +309,7 @@ class WithCovariate:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> WithCovariate:
-        """Statistics of per-entity (value, covariate) pairs of a mean metric."""
+        """Return statistics of per-entity (value, covariate) pairs of a mean metric."""
         rows = list(pairs)
         return cls(
             SampleMean.of(y for y, _ in rows),
@@ -372,7 +372,7 @@ class WithCovariate:
         )
 
     def moments(self) -> Moments:
-        """Mean, variance and size of the unadjusted outcome."""
+        """Return mean, variance and size of the unadjusted outcome."""
         return self.outcome.moments()
 
     def __add__(self, other: object) -> WithCovariate:

@@ -44,7 +44,7 @@ def winsor_bounds(
     *,
     ignore_zeros: bool = False,
 ) -> WinsorBounds:
-    """Bounds from the pooled values of all variants; percentiles are fractions (0.99, not 99).
+    """Return bounds from the pooled values of all variants; percentiles are fractions (0.99, not 99).
 
     `ignore_zeros` leaves zeros out of the upper percentile only. Where there is nothing to take a quantile
     of, nothing is clamped. Raises ValueError for a level outside 0..1.

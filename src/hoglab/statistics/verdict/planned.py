@@ -132,7 +132,7 @@ class Progress:
 
 
 def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
-    """Progress of an experiment at a look."""
+    """Return progress of an experiment at a look."""
     if plan.is_written:
         people, days, source = plan.people, plan.days, PlanSource.WRITTEN
     else:
@@ -142,7 +142,7 @@ def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
 
 
 def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
-    """Whether everything that was planned is there."""
+    """Return whether everything that was planned is there."""
     if plan.is_written:
         return (plan.people is None or look.people >= plan.people) and (
             plan.days is None or look.days >= plan.days
@@ -158,7 +158,7 @@ def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
 
 
 def planned_end(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> int | None:
-    """The number of the first of the looks at which everything is reached; None when it is at none of them.
+    """Return the number of the first of the looks at which everything is reached; None when it is at none of them.
 
     A test for a single look decides by what was known at that one and by nothing later. Looks are the ends of days.
     """
@@ -196,7 +196,7 @@ class _Pair:
         return power_at(self.config, self.pooled, self.difference, self.size, test_share=self.test_share)
 
     def growth_needed(self) -> float:
-        """Factor by which the number of people has to grow."""
+        """Return factor by which the number of people has to grow."""
         needed = sample_size_for(self.config, self.pooled, self.difference, test_share=self.test_share)
         return needed / self.size
 
@@ -214,7 +214,7 @@ def _people_needed(plan: Plan, config: StatisticsConfig, look: Look) -> int | No
 def _planned(
     plan: Plan, config: StatisticsConfig, measured: Measured, what: Callable[[_Pair], float]
 ) -> float | None:
-    """A number of the plan of one metric; None while too little is known of it."""
+    """Return a number of the plan of one metric; None while too little is known of it."""
     baseline, *others = measured.groups
     smallest = min((group.number_of_samples for group in others), default=0)
     size = baseline.number_of_samples + smallest
@@ -239,7 +239,7 @@ def _planned(
 
 
 def _pooled(groups: Sequence[SufficientStatistics]) -> SufficientStatistics:
-    """All groups as one; of quantiles, which do not add up, one with the mean of their numbers."""
+    """Return all groups as one; of quantiles, which do not add up, one with the mean of their numbers."""
     quantiles = [group for group in groups if isinstance(group, QuantileSample)]
     if not quantiles:
         whole: SufficientStatistics = reduce(add, groups)

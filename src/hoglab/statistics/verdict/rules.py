@@ -20,7 +20,7 @@ from hoglab.statistics.verdict.model import (
 
 
 def verdict(case: Case) -> Verdict:
-    """Verdict on an experiment: state, reasons and recommended action.
+    """Return verdict on an experiment: state, reasons and recommended action.
 
     While a critical finding of the experiment or of a primary metric stands nothing is decided; one of a secondary
     metric concerns that metric alone. A method of a single look decides at the planned end and

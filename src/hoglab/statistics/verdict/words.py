@@ -70,7 +70,7 @@ class _Said:
 def headline(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> str:
-    """The verdict in one or two sentences."""
+    """Return the verdict in one or two sentences."""
     said = _clear(case, metrics)
     match state:
         case State.INVALID:
@@ -99,7 +99,7 @@ def headline(
 def action(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> NextAction:
-    """Recommended next action."""
+    """Return recommended next action."""
     said = _clear(case, metrics)
     baseline = f"“{case.baseline}”"
     has_primary = any(metric.is_primary for metric in case.metrics)
@@ -132,7 +132,7 @@ def action(
 def reasons(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> Iterator[Reason]:
-    """Reasons of the verdict: what was found, how it was read, and what to be careful with."""
+    """Yield reasons of the verdict: what was found, how it was read, and what to be careful with."""
     concerns = [Reason(each.code, each.message, each.metric_uuid) for each in case.critical]
     if state is State.INVALID:
         yield from concerns
@@ -279,7 +279,7 @@ def _keep_running(case: Case) -> str:
 
 
 def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
-    """Every clear word, primary metrics first."""
+    """Return every clear word, primary metrics first."""
     found = [
         _Said(case, metric, evidence, decided.decision)
         for metric, decisions in zip(case.metrics, metrics, strict=True)
@@ -296,7 +296,7 @@ def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
 
 
 def _best(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
-    """The variant with the clearest gain among those that are better."""
+    """Return the variant with the clearest gain among those that are better."""
     better = {each.variant for each in variants if each.state is State.BETTER}
     return next(
         each.evidence.variant for each in _primary(said, Decision.BETTER) if each.evidence.variant in better

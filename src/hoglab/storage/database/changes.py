@@ -57,7 +57,7 @@ class ChangeFeed:
         self._refreshing = threading.Lock()
 
     def version(self, topic: Topic, project_id: int) -> int:
-        """Number of changes of this topic of this project; 0 for none. Cheap enough for every request.
+        """Return the number of changes of this topic of this project; 0 for none. Cheap enough for every request.
 
         A cache that reads the version first and its data afterwards never holds old data under a new
         version, because versions are raised only after the change is committed.
@@ -65,7 +65,7 @@ class ChangeFeed:
         return self._versions.get((topic, project_id), 0)
 
     def state(self, subjects: Sequence[Subject]) -> State:
-        """The versions of several subjects, as `version` gives them."""
+        """Return the versions of several subjects, as `version` gives them."""
         versions = self._versions
         return tuple([versions.get(subject, 0) for subject in subjects])
 
@@ -80,7 +80,10 @@ class ChangeFeed:
                 known.popitem(last=False)
 
     def items_between(self, topic: Topic, project_id: int, since: int, until: int) -> frozenset[str] | None:
-        """The ids of what changed after version ``since`` up to version ``until``; None when that is not known."""
+        """Return the ids of what changed after version ``since`` up to version ``until``.
+
+        The result is None when that is not known.
+        """
         with self._lock:
             known: Mapping[int, frozenset[str]] = self._items.get((topic, project_id), {})
             if until - since > REMEMBERED or any(each not in known for each in range(since + 1, until + 1)):
@@ -133,7 +136,7 @@ class ChangeFeed:
         self._notify([(topic, project_id) for topic, project_id, _ in committed])
 
     def _take_over(self, committed: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]:
-        """Topics and projects whose versions were not known."""
+        """Return topics and projects whose versions were not known."""
         fresh = []
         with self._lock:
             for topic, project_id, version in committed:
@@ -154,7 +157,7 @@ class ChangeFeed:
 
 
 def total_changes(connection: Connection) -> int:
-    """Number of changes so far: of every topic, in all projects."""
+    """Return the number of changes so far: of every topic, in all projects."""
     return int(connection.scalar(select(func.coalesce(func.sum(change_version.c.version), 0))) or 0)
 
 
@@ -167,7 +170,7 @@ _VERSIONS = PreparedSelect(
 
 
 def state_in(connection: Connection, subjects: Sequence[Subject]) -> State:
-    """The versions of some subjects in the snapshot of a connection: those of the data that it shows.
+    """Return the versions of some subjects in the snapshot of a connection: those of the data that it shows.
 
     `ChangeFeed.state` may be ahead of a snapshot, or behind it for the moment between a commit and its notice.
     """
@@ -178,7 +181,7 @@ def state_in(connection: Connection, subjects: Sequence[Subject]) -> State:
 
 
 def check_topic(topic: str) -> None:
-    """Raises `ValueError` for a topic that does not exist, which is always a slip of the pen."""
+    """Raise `ValueError` for a topic that does not exist, which is always a slip of the pen."""
     if topic not in TOPICS:
         raise ValueError(f"unknown topic {topic!r}: one of {', '.join(sorted(TOPICS))}")
 

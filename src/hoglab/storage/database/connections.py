@@ -32,11 +32,14 @@ class DatabaseConnections(Protocol):
         ...
 
     def read(self, *, settled: bool) -> AbstractContextManager[Connection]:
-        """A read-only transaction that sees one state. ``settled``: the block ends when what it saw is durable."""
+        """Return a read-only transaction that sees one state.
+
+        ``settled``: the block ends when what it saw is durable.
+        """
         ...
 
     def write(self, *, rebuildable: Rebuildable | None, shared: bool) -> AbstractContextManager[Connection]:
-        """A transaction while nobody else writes, here or elsewhere; durable at its end unless ``rebuildable``.
+        """Return a transaction while nobody else writes, here or elsewhere; durable at its end unless ``rebuildable``.
 
         ``shared``: others who write ``shared`` in other processes may do so meanwhile.
         """
@@ -54,7 +57,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def other_sessions(self) -> int:
-        """Number of connections of others; to be read before any is opened."""
+        """Return the number of connections of others; to be read before any is opened."""
         ...
 
     def check(self) -> None:
@@ -62,11 +65,11 @@ class DatabaseConnections(Protocol):
         ...
 
     def structure_problem(self) -> str | None:
-        """Problem of the structure of the stored data, None without one."""
+        """Return the problem of the structure of the stored data, None without one."""
         ...
 
     def damaged_tables(self) -> list[str]:
-        """The tables with rows that are not what was written."""
+        """Return the tables with rows that are not what was written."""
         ...
 
     def accept_rows(self) -> None:
@@ -74,7 +77,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def search_is_damaged(self) -> bool:
-        """Whether the index for searching persons lacks somebody. May read all of it."""
+        """Return whether the index for searching persons lacks somebody. May read all of it."""
         ...
 
     def reset_search(self, connection: Connection) -> None:
@@ -95,7 +98,7 @@ class DatabaseConnections(Protocol):
 
 
 def open_connections(url_or_path: str | Path, metadata: MetaData) -> DatabaseConnections:
-    """Connections to a file, or to an address (``sqlite:///…``, ``postgresql://…``); nothing is opened yet.
+    """Return connections to a file, or to an address (``sqlite:///…``, ``postgresql://…``); nothing is opened yet.
 
     Raises `UnsupportedDatabaseError`.
     """

@@ -37,7 +37,7 @@ class Snapshot:
                 raise DatabaseUnreadableError(f"{self._path} is damaged: {problem}")
 
     def value(self, query: str) -> object:
-        """The first column of the first row; None when there is none."""
+        """Return the first column of the first row; None when there is none."""
         row = self._connection.execute(query).fetchone()
         return None if row is None else row[0]
 

@@ -14,7 +14,7 @@ class Counters(Protocol):
     """Of a database, inside of the transaction of a connection."""
 
     def last_number(self, connection: Connection, table: str, column: str) -> int:
-        """The last one that a column of a table was given; 0 for none."""
+        """Return the last one that a column of a table was given; 0 for none."""
         ...
 
     def go_on_after(self, connection: Connection, table: str, column: str, number: int) -> None:

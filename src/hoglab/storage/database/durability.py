@@ -65,7 +65,10 @@ class CommitSync:
         self._failure: OSError | None = None
 
     def begin(self) -> int:
-        """Number the commit that is about to be made. The caller holds the file's write lock until `committed`."""
+        """Return number the commit that is about to be made.
+
+        The caller holds the file's write lock until `committed`.
+        """
         self._check()
         with self._changed:
             self._begun += 1

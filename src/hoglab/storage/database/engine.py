@@ -38,7 +38,7 @@ class Transaction:
         self._changed: dict[tuple[str, int], set[str] | None] = {}
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
-        """The same as ``connection.execute``."""
+        """Return the same as ``connection.execute``."""
         return self.connection.execute(statement, parameters)
 
     def changed(self, topic: Topic, project_id: int, item: str | None = None) -> None:
@@ -56,7 +56,7 @@ class Transaction:
             known.add(item)
 
     def changed_items(self, topic: str, project_id: int) -> set[str] | None:
-        """The ids of what changed of a topic, None when that is not known."""
+        """Return the ids of what changed of a topic, None when that is not known."""
         return self._changed.get((topic, project_id))
 
     def bump_versions(self) -> list[tuple[str, int, int]]:
@@ -122,7 +122,10 @@ class Database:
 
     @classmethod
     def other_sessions(cls, url_or_path: str | Path) -> int:
-        """Number of connections of others to a database server; 0 for a file, which is locked by its directory."""
+        """Return the number of connections of others to a database server.
+
+        0 for a file, which is locked by its directory.
+        """
         connections = open_connections(url_or_path, tables.metadata)
         try:
             with explained(connections.name):
@@ -131,7 +134,7 @@ class Database:
             connections.dispose()
 
     def check_at_home(self) -> None:
-        """Raises `DatabaseMovedError` where another database has, or will have, what is in this one."""
+        """Raise `DatabaseMovedError` where another database has, or will have, what is in this one."""
         with self.read(settled=False) as connection:
             move = connection.scalar(sa.select(tables.installation.c.move))
         if move is not None:
@@ -149,7 +152,7 @@ class Database:
 
     @contextmanager
     def read(self, *, settled: bool = True) -> Iterator[Connection]:
-        """A connection that sees one unchanging state for the whole block and refuses to write.
+        """Provide a connection that sees one unchanging state for the whole block and refuses to write.
 
         The block ends only when all that it may have seen is on disk, so that no answer tells what a power cut can
         still undo. ``settled=False``: it does not wait, for what is asked at every request and promises nothing.
@@ -159,7 +162,7 @@ class Database:
 
     @contextmanager
     def write(self, *, rebuildable: Rebuildable | None = None, shared: bool = False) -> Iterator[Transaction]:
-        """A transaction: committed and on disk at the end of the block, rolled back when the block raises.
+        """Provide a transaction: committed and on disk at the end of the block, rolled back when the block raises.
 
         Blocks that end close to each other share one sync of the disk. What is named ``rebuildable`` does not wait
         for it: a power cut may undo it, the end of the process cannot. A ``shared`` block waits for those that are not,
@@ -209,12 +212,12 @@ class Database:
             return self._connections.structure_problem()
 
     def damaged_tables(self) -> list[str]:
-        """The tables with rows that are not what was written. Raises `DatabaseError`."""
+        """Return the tables with rows that are not what was written. Raises `DatabaseError`."""
         with explained(self._connections.name):
             return self._connections.damaged_tables()
 
     def search_is_damaged(self) -> bool:
-        """Whether the index for searching persons lacks somebody. May read all of it. Raises `DatabaseError`."""
+        """Return whether the index for searching persons lacks somebody. May read all of it. Raises `DatabaseError`."""
         with explained(self._connections.name):
             return self._connections.search_is_damaged()
 

@@ -14,5 +14,5 @@ _PACKAGES = {"sqlite": "sqlite", "postgresql": "postgres"}
 
 
 def engine_module(connection: Connection, name: str) -> ModuleType:
-    """The module of that name of the engine of a connection."""
+    """Return the module of that name of the engine of a connection."""
     return import_module(f"{__package__}.{_PACKAGES[connection.dialect.name]}.{name}")

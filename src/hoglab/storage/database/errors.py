@@ -111,7 +111,7 @@ _CLASSES: dict[int, tuple[type[DatabaseError], str]] = {
 
 
 def explain(error: BaseException, name: str) -> DatabaseError | None:
-    """The error above that an engine's error stands for; None when it is about the statement instead.
+    """Return the error above that an engine's error stands for; None when it is about the statement instead.
 
     ``name`` is how the database is called in the message.
     """
@@ -135,7 +135,7 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
 
 
 def _of_state(error: BaseException, name: str) -> DatabaseError | None:
-    """The same for an error of PostgreSQL's driver."""
+    """Return the same for an error of PostgreSQL's driver."""
     state = error.sqlstate  # type: ignore[attr-defined]
     if state is None:  # the server said nothing
         if not {"OperationalError", "InterfaceError"} & {each.__name__ for each in type(error).__mro__}:

@@ -57,7 +57,7 @@ class IntegrityWatch(BackgroundService):
         """Set when all files were looked through once."""
 
     def damages(self) -> dict[str, str]:
-        """Damages, by file."""
+        """Return damages, by file."""
         return dict(self._found)
 
     def round(self) -> float:
@@ -84,7 +84,7 @@ class IntegrityWatch(BackgroundService):
 
 
 def examined(path: Path, *, full: bool) -> tuple[list[str], int]:
-    """Problems of a file, and its number of rows when it has none; ``full``: every page and value is read."""
+    """Return problems of a file, and its number of rows when it has none; ``full``: every page and value is read."""
     problems: list[str] = []
     rows = 0
     try:
@@ -108,7 +108,7 @@ def examined(path: Path, *, full: bool) -> tuple[list[str], int]:
 
 
 def schema_revision(path: Path) -> str | None:
-    """The revision of a file's schema."""
+    """Return the revision of a file's schema."""
     with closing(_connected(path)) as connection:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return None if row is None else str(row[0])
@@ -128,7 +128,7 @@ class ExaminedLog:
 
 
 def examined_log(path: Path, is_readable: Callable[[bytes], bool], *, full: bool) -> ExaminedLog:
-    """The event log of a file; ``full``: every record is asked about."""
+    """Return the event log of a file; ``full``: every record is asked about."""
     damaged: dict[str, list[int]] = {}
     with closing(_connected(path)) as connection:
         first, last, count = connection.execute(
@@ -172,7 +172,7 @@ def _rows(connection: sqlite3.Connection) -> int:
 
 
 def _unreadable_values(connection: sqlite3.Connection) -> list[str]:
-    """Columns of JSON with values that are none: the engine itself takes any text."""
+    """Return columns of JSON with values that are none: the engine itself takes any text."""
     problems = []
     existing = set(_table_names(connection))
     for metadata in (tables.metadata, tables.queue_metadata):

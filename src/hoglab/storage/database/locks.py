@@ -76,7 +76,7 @@ _locks_mutex = threading.Lock()
 
 
 def write_lock(path: Path) -> WriteLock:
-    """The lock of a database file, the same for everybody in this process who opens that file."""
+    """Return the lock of a database file, the same for everybody in this process who opens that file."""
     name = str(path.resolve())
     with _locks_mutex:
         lock = _locks.get(name)

@@ -21,11 +21,11 @@ class PersonRows(Protocol):
     def load(
         self, connection: Connection, project_id: int, distinct_ids: Iterable[str]
     ) -> list[tuple[str, int, str, str, int, int, int, int | None]]:
-        """Rows (distinct id, id, uuid, and the `PersonValues`) of distinct ids that have a person."""
+        """Return rows (distinct id, id, uuid, and the `PersonValues`) of distinct ids that have a person."""
         ...
 
     def next_ids(self, connection: Connection, count: int) -> Iterable[int]:
-        """Ids for so many new persons."""
+        """Return ids for so many new persons."""
         ...
 
     def insert(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -37,7 +37,7 @@ class PersonRows(Protocol):
         ...
 
     def claim(self, connection: Connection, versions: Sequence[tuple[int, int]]) -> int:
-        """Lock persons (id, version) until the end of the transaction; how many are there in that version."""
+        """Return lock persons (id, version) until the end of the transaction; how many are there in that version."""
         ...
 
     def moment(self, connection: Connection) -> int:

@@ -14,7 +14,7 @@ class PersonSearch(Protocol):
     """An index of what persons are called."""
 
     def find(self, connection: Connection, text: str, most: int, /) -> tuple[list[int], int | None] | None:
-        """Row ids of all persons who may have a text in their email, name or a distinct id, and up to which row.
+        """Return row ids of all persons who may have a text in their email, name or a distinct id, and up to which row.
 
         The case does not count, and the persons are of any project. The row is None where all are in the index.
         None: nobody can tell, or there are more than ``most``.
@@ -22,7 +22,7 @@ class PersonSearch(Protocol):
         ...
 
     def is_full(self, connection: Connection, /) -> bool:
-        """Whether all persons are in it."""
+        """Return whether all persons are in it."""
         ...
 
     def fill(self, connection: Connection, /) -> bool:

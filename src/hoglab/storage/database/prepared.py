@@ -40,7 +40,7 @@ class PreparedSelect:
         self._compiled: dict[str, _Compiled] = {}  # by engine
 
     def rows(self, connection: Connection, **parameters: Any) -> list[list[Any]]:
-        """The rows, with the values that the columns' types give. Parameters are numbers, texts, or `listed`."""
+        """Return the rows, with the values that the columns' types give. Parameters are numbers, texts, or `listed`."""
         readers = self._prepared(connection).readers
         rows = [list(row) for row in self.stored(connection, **parameters)]
         for row in rows:
@@ -49,7 +49,7 @@ class PreparedSelect:
         return rows
 
     def stored(self, connection: Connection, **parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows as the database keeps them: numbers and texts."""
+        """Return the rows as the database keeps them: numbers and texts."""
         if not connection.in_transaction():
             connection.begin()
         cursor = connection.connection.cursor()
@@ -62,7 +62,7 @@ class PreparedSelect:
     def bound(
         self, connection: Connection, parameters: Mapping[str, Any]
     ) -> tuple[str, list[Any] | Mapping[str, Any]]:
-        """Text and values as the driver of a connection takes them."""
+        """Return text and values as the driver of a connection takes them."""
         compiled = self._prepared(connection)
         if compiled.names is None:
             return compiled.text, {**compiled.constants, **parameters}
@@ -76,7 +76,7 @@ class PreparedSelect:
 
 
 def among(column: ColumnElement[Any], values: BindParameter[str] | str) -> ColumnElement[bool]:
-    """Whether a column is one of some values, however many: those of `listed`, or a placeholder for them.
+    """Return whether a column is one of some values, however many: those of `listed`, or a placeholder for them.
 
     ``IN`` with a parameter for each number is compiled anew for each count of them, and ends at 32,766.
     """
@@ -104,7 +104,7 @@ def _with_array(element: _Among, compiler: SQLCompiler, **keywords: Any) -> str:
 
 
 def listed(values: Iterable[int] | Iterable[str]) -> str:
-    """Numbers or texts as `among` takes them."""
+    """Return numbers or texts as `among` takes them."""
     return orjson.dumps(list(values)).decode()
 
 

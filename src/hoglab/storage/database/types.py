@@ -21,12 +21,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since the Unix epoch of a timezone-aware moment (exact, unlike a float)."""
+    """Return microseconds since the Unix epoch of a timezone-aware moment (exact, unlike a float)."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC moment that many microseconds after the Unix epoch.
+    """Return the UTC moment that many microseconds after the Unix epoch.
 
     Raises `DatabaseUnreadableError` where a stored number is no moment: only damage makes such a one.
     """
@@ -66,7 +66,10 @@ class Json(TypeDecorator[Any]):
 
 
 def json_text(column: ColumnElement[Any], name: str) -> ColumnElement[str | None]:
-    """The value of a name, which is a word of ours, in a column of `Json` objects as text; NULL where it has none."""
+    """Return the value of a name, which is a word of ours, in a column of `Json` objects as text.
+
+    NULL where it has none.
+    """
     return _JsonText(column, literal_column(f"'{name}'"))  # an index knows it by this text
 
 
@@ -83,13 +86,13 @@ def _from_text(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> st
 
 @compiles(_JsonText, "postgresql")
 def _by_function(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> str:
-    """Calls the function that `postgres.person_search` makes: an index of it is found by the call."""
+    """Return calls the function that `postgres.person_search` makes: an index of it is found by the call."""
     column, name = (compiler.process(each, **keywords) for each in element.clauses)
     return f"json_text({column}, {name})"
 
 
 def now_micros() -> ColumnElement[int]:
-    """The time in microseconds since the Unix epoch by the clock of the database, which all who use it share."""
+    """Return the time in microseconds since the Unix epoch by the clock of the database, which all who use it share."""
     return _NowMicros()
 
 

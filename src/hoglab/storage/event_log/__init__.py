@@ -58,11 +58,11 @@ class Acknowledging(Protocol):
     """Source of the position up to which records have to be ingested for all that were accepted by now to count."""
 
     def acknowledged(self, owner: int) -> Acknowledged:
-        """Records of an owner that were accepted by now; cheap."""
+        """Return records of an owner that were accepted by now; cheap."""
         ...
 
     def offset_of(self, acknowledged: Acknowledged) -> int | None:
-        """The offset up to which all of it is in the log; None while a part is deferred."""
+        """Return the offset up to which all of it is in the log; None while a part is deferred."""
         ...
 
 
@@ -84,11 +84,11 @@ class EventLog(Acknowledging, Protocol):
         ...
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records with an offset above ``after``, in order; at least one when any exists, else empty."""
+        """Return records with an offset above ``after``, in order; at least one when any exists, else empty."""
         ...
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Block until a record above ``after`` exists or the time is over; whether one exists."""
+        """Return block until a record above ``after`` exists or the time is over; whether one exists."""
         ...
 
     def wake(self) -> None:
@@ -96,7 +96,7 @@ class EventLog(Acknowledging, Protocol):
         ...
 
     def position(self, consumer: str) -> int:
-        """The last offset that this consumer has finished, 0 when it never committed."""
+        """Return the last offset that this consumer has finished, 0 when it never committed."""
         ...
 
     def commit(self, consumer: str, offset: int) -> None:
@@ -115,23 +115,26 @@ class EventLog(Acknowledging, Protocol):
         ...
 
     def last_offset(self) -> int:
-        """The newest offset that was given out, 0 at first; cheap."""
+        """Return the newest offset that was given out, 0 at first; cheap."""
         ...
 
     def accepted(self) -> int:
-        """Number of accepted records up to a constant: for differences; cheap."""
+        """Return the number of accepted records up to a constant: for differences; cheap."""
         ...
 
     def oldest_after(self, position: int) -> datetime | None:
-        """Acceptance time of the oldest record that a consumer at ``position`` has not finished; None for none."""
+        """Return acceptance time of the oldest record that a consumer at ``position`` has not finished.
+
+        The result is None for none.
+        """
         ...
 
     def pending_bytes(self) -> int:
-        """Bytes of records that some consumer has not finished; cheap."""
+        """Return bytes of records that some consumer has not finished; cheap."""
         ...
 
     def deferred_bytes(self) -> int:
-        """Bytes of those among them that wait for an offset; cheap."""
+        """Return bytes of those among them that wait for an offset; cheap."""
         ...
 
     def stats(self) -> LogStats: ...

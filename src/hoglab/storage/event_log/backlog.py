@@ -30,7 +30,7 @@ class Backlog:
         self.finished_bytes = 0
 
     def pending_of(self, owner: int) -> int:
-        """Bytes of an owner's records that are pending, of those that told their owner when they were added."""
+        """Return bytes of an owner's records that are pending, of those that told their owner when they were added."""
         return self._by_owner[owner]
 
     def add(self, last_offset: int, size: int, newest_at: int, owner: int | None = None) -> None:
@@ -62,7 +62,7 @@ class Backlog:
             self.finished_bytes += segment.size
 
     def droppable(self, *, older_than: int, keep_bytes: int) -> int:
-        """Offset up to which finished records are too old, or more than may be kept; 0 for none."""
+        """Return offset up to which finished records are too old, or more than may be kept; 0 for none."""
         offset, left = 0, self.finished_bytes
         for segment in self._finished:
             if segment.newest_at >= older_than and left <= keep_bytes:

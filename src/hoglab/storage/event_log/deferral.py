@@ -83,7 +83,7 @@ class Deferral:
     def divide(
         self, records: Sequence[RecordT], backlog: Backlog
     ) -> tuple[list[RecordT], list[tuple[int, RecordT]]]:
-        """Records that go into the log at once, and those that have to wait, with their owners."""
+        """Return records that go into the log at once, and those that have to wait, with their owners."""
         ready: list[RecordT] = []
         deferred: list[tuple[int, RecordT]] = []
         behind = set(self._waiting)  # an owner's records stay in order
@@ -119,7 +119,7 @@ class Deferral:
         self.bytes += size
 
     def next_owner(self, backlog: Backlog) -> int | None:
-        """The owner whose records may go into the log next; None when there is room for none's."""
+        """Return the owner whose records may go into the log next; None when there is room for none's."""
         for owner in self._waiting:
             if self._has_room(self.step_bytes, backlog.pending_of(owner), backlog.pending_bytes):
                 return owner
@@ -144,19 +144,19 @@ class Deferral:
         return 0 if waiting is None else waiting.size
 
     def oldest_of(self, owner: int) -> int | None:
-        """Acceptance time of an owner's oldest waiting record, in microseconds; None when none waits."""
+        """Return acceptance time of an owner's oldest waiting record, in microseconds; None when none waits."""
         waiting = self._waiting.get(owner)
         return None if waiting is None else waiting.oldest_at
 
     def oldest(self) -> int | None:
-        """The same of all owners."""
+        """Return the same of all owners."""
         return min((each.oldest_at for each in self._waiting.values()), default=None)
 
 
 def step(
     rows: Sequence[tuple[int, int, int]], step_bytes: int
 ) -> tuple[Sequence[tuple[int, int, int]], int | None]:
-    """Deferred records of an owner for the log in one transaction, and the moment of the first one left.
+    """Return deferred records of an owner for the log in one transaction, and the moment of the first one left.
 
     ``rows``: id, size and moment of the next `STEP_RECORDS` and one more, as far as there are so many.
     """

@@ -21,13 +21,13 @@ _BYTES = sa.func.coalesce(sa.func.sum(sa.func.length(event_log_record.c.payload)
 
 
 def last_offset(connection: Connection) -> int:
-    """The last offset that was given out, whether its record is still there or not; 0 for none."""
+    """Return the last offset that was given out, whether its record is still there or not; 0 for none."""
     given = counters(connection).last_number(connection, "event_log_record", "offset")
     return max(given, connection.scalar(sa.select(event_log_head.c.last_offset)) or 0)
 
 
 def log_stats(connection: Connection) -> LogStats:
-    """Extent of the log: first and last offset, records and bytes."""
+    """Return the extent of the log: first and last offset, records and bytes."""
     first, count, size = connection.execute(
         sa.select(sa.func.min(event_log_record.c.offset), sa.func.count(), _BYTES)
     ).one()
@@ -35,7 +35,7 @@ def log_stats(connection: Connection) -> LogStats:
 
 
 def unread_records(connection: Connection, is_record: Callable[[bytes], bool]) -> list[int]:
-    """Offsets of the records that cannot be read, in order; ``is_record``: whether a payload can."""
+    """Return offsets of the records that cannot be read, in order; ``is_record``: whether a payload can."""
     query = sa.select(event_log_record.c.offset, event_log_record.c.payload)
     rows = connection.execution_options(yield_per=READ_RECORDS).execute(
         query.order_by(event_log_record.c.offset)

@@ -66,7 +66,7 @@ def _resolve(futures: list[tuple[asyncio.Future[int], int]], error: Exception | 
 
 
 def _refusal(error: Exception) -> Exception:
-    """The error for one waiter: a failing disk is a reason to come back later, not to fail for good."""
+    """Return the error for one waiter: a failing disk is a reason to come back later, not to fail for good."""
     if isinstance(error, EventLogFullError):
         return EventLogFullError(str(error), error.retry_after_s)
     if isinstance(error, sqlite3.Error | DatabaseError | OSError):

@@ -239,7 +239,7 @@ class KafkaEventLog:
             ) from error
 
     def _connected(self) -> Producer:
-        """The producer, which has ended what a former one of its name had begun."""
+        """Return the producer, which has ended what a former one of its name had begun."""
         if self._producer is None:
             timeout_ms = int(ACKNOWLEDGED_WITHIN_S * 1000)
             settings = self._address.settings(
@@ -308,13 +308,13 @@ class KafkaEventLog:
             LAG.labels(number).set(now - seen[0][1] if seen else 0.0)
 
     def lag_s(self) -> float:
-        """Seconds for which something has waited for ingestion at least; cheap."""
+        """Return seconds for which something has waited for ingestion at least; cheap."""
         now = time.monotonic()
         with self._work:
             return max((now - seen[0][1] for seen in self._seen.values() if seen), default=0.0)
 
     def ends(self) -> dict[int, int]:
-        """The newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
+        """Return the newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
         with answering(self._address):
             try:
                 return self._ends()
@@ -329,12 +329,12 @@ class KafkaEventLog:
         return {place.partition: answer.result().offset for place, answer in answers.items()}
 
     def pending_offsets(self) -> int:
-        """Number of offsets that waited for ingestion at the last look; cheap."""
+        """Return the number of offsets that waited for ingestion at the last look; cheap."""
         with self._work:
             return self._waiting_offsets
 
     def pending_bytes(self) -> int:
-        """Approximate size of the records that wait for ingestion; cheap."""
+        """Return approximate size of the records that wait for ingestion; cheap."""
         with self._work:
             return int(self._backlog_bytes) + self._waiting_bytes
 
@@ -348,7 +348,7 @@ class KafkaEventLog:
     # -- reading and ending -------------------------------------------------------------------------
 
     def partition(self, number: int) -> KafkaPartition:
-        """A reader of a partition; whoever asks closes it."""
+        """Return a reader of a partition; whoever asks closes it."""
         return KafkaPartition(self._address, number)
 
     def close(self) -> None:
@@ -387,7 +387,7 @@ def _commit(producer: Producer, deadline: float) -> None:
 
 @contextmanager
 def answering(address: KafkaAddress) -> Iterator[None]:
-    """A block in which brokers are asked. Raises `DatabaseError` for what Kafka raises."""
+    """Provide a block in which brokers are asked. Raises `DatabaseError` for what Kafka raises."""
     try:
         yield
     except KafkaException as error:

@@ -53,7 +53,7 @@ class KafkaPartition:
         self._woken = threading.Event()
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records with an offset above ``after`` that have arrived, in order.
+        """Return records with an offset above ``after`` that have arrived, in order.
 
         At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger. Raises `DatabaseError` also
         when the next ones were deleted before they were read, or the topic ends before ``after``.
@@ -71,7 +71,7 @@ class KafkaPartition:
         return records
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Block until a record above ``after`` has arrived or the time is over; whether one has."""
+        """Return block until a record above ``after`` has arrived or the time is over; whether one has."""
         self._go_to(after)
         deadline = time.monotonic() + timeout_s
         while not self._arrived and not self._woken.is_set():
@@ -128,7 +128,7 @@ class KafkaPartition:
         return bool(self._arrived)
 
     def _first(self, timeout_s: float) -> list[Message]:
-        """A first message, as soon as there is one, and what has arrived behind it."""
+        """Return a first message, as soon as there is one, and what has arrived behind it."""
         message = self._consumer.poll(timeout_s)
         return [] if message is None else [message, *self._consumer.consume(500, 0)]
 

@@ -56,7 +56,7 @@ class KafkaAddress:
 
     @classmethod
     def parse(cls, url: str) -> KafkaAddress:
-        """Raises `UnsupportedDatabaseError` for what is no such address."""
+        """Raise `UnsupportedDatabaseError` for what is no such address."""
         try:
             return cls._parsed(url)
         except ValueError as error:
@@ -89,7 +89,7 @@ class KafkaAddress:
         return f"the topic {self.topic} of Kafka"
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Settings of a client of librdkafka; ``more`` with ``_`` for dots."""
+        """Return settings of a client of librdkafka; ``more`` with ``_`` for dots."""
         ours = {name.replace("_", "."): value for name, value in more.items()}
         # What its log would say of brokers that are away, our errors say.
         return {"bootstrap.servers": self.brokers, "log_level": 2, **self.client, **ours}
@@ -118,7 +118,7 @@ def prepared(address: KafkaAddress) -> int:
 
 
 def _topic(admin: AdminClient, address: KafkaAddress) -> TopicMetadata:
-    """Metadata of the topic; its ``error`` is set when the brokers do not know it."""
+    """Return the metadata of the topic; its ``error`` is set when the brokers do not know it."""
     found = admin.list_topics(address.topic, timeout=ANSWER_S).topics[address.topic]
     if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
         raise KafkaException(found.error)
@@ -126,7 +126,7 @@ def _topic(admin: AdminClient, address: KafkaAddress) -> TopicMetadata:
 
 
 def _checked(admin: AdminClient, address: KafkaAddress) -> int:
-    """The largest record that the topic takes, once it can be written to."""
+    """Return the largest record that the topic takes, once it can be written to."""
     topic = _topic(admin, address)
     if topic.error is not None:
         raise KafkaException(topic.error)
@@ -157,5 +157,5 @@ def _make(admin: AdminClient, address: KafkaAddress) -> None:
 
 
 def reason(error: KafkaException) -> str:
-    """Text of an error, in one line."""
+    """Return text of an error, in one line."""
     return str(error.args[0].str()) if isinstance(error.args[0], KafkaError) else str(error)

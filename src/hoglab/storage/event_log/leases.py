@@ -129,7 +129,7 @@ class LogLeases:
         self._session.rows(_FIRST)
 
     def positions(self) -> dict[int, int]:
-        """The offset up to which each partition is done with, 0 at first."""
+        """Return the offset up to which each partition is done with, 0 at first."""
         return dict(self._reader.rows(_POSITIONS))
 
     def renew(self) -> LeaseRound:
@@ -159,7 +159,7 @@ class LogLeases:
         self._session.rows(_LEAVE, (self._me,))
 
     def begun(self, lease: PartitionLease) -> BegunBatch | None:
-        """Batch of a partition that was begun, and is to be ended before anything else."""
+        """Return the batch of a partition that was begun, and is to be ended before anything else."""
         rows = self._session.rows(_BEGUN, lease._asdict())
         return BegunBatch(*rows[0]) if rows else None
 
@@ -181,11 +181,11 @@ class LogLeases:
             raise lost(lease)
 
     def stored(self) -> int:
-        """The number up to which everything is done."""
+        """Return the number up to which everything is done."""
         return int(self._reader.value(_STORED))
 
     def last_number(self) -> int:
-        """The newest number that was given out, 0 at first."""
+        """Return the newest number that was given out, 0 at first."""
         return int(self._reader.value(_LAST))
 
     def replace_log(self) -> None:
@@ -221,11 +221,11 @@ def finish_within(connection: psycopg.Connection[Any], done: PartitionDone) -> N
 
 
 def lost(lease: PartitionLease) -> LeaseLostError:
-    """The error of who has a lease no more."""
+    """Return the error of who has a lease no more."""
     return LeaseLostError(f"partition {lease.partition} of the event log is read by another process")
 
 
 def share_of(reader: str, readers: Sequence[str], partitions: int) -> int:
-    """Number of partitions of a reader when they are divided evenly: one more for the first readers."""
+    """Return the number of partitions of a reader when they are divided evenly: one more for the first readers."""
     each, more = divmod(partitions, len(readers))
     return each + (readers.index(reader) < more)

@@ -152,7 +152,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _lowest_position(self) -> int | None:
-        """Lowest position of all consumers; None when there is no consumer."""
+        """Return lowest position of all consumers; None when there is no consumer."""
 
     @abstractmethod
     def _move_position(self, consumer: str, offset: int) -> None: ...
@@ -167,19 +167,19 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _extent(self) -> tuple[int, int, int]:
-        """First offset, number and bytes of the records that are stored; zeros for none."""
+        """Return first offset, number and bytes of the records that are stored; zeros for none."""
 
     @abstractmethod
     def _oldest_stored(self, after: int) -> int | None:
-        """Acceptance time of the first record with an offset above, in microseconds."""
+        """Return acceptance time of the first record with an offset above, in microseconds."""
 
     @abstractmethod
     def _last_of(self, owner: int, until: int) -> int | None:
-        """The last offset of an owner's records that were accepted by a moment, in microseconds."""
+        """Return the last offset of an owner's records that were accepted by a moment, in microseconds."""
 
     @abstractmethod
     def _first_stored(self) -> int | None:
-        """The first offset of all."""
+        """Return the first offset of all."""
 
     @abstractmethod
     def _disconnect(self) -> None:
@@ -187,7 +187,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records above ``after`` in order.
+        """Return records above ``after`` in order.
 
         At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger. Raises the errors of
         `hoglab.storage.database`.
@@ -195,7 +195,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def position(self, consumer: str) -> int:
-        """The last offset that this consumer has finished, 0 when it never committed."""
+        """Return the last offset that this consumer has finished, 0 when it never committed."""
 
     @abstractmethod
     def skip_to(self, offset: int) -> None:
@@ -205,7 +205,7 @@ class GroupCommitLog(ABC):
         """
 
     def _now_us(self) -> int:
-        """The moment that records are stamped with, in microseconds."""
+        """Return the moment that records are stamped with, in microseconds."""
         return time.time_ns() // 1000
 
     # -- appending ----------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class GroupCommitLog(ABC):
         return bool(self._waiting) or self._closed.is_set() or self._next_deferred() is not None
 
     def _next_deferred(self) -> int | None:
-        """Owner whose deferred records may go into the log now."""
+        """Return owner whose deferred records may go into the log now."""
         if not self._deferral.records or time.monotonic() < self._admits_at:
             return None
         return self._deferral.next_owner(self._backlog)
@@ -359,7 +359,7 @@ class GroupCommitLog(ABC):
     # -- reading ------------------------------------------------------------------------------------
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Block until a record above ``after`` exists or the time is over; whether one exists.
+        """Return block until a record above ``after`` exists or the time is over; whether one exists.
 
         Returns at once when the log is closed.
         """
@@ -436,7 +436,7 @@ class GroupCommitLog(ABC):
     # -- the whole ----------------------------------------------------------------------------------
 
     def stats(self) -> LogStats:
-        """First and last offset, number and bytes of the records that are stored.
+        """Return first and last offset, number and bytes of the records that are stored.
 
         The last offset is that which was given out last, even when its record is deleted.
         """
@@ -445,23 +445,23 @@ class GroupCommitLog(ABC):
             return LogStats(first, self._last_offset, records, size)
 
     def last_offset(self) -> int:
-        """The newest offset that was given out, 0 at first; cheap."""
+        """Return the newest offset that was given out, 0 at first; cheap."""
         with self._work:
             return self._last_offset
 
     def accepted(self) -> int:
-        """Number of accepted records up to a constant: for differences; cheap."""
+        """Return the number of accepted records up to a constant: for differences; cheap."""
         with self._work:
             return self._last_offset + self._deferral.records
 
     def acknowledged(self, owner: int) -> Acknowledged:
-        """Records of an owner that were accepted by now; cheap."""
+        """Return records of an owner that were accepted by now; cheap."""
         with self._work:
             deferred = self._deferral.oldest_of(owner) is not None
             return Acknowledged(owner, self._last_offset, self._now_us() if deferred else None)
 
     def offset_of(self, acknowledged: Acknowledged) -> int | None:
-        """The offset up to which all of it is in the log; None while a part is deferred.
+        """Return the offset up to which all of it is in the log; None while a part is deferred.
 
         Where such records are gone from the log already, what is left of it begins behind all of them.
         """
@@ -479,19 +479,22 @@ class GroupCommitLog(ABC):
         return max(acknowledged.offset, offset)
 
     def oldest_after(self, position: int) -> datetime | None:
-        """Acceptance time of the oldest record that a consumer at ``position`` has not finished; None for none."""
+        """Return acceptance time of the oldest record that a consumer at ``position`` has not finished.
+
+        The result is None for none.
+        """
         with self._work:
             deferred = self._deferral.oldest()
         oldest = [each for each in (deferred, self._oldest_stored(position)) if each is not None]
         return from_micros(min(oldest)) if oldest else None
 
     def pending_bytes(self) -> int:
-        """Bytes of records that some consumer has not finished; cheap enough for every request."""
+        """Return bytes of records that some consumer has not finished; cheap enough for every request."""
         with self._work:
             return self._backlog.pending_bytes + self._deferral.bytes
 
     def deferred_bytes(self) -> int:
-        """Bytes of those among them that wait for an offset; cheap."""
+        """Return bytes of those among them that wait for an offset; cheap."""
         with self._work:
             return self._deferral.bytes
 

@@ -79,19 +79,19 @@ class PartitionedLog(Protocol):
         ...
 
     def ends(self) -> Mapping[int, int]:
-        """The newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
+        """Return the newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
         ...
 
     def pending_offsets(self) -> int:
-        """Number of offsets that wait for ingestion, about; cheap."""
+        """Return the number of offsets that wait for ingestion, about; cheap."""
         ...
 
     def lag_s(self) -> float:
-        """Seconds for which something has waited for ingestion at least; cheap."""
+        """Return seconds for which something has waited for ingestion at least; cheap."""
         ...
 
     def partition(self, number: int) -> LogPartition:
-        """A reader of a partition, to be closed by whoever asks for it."""
+        """Return a reader of a partition, to be closed by whoever asks for it."""
         ...
 
 
@@ -110,14 +110,14 @@ class LogPartition(Protocol):
         ...
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records with an offset above ``after`` that are there, in order; empty when there are none.
+        """Return records with an offset above ``after`` that are there, in order; empty when there are none.
 
         At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger.
         """
         ...
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Block until a record above ``after`` exists or the time is over; whether one exists."""
+        """Return block until a record above ``after`` exists or the time is over; whether one exists."""
         ...
 
     def wake(self) -> None:
@@ -135,7 +135,7 @@ class Leases(Protocol):
     """
 
     def positions(self) -> Mapping[int, int]:
-        """The offset up to which each partition is done with, 0 at first."""
+        """Return the offset up to which each partition is done with, 0 at first."""
         ...
 
     def renew(self) -> LeaseRound:
@@ -170,11 +170,11 @@ class Leases(Protocol):
         ...
 
     def stored(self) -> int:
-        """The number up to which everything is done."""
+        """Return the number up to which everything is done."""
         ...
 
     def last_number(self) -> int:
-        """The newest number that was given out, 0 at first."""
+        """Return the newest number that was given out, 0 at first."""
         ...
 
     def replace_log(self) -> None:

@@ -284,12 +284,12 @@ class PostgresEventLog(GroupCommitLog):
     # -- reading ------------------------------------------------------------------------------------
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records above ``after`` in order; see `GroupCommitLog.read`."""
+        """Return records above ``after`` in order; see `GroupCommitLog.read`."""
         rows = self._reader.rows(_READ, (after, max_records, max_bytes))
         return [LogRecord(offset, from_micros(at), payload) for offset, at, payload in rows]
 
     def position(self, consumer: str) -> int:
-        """The last offset that this consumer has finished, 0 when it never committed."""
+        """Return the last offset that this consumer has finished, 0 when it never committed."""
         return self._reader.value(_POSITION, (consumer,)) or 0
 
     def _lowest_position(self) -> int | None:

@@ -47,15 +47,15 @@ class PartitionedProgress:
         self._known: deque[tuple[int, int]] = deque(maxlen=KNOWN_MOMENTS)
 
     def position(self) -> int:
-        """The number up to which everything is stored and dispatched. Raises `DatabaseError`."""
+        """Return the number up to which everything is stored and dispatched. Raises `DatabaseError`."""
         return self._leases.stored()
 
     def last_offset(self) -> int:
-        """The newest number that was given out, 0 at first. Raises `DatabaseError`."""
+        """Return the newest number that was given out, 0 at first. Raises `DatabaseError`."""
         return self._leases.last_number()
 
     def stats(self) -> LogStats:
-        """Numbers from the first on: whatever was begun, the partitions still have."""
+        """Return numbers from the first on: whatever was begun, the partitions still have."""
         last = self._leases.last_number()
         return LogStats(1 if last else 0, last, 0, 0)
 
@@ -85,7 +85,10 @@ class PartitionedProgress:
         return 0
 
     def _ingested_by(self, until: int) -> int | None:
-        """A number up to which all is, and everything that was accepted by a moment; None if that is not ingested."""
+        """Return a number up to which all is, and everything that was accepted by a moment.
+
+        The result is None if that is not ingested.
+        """
         if self._asked is not None:
             moment, ends = self._asked
             positions = self._leases.positions()

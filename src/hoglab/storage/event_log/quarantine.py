@@ -48,11 +48,11 @@ class QuarantineStore(Protocol):
         ...
 
     def state(self) -> QuarantineState:
-        """Number and size of all records."""
+        """Return number and size of all records."""
         ...
 
     def replaying(self, limit: int) -> list[tuple[int, bytes]]:
-        """Offsets and payloads of some of the records that are to go back to the log, in order."""
+        """Return offsets and payloads of some of the records that are to go back to the log, in order."""
         ...
 
     def page(self, project_id: int | None, limit: int | None, offset: int) -> list[QuarantinedRecord]:
@@ -60,11 +60,11 @@ class QuarantineStore(Protocol):
         ...
 
     def count(self, project_id: int | None) -> int:
-        """Number of records."""
+        """Return the number of records."""
         ...
 
     def get(self, offset: int, project_id: int | None) -> tuple[QuarantinedRecord, bytes] | None:
-        """A record with its payload."""
+        """Return a record with its payload."""
         ...
 
     def replay(self, offsets: Sequence[int] | None, project_id: int | None) -> int:

@@ -37,12 +37,12 @@ class SqlQuarantineStore:
         return None
 
     def state(self) -> QuarantineState:
-        """Number and size of all records."""
+        """Return number and size of all records."""
         with self._database.read() as connection:
             return _state(connection)
 
     def replaying(self, limit: int) -> list[tuple[int, bytes]]:
-        """Offsets and payloads of some of the records that are to go back to the log, in order."""
+        """Return offsets and payloads of some of the records that are to go back to the log, in order."""
         query = sa.select(_column.offset, _column.payload).where(_column.is_replaying)
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(_column.offset).limit(limit))
@@ -55,13 +55,13 @@ class SqlQuarantineStore:
             return [QuarantinedRecord(*row) for row in connection.execute(query.limit(limit).offset(offset))]
 
     def count(self, project_id: int | None) -> int:
-        """Number of records."""
+        """Return the number of records."""
         query = sa.select(sa.func.count()).select_from(quarantined_record).where(*_of(project_id))
         with self._database.read() as connection:
             return connection.scalar(query) or 0
 
     def get(self, offset: int, project_id: int | None) -> tuple[QuarantinedRecord, bytes] | None:
-        """A record with its payload."""
+        """Return a record with its payload."""
         query = sa.select(*_RECORD, _column.payload).where(_column.offset == offset, *_of(project_id))
         with self._database.read() as connection:
             row = connection.execute(query).first()

@@ -173,7 +173,7 @@ class SqliteEventLog(GroupCommitLog):
     # -- reading ------------------------------------------------------------------------------------
 
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Records above ``after`` in order; see `GroupCommitLog.read`."""
+        """Return records above ``after`` in order; see `GroupCommitLog.read`."""
         records: list[LogRecord] = []
         size = 0
         with self._reading, explained(self._name):
@@ -189,7 +189,7 @@ class SqliteEventLog(GroupCommitLog):
         return records
 
     def position(self, consumer: str) -> int:
-        """The last offset that this consumer has finished, 0 when it never committed."""
+        """Return the last offset that this consumer has finished, 0 when it never committed."""
         return self._number(_POSITION, consumer) or 0
 
     def _lowest_position(self) -> int | None:
@@ -253,7 +253,7 @@ class SqliteEventLog(GroupCommitLog):
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """A block whose statements are stored together or not at all."""
+    """Provide a block whose statements are stored together or not at all."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

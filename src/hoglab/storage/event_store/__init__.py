@@ -147,7 +147,7 @@ class Reader(Protocol):
     def execute(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query.
+        """Return all rows of a query.
 
         Raises `QueryTimeoutError`, `QueryCancelledError`, `QueryMemoryError`, `QueryError`,
         `EventStoreUnavailableError`.
@@ -157,7 +157,7 @@ class Reader(Protocol):
     def stream(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
     ) -> Generator[list[tuple[Any, ...]]]:
-        """The rows of a query, so many at a time, as the engine finds them.
+        """Return the rows of a query, so many at a time, as the engine finds them.
 
         Memory does not grow with the result, and there is no time limit. All are of one state of the store. To be
         closed when it is left early.
@@ -172,7 +172,7 @@ class Reader(Protocol):
         ...
 
     def columns(self) -> list[str]:
-        """Column names of the last query."""
+        """Return column names of the last query."""
         ...
 
 
@@ -215,7 +215,7 @@ class EventStore(Protocol):
         ...
 
     def position(self, log_partition: int | None = None) -> int:
-        """Log offset up to which everything is stored; 0 for an empty store.
+        """Return log offset up to which everything is stored; 0 for an empty store.
 
         Without a partition where the log has several: the newest offset that anything is stored of.
         """
@@ -228,7 +228,7 @@ class EventStore(Protocol):
         ...
 
     def reader(self) -> AbstractContextManager[Reader]:
-        """A reader for one thread. Raises `EventStoreUnavailableError`."""
+        """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
 
     def frozen(self) -> AbstractContextManager[int]:
@@ -236,7 +236,7 @@ class EventStore(Protocol):
         ...
 
     def identity(self) -> tuple[str, int, int] | None:
-        """Installation id, generation and number of starts; None for a store that has none yet."""
+        """Return installation id, generation and number of starts; None for a store that has none yet."""
         ...
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:

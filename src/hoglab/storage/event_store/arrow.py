@@ -63,12 +63,12 @@ def small_integers(values: Sequence[int | None]) -> Column:
 
 
 def microseconds(values: Sequence[int | None]) -> Column:
-    """Moments without a time zone, given as microseconds since the Unix epoch."""
+    """Return moments without a time zone, given as microseconds since the Unix epoch."""
     return _numbers(b"tsu:", values)
 
 
 def texts(values: Sequence[str | None]) -> Column:
-    """Strings. A lone surrogate, which UTF-8 cannot write, becomes a question mark."""
+    """Return strings. A lone surrogate, which UTF-8 cannot write, becomes a question mark."""
     bitmap, nulls = _validity(values)
     if nulls == len(values):
         return Column(b"u", nulls, nulls, (bitmap, array("i", bytes(4 * nulls + 4)), b""))
@@ -81,12 +81,12 @@ def texts(values: Sequence[str | None]) -> Column:
 
 
 def encoded_texts(values: Sequence[bytes]) -> Column:
-    """Strings that are valid UTF-8 already."""
+    """Return strings that are valid UTF-8 already."""
     return _text(None, 0, list(map(len, values)), b"".join(values))
 
 
 def uuids(values: Sequence[UUID | None]) -> Column:
-    """UUIDs, marked as such, so that they need no cast."""
+    """Return UUIDs, marked as such, so that they need no cast."""
     bitmap, nulls = _validity(values)
     data = b"".join([value.int.to_bytes(16) for value in _filled(values, nulls, _NO_UUID)])
     return Column(b"w:16", len(values), nulls, (bitmap, data), _UUID)
@@ -104,7 +104,7 @@ def _text(bitmap: bytes | None, nulls: int, lengths: list[int], data: bytes) -> 
 
 
 def _validity(values: Sequence[Any]) -> tuple[bytes | None, int]:
-    """One bit for each value, lowest first, set where it is not null; and how many are null."""
+    """Return one bit for each value, lowest first, set where it is not null; and how many are null."""
     nulls = values.count(None)
     if nulls == 0:
         return None, 0
@@ -222,7 +222,7 @@ class ArrowTable:
         self._no_buffer = (c_void_p * 1)(None)  # a struct has a validity buffer only, and ours needs none
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """A capsule with a stream of one record batch; the requested schema is only a wish."""
+        """Return a capsule with a stream of one record batch; the requested schema is only a wish."""
         reading = _Reading(self)
         capsule = _new_capsule(addressof(reading.stream), b"arrow_array_stream", _DROP_CAPSULE)
         _set_context(capsule, reading.key)
@@ -275,7 +275,7 @@ def _hold(thing: object) -> int:
 
 
 def held() -> int:
-    """Number of objects that readers have not released yet (for tests)."""
+    """Return the number of objects that readers have not released yet (for tests)."""
     return len(_held)
 
 

@@ -166,7 +166,7 @@ class DuckDbEventStore:
             raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
     def _keys_between(self, first: int, last: int) -> Iterator[tuple[int, Keys]]:
-        """The keys of stored events, read from them."""
+        """Yield the keys of stored events, read from them."""
         with self._file.cursor() as cursor:
             for start in range(first, last + 1, KEY_ROWS):
                 end = min(start + KEY_ROWS - 1, last)
@@ -255,7 +255,7 @@ class DuckDbEventStore:
         return positions
 
     def _unknown(self, every: Sequence[EventRow], positions: Sequence[int]) -> tuple[Sequence[int], Keys]:
-        """Positions of the rows that are not stored already, each event once, and their keys."""
+        """Return positions of the rows that are not stored already, each event once, and their keys."""
         connection = self._file.connection
         rows = _at(every, positions)
         keys = keys_of([row.project_id for row in rows], [row.uuid for row in rows])
@@ -287,7 +287,7 @@ class DuckDbEventStore:
             connection.register("incoming", table_of(rows, places))
 
     def _stored_for(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
-        """Positions of the rows, among some, that were stored for the log records they came in."""
+        """Return positions of the rows, among some, that were stored for the log records they came in."""
         connection = self._file.connection
         offsets = [rows[position].log_offset for position in positions]
         connection.register("repeated", identities_of(rows, positions))
@@ -338,7 +338,7 @@ class DuckDbEventStore:
             yield self._position
 
     def identity(self) -> tuple[str, int, int] | None:
-        """Installation id, generation and number of starts; None for a file that has none yet."""
+        """Return installation id, generation and number of starts; None for a file that has none yet."""
         with self._writing, self._explained():
             return self._file.identity()
 
@@ -365,7 +365,7 @@ class DuckDbEventStore:
         return self._file.damage
 
     def check_room(self) -> None:
-        """Raises `EventStoreUnavailableError` while the disk is nearly full."""
+        """Raise `EventStoreUnavailableError` while the disk is nearly full."""
         disk = os.statvfs(self._path.parent)
         if disk.f_bavail * disk.f_frsize < self._min_free_disk_bytes:
             raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
@@ -394,7 +394,7 @@ class DuckDbEventStore:
 
     @contextmanager
     def reader(self) -> Iterator[DuckDbReader]:
-        """A cursor of its own for the block. Raises `EventStoreUnavailableError`."""
+        """Provide a cursor of its own for the block. Raises `EventStoreUnavailableError`."""
         if self._file.broken:  # by a query before, perhaps: no writer may come along for long
             with self._writing:
                 self._make_usable()
@@ -521,7 +521,7 @@ def _at(values: Sequence[T], positions: Sequence[int]) -> Sequence[T]:
 
 
 def _without(positions: Sequence[int], count: int) -> Sequence[int]:
-    """The positions below ``count`` that are not among these, in order."""
+    """Return the positions below ``count`` that are not among these, in order."""
     if not positions:
         return range(count)
     gone = set(positions)
@@ -529,7 +529,7 @@ def _without(positions: Sequence[int], count: int) -> Sequence[int]:
 
 
 def _repetitions(rows: Sequence[EventRow]) -> list[int]:
-    """Positions of the rows whose project and uuid are those of an earlier row."""
+    """Return positions of the rows whose project and uuid are those of an earlier row."""
     seen: set[tuple[int, int]] = set()
     found = []
     for position, row in enumerate(rows):

@@ -120,7 +120,7 @@ class DuckDbFile:
         return position, next_seq
 
     def identity(self) -> tuple[str, int, int] | None:
-        """Installation id, generation and number of starts; None for a file that has none yet."""
+        """Return installation id, generation and number of starts; None for a file that has none yet."""
         if ("installation",) not in self.connection.execute(_TABLES).fetchall():
             return None
         # All of it: the connection has nothing else to do while a result is not read to its end.
@@ -139,7 +139,7 @@ class DuckDbFile:
         self.connection.execute("COMMIT")
 
     def _check_length(self) -> None:
-        """Raises `EventStoreUnavailableError` when the file is too short for the blocks that are in use.
+        """Raise `EventStoreUnavailableError` when the file is too short for the blocks that are in use.
 
         To be called before anything is written: later, some blocks are in memory alone.
         """
@@ -152,7 +152,7 @@ class DuckDbFile:
 
     @contextmanager
     def cursor(self) -> Iterator[Any]:
-        """A cursor that nobody else uses. Raises `EventStoreUnavailableError`."""
+        """Provide a cursor that nobody else uses. Raises `EventStoreUnavailableError`."""
         with self._changed:
             if self._closed or self.broken:
                 raise EventStoreUnavailableError("the event store is closed")
@@ -183,7 +183,7 @@ class DuckDbFile:
             self.connection.execute("ROLLBACK")
 
     def checkpoints_due(self, at_least: int) -> Iterator[str]:
-        """The statements that write what changed into the files, of those where that is so many bytes."""
+        """Yield the statements that write what changed into the files, of those where that is so many bytes."""
         if self._wal_bytes() >= at_least:
             yield "CHECKPOINT"
         if self.state is not None and self.state.unwritten_bytes(self.connection) >= at_least:
@@ -196,7 +196,7 @@ class DuckDbFile:
             return 0
 
     def explain(self, error: duckdb.Error) -> Exception:
-        """Our exception for one of the engine's."""
+        """Return our exception for one of the engine's."""
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self.broken = True  # after either the engine answers nothing any more
         if self.state is not None and self.state.is_source_of(str(error)):
@@ -270,7 +270,7 @@ class DuckDbReader:
                     self._cursor.execute("SELECT 1").fetchall()
 
     def _begun(self, sql: str, parameters: Mapping[str, Any] | None) -> Any:
-        """A statement that runs, with those of the values that it names: the engine refuses others."""
+        """Return a statement that runs, with those of the values that it names: the engine refuses others."""
         if not parameters:
             return self._cursor.execute(sql)
         [statement] = self._cursor.extract_statements(sql)
@@ -288,7 +288,7 @@ class DuckDbReader:
         self._cursor.interrupt()
 
     def columns(self) -> list[str]:
-        """Column names of the last query."""
+        """Return column names of the last query."""
         return [column[0] for column in self._cursor.description or ()]
 
 
@@ -311,7 +311,7 @@ def upgrade(path: Path) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The engine's message without excerpts and advice."""
+    """Return the engine's message without excerpts and advice."""
     return str(error).strip().partition("\n")[0]
 
 
@@ -334,7 +334,7 @@ def _why_not_opened(path: Path, error: duckdb.Error) -> str:
 
 
 def _naive(value: Any) -> Any:
-    """Moments as the engine has them: UTC without saying so."""
+    """Return moments as the engine has them: UTC without saying so."""
     if isinstance(value, datetime):
         return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, list | tuple):

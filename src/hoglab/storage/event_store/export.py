@@ -54,7 +54,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     before: datetime | None = None
 
     def condition(self) -> tuple[str, dict[str, Any]]:
-        """SQL, and its parameters by name."""
+        """Return SQL, and its parameters by name."""
         conditions = {
             "project_id = $project_id": self.project_id,
             "event = $event": self.event,
@@ -65,7 +65,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
         return " AND ".join(wanted), {key.rpartition("$")[2]: value for key, value in wanted.items()}
 
     def query(self, part: SeqRange | None = None) -> str:
-        """SQL of the events in the order of their ingestion, of all or of a part."""
+        """Return SQL of the events in the order of their ingestion, of all or of a part."""
         columns = ", ".join(f"{source} AS {name}" for name, (source, _) in _COLUMNS.items())
         where, _ = self.condition()
         within = "true" if part is None else f"seq BETWEEN {part[0]} AND {part[1]}"
@@ -80,12 +80,12 @@ _RECENT = "SELECT min(seq), max(seq) FROM events"
 
 
 def seq_parts(reader: Reader) -> list[SeqRange]:
-    """Ranges of the events of a store that seals them, in order, each of which can be sorted at once."""
+    """Return ranges of the events of a store that seals them, in order, each of which can be sorted at once."""
     return _parts(reader.execute(_SEGMENTS), reader.execute(_RECENT))
 
 
 def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> list[SeqRange]:
-    """Ranges of events that can be sorted one after the other, in order."""
+    """Return ranges of events that can be sorted one after the other, in order."""
     found = [*segments]
     for first, last in recent:
         if first is not None:
@@ -99,7 +99,7 @@ def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> li
 def selected_lines(
     reader: Reader, selection: EventSelection, dialect: Dialect
 ) -> Iterator[tuple[int, Iterator[list[str]]]]:
-    """Number of selected events, and each of them as a line of JSON, in the order of their ingestion.
+    """Provide the number of selected events, and each of them as a line of JSON, in the order of their ingestion.
 
     Raises the errors of `Reader`, also while the lines are read.
     """
@@ -131,7 +131,7 @@ def _lines(
 
 @contextmanager
 def file_engine(database: str = ":memory:", **config: Any) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An engine with bounded memory to read and write files with, for commands."""
+    """Provide an engine with bounded memory to read and write files with, for commands."""
     with closing(duckdb.connect(database, config={"memory_limit": MEMORY, **config})) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_progress_bar = false")  # it would be on our standard output

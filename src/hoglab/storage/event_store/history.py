@@ -47,7 +47,7 @@ def newest(
     before: int | None = None,
     timeout_s: float | None = None,
 ) -> list[tuple[int, EventRow]]:
-    """The events of a project that came last, newest first, with their places, as `TimeRange.window` gives them.
+    """Return the events of a project that came last, newest first, with their places, as `TimeRange.window` gives them.
 
     Only those of some ``names``, and those that stand ``before`` a place; None for all.
     """
@@ -103,7 +103,7 @@ class TimeRange:
     def window(
         self, reader: Reader, after: int, last: int, *, timeout_s: float | None = None
     ) -> list[tuple[int, EventRow]]:
-        """The events behind place ``after`` up to ``last``, with their places, in the order of ingestion.
+        """Return the events behind place ``after`` up to ``last``, with their places, in the order of ingestion.
 
         Persons are as they were when the events came, under the ids that merges gave them since.
         """

@@ -52,19 +52,19 @@ _log = structlog.get_logger(__name__)
 
 
 def keys_of(project_ids: Sequence[int], uuids: Sequence[UUID]) -> Keys:
-    """Digests of (project, uuid): evenly spread, whatever version the uuids have."""
+    """Return digests of (project, uuid): evenly spread, whatever version the uuids have."""
     raw = b"".join([each.int.to_bytes(16, "big") for each in uuids])
     halves = np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
     return keys_of_halves(np.array(project_ids, np.int64), halves[:, 0], halves[:, 1])
 
 
 def has_repetitions(keys: Keys) -> bool:
-    """Whether two of the keys are the same."""
+    """Return whether two of the keys are the same."""
     return len(np.unique(keys)) < len(keys)
 
 
 def keys_of_halves(project_ids: npt.NDArray[Any], high: Keys, low: Keys) -> Keys:
-    """The same of uuids as two numbers each."""
+    """Return the same of uuids as two numbers each."""
     projects = project_ids.astype(np.uint64)
     mixed: Keys = (high ^ projects * _FACTORS[0]) * _FACTORS[1]
     mixed = (mixed ^ mixed >> _SHIFT ^ low) * _FACTORS[2]
@@ -137,7 +137,7 @@ class KnownKeys:
                 first = end + 1
 
     def find(self, keys: Keys) -> list[Suspects]:
-        """Keys that are known among some, by the range of events that they may be."""
+        """Return keys that are known among some, by the range of events that they may be."""
         if not len(keys):
             return []
         order = np.argsort(keys)
@@ -177,7 +177,7 @@ class KnownKeys:
         return size < len(run.keys) * _GROWTH and size + len(run.keys) <= self._max_run_keys
 
     def _written(self, run: Run) -> Run:
-        """The run in a file; as it is when the disk takes no more, for the events are stored in any case."""
+        """Return the run in a file; as it is when the disk takes no more, for the events are stored in any case."""
         some = "" if len(run.keys) == run.last - run.first + 1 else f"-{len(run.keys)}"
         path = self._folder / f"{run.first}-{run.last}{some}.keys"
         draft = path.with_suffix(".draft")
@@ -215,7 +215,7 @@ def _mapped(path: Path) -> Keys:
 def _sound(
     path: Path, first: int, last: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]
 ) -> Keys | None:
-    """The keys in a file; None, and it is deleted, when they are not those of the events of its range."""
+    """Return the keys in a file; None, and it is deleted, when they are not those of the events of its range."""
     keys = _mapped(path)
     with path.open("rb") as file:
         file.seek(-CHECKSUM_BYTES, os.SEEK_END)

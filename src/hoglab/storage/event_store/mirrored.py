@@ -70,14 +70,14 @@ _BEGIN = ',"$set":{'
 
 
 def _copies(head: str) -> str:
-    """SQL of the copies that follow from the text before them."""
+    """Return SQL of the copies that follow from the text before them."""
     pairs = f"array_to_string(regexp_extract_all({head}, '{_PAIR}'), ',')"
     initial = f"""substring(regexp_replace(',' || {pairs}, ',"\\$?', ',"$initial_', 'g'), 2)"""
     return f"""'{_BEGIN}' || {pairs} || '}},"$set_once":{{' || {initial} || '}}'"""
 
 
 def shortened(relation: str) -> str:
-    """SQL of a relation with ``properties`` without copies, and ``copied_at``.
+    """Return SQL of a relation with ``properties`` without copies, and ``copied_at``.
 
     After how many characters they were; 0 where nothing was left out.
     """
@@ -93,7 +93,7 @@ def shortened(relation: str) -> str:
 
 
 def whole(properties: str, copied_at: str) -> str:
-    """SQL of the text as it was before `shortened`."""
+    """Return SQL of the text as it was before `shortened`."""
     head = f"left({properties}, {copied_at})"
     return (
         f"CASE WHEN {copied_at} > 0 THEN {head} || {_copies(head)} || substring({properties}, {copied_at} + 1) "

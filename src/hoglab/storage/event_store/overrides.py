@@ -45,7 +45,7 @@ def write_overrides(
 
 
 def involved_in(overrides: Sequence[PersonOverride]) -> list[Person]:
-    """Everybody whom merges name, with their projects."""
+    """Return everybody whom merges name, with their projects."""
     return list(
         dict.fromkeys(
             (each.project_id, person) for each in overrides for person in (each.old_person_id, each.person_id)
@@ -56,7 +56,7 @@ def involved_in(overrides: Sequence[PersonOverride]) -> list[Person]:
 def changed_by(
     overrides: Sequence[PersonOverride], known: Sequence[tuple[int, UUID, UUID]]
 ) -> dict[Person, UUID | None]:
-    """Persons whose final person merges change, with the new one; None for a person that is final itself again.
+    """Return persons whose final person merges change, with the new one; None for a person that is final itself again.
 
     ``known`` has the project, old and final person of everybody who became, or is, one of those `involved_in` it.
     """
@@ -74,7 +74,7 @@ def changed_by(
 def _known(
     connection: duckdb.DuckDBPyConnection, overrides: Sequence[PersonOverride]
 ) -> list[tuple[int, UUID, UUID]]:
-    """The stored rows that have to do with anybody in these merges."""
+    """Return the stored rows that have to do with anybody in these merges."""
     people = involved_in(overrides)
     connection.register("involved", _table(people, [person for _, person in people]))
     rows: list[tuple[int, UUID, UUID]] = connection.execute(

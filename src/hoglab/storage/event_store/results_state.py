@@ -77,7 +77,7 @@ class ResultsStateFile:
             return False
 
     def unwritten_bytes(self, connection: Any) -> int:
-        """Number of bytes that a process that is killed now would lose."""
+        """Return the number of bytes that a process that is killed now would lose."""
         found = connection.execute(_UNWRITTEN, [SCHEMA]).fetchall()
         return int(found[0][0]) if found else 0  # it may not be attached
 

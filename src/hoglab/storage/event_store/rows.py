@@ -135,7 +135,7 @@ _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
 
 
 def table_of(rows: Sequence[EventRow], places: Sequence[int]) -> ArrowTable:
-    """The rows, at least one, with their ``seq`` as columns in the order of the table ``events``."""
+    """Return the rows, at least one, with their ``seq`` as columns in the order of the table ``events``."""
     columns = {"seq": integers(places)}
     for name, convert in _PLAIN.items():
         values = list(map(attrgetter(name), rows))
@@ -150,7 +150,7 @@ def table_of(rows: Sequence[EventRow], places: Sequence[int]) -> ArrowTable:
 
 
 def identities_of(rows: Sequence[EventRow], positions: Sequence[int]) -> ArrowTable:
-    """Identities of the rows at some positions: project, uuid and the log record that they came in."""
+    """Return identities of the rows at some positions: project, uuid and the log record that they came in."""
     chosen = [rows[position] for position in positions]
     return ArrowTable(
         {
@@ -163,7 +163,7 @@ def identities_of(rows: Sequence[EventRow], positions: Sequence[int]) -> ArrowTa
 
 
 def mended(row: EventRow, mend: Callable[[bytes], bytes]) -> EventRow:
-    """The row with both JSON texts mended; the row itself when that changes nothing."""
+    """Return the row with both JSON texts mended; the row itself when that changes nothing."""
     properties, person_properties = mend(row.properties), mend(row.person_properties)
     if properties is row.properties and person_properties is row.person_properties:
         return row
@@ -171,7 +171,7 @@ def mended(row: EventRow, mend: Callable[[bytes], bytes]) -> EventRow:
 
 
 def as_utf8(text: bytes) -> bytes:
-    """The text itself, or with U+FFFD in place of what is not UTF-8."""
+    """Return the text itself, or with U+FFFD in place of what is not UTF-8."""
     if text.isascii():
         return text
     try:
@@ -182,7 +182,7 @@ def as_utf8(text: bytes) -> bytes:
 
 
 def as_json(text: bytes) -> bytes:
-    """A JSON document that every parser takes, for one that an engine refused.
+    """Return a JSON document that every parser takes, for one that an engine refused.
 
     Halves of surrogate pairs, which browsers send when they cut a string inside an emoji, become U+FFFD.
     What is no JSON at all becomes an empty object: one event must not make every later query fail. Text

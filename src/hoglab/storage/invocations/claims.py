@@ -73,11 +73,11 @@ class Shares:
         self._of_lane.clear()
 
     def has_any(self, project_id: int) -> bool:
-        """Whether the functions of a project may have any."""
+        """Return whether the functions of a project may have any."""
         return project_id not in self._projects
 
     def of(self, project_id: int, function_id: str, wanted: int) -> int:
-        """Number of ``wanted`` runs that a function may have now."""
+        """Return the number of ``wanted`` runs that a function may have now."""
         wanted = min(wanted, self._most_each - self._of_lane[function_id])
         if function_id in self._excluded or wanted <= 0:
             return 0
@@ -93,11 +93,11 @@ class Waiting(Protocol[R]):
     """The due invocations of a lane (queue and priority), by project and function."""
 
     def next_project(self, after: int) -> int | None:
-        """The next one with available invocations, None after the last."""
+        """Return the next one with available invocations, None after the last."""
         ...
 
     def next_function(self, project_id: int, after: str) -> str | None:
-        """The same of the functions of a project."""
+        """Return the same of the functions of a project."""
         ...
 
     def take(self, project_id: int, function_id: str, most: int) -> list[R]:
@@ -151,7 +151,7 @@ class WaitingRows:
         return function_id
 
     def take(self, project_id: int, function_id: str, most: int) -> list[tuple[Any, ...]]:
-        """Rows as in `CLAIMED`."""
+        """Return rows as in `CLAIMED`."""
         parameters = (self._token, self._now, *self._lane, project_id, function_id, self._now, most)
         return self._connection.execute(_CLAIM, parameters).fetchall()
 
@@ -159,7 +159,7 @@ class WaitingRows:
 def first_scheduled(
     connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
 ) -> int | None:
-    """Time when the first invocation of a lane is due, in microseconds of Unix time.
+    """Return the time when the first invocation of a lane is due, in microseconds of Unix time.
 
     Those of some functions are left out.
     """
@@ -197,7 +197,7 @@ def count_due(
 def _functions_of(
     connection: sqlite3.Connection, lane: tuple[str, int], apart_from: Collection[str]
 ) -> Iterator[tuple[int, str]]:
-    """The projects and functions with available invocations in a lane: one index probe for each."""
+    """Yield the projects and functions with available invocations in a lane: one index probe for each."""
     for project in _circle(_reader(connection, _NEXT_PROJECT, *lane), BEFORE_ALL, BEFORE_ALL):
         for function_id in _circle(_reader(connection, _NEXT_FUNCTION, *lane, project), "", ""):
             if function_id not in apart_from:
@@ -205,7 +205,7 @@ def _functions_of(
 
 
 def lanes_of(connection: sqlite3.Connection, queue: str) -> list[tuple[str, int, int, str]]:
-    """Queue, priority, project and function of all that have available invocations in a queue."""
+    """Return queue, priority, project and function of all that have available invocations in a queue."""
     lanes = []
     priorities = _reader(connection, NEXT_PRIORITY, queue)
     for priority in _circle(priorities, BEFORE_ALL, BEFORE_ALL):
@@ -216,12 +216,12 @@ def lanes_of(connection: sqlite3.Connection, queue: str) -> list[tuple[str, int,
 
 
 def _reader(connection: sqlite3.Connection, query: str, *parameters: Any) -> Callable[[Any], Any]:
-    """Function that gives the next value after a given one, None after the last: one probe of the index."""
+    """Return the function that gives the next value after a given one, None after the last: one probe of the index."""
     return lambda after: connection.execute(query, (*parameters, after)).fetchone()[0]
 
 
 def _circle(following: Callable[[T], T | None], last: T, before_all: T) -> Iterator[T]:
-    """All values once, from the one after ``last`` around to ``last`` itself."""
+    """Yield all values once, from the one after ``last`` around to ``last`` itself."""
     at: T | None = following(last)
     while at is not None:
         yield at
@@ -257,7 +257,7 @@ def _in_turn(circle: Callable[[], Iterator[T]], take: Callable[[T, int], list[R]
 def claimed_of(
     row: tuple[str, int, str, str | None, str, int, int, int, bytes, str, int],
 ) -> ClaimedInvocation:
-    """A row of `CLAIMED`."""
+    """Return a row of `CLAIMED`."""
     (
         id_,
         project_id,

@@ -51,7 +51,7 @@ def forget(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
 
 
 def values_of(one: DeadLetter) -> tuple[object, ...]:
-    """A row of ``dead_event``, with the columns as in `_SAVE`."""
+    """Return a row of ``dead_event``, with the columns as in `_SAVE`."""
     at = to_micros(one.failed_at)
     reason = one.reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore")
     return (

@@ -71,7 +71,7 @@ class DeadLetters(Protocol):
         ...
 
     def oldest(self, project_id: int, wanted: DeadLetterSelection, limit: int) -> list[str]:
-        """The ids of those whose failure is longest ago."""
+        """Return the ids of those whose failure is longest ago."""
         ...
 
     def read(self, ids: Sequence[str]) -> list[StoredDeadLetter]:

@@ -28,14 +28,14 @@ Lane = tuple[str, int, int, str]
 
 
 def gathering(connection: sqlite3.Connection, queue: str) -> list[str]:
-    """The functions that have invocations waiting there: one index probe for each."""
+    """Return the functions that have invocations waiting there: one index probe for each."""
     return list(dict.fromkeys(lane[3] for lane in lanes_of(connection, queue)))
 
 
 def ready(
     connection: sqlite3.Connection, queue: str, function_id: str, size: int, now: int
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Groups of rows (as in `COLUMNS`), each full or with one that is due; they are taken out of the queue."""
+    """Yield groups of rows (as in `COLUMNS`), each full or with one that is due; they are taken out of the queue."""
     for lane in _lanes(connection, queue, function_id):
         while _is_ready(connection, lane, size, now):
             rows = connection.execute(_OLDEST, (*lane, size)).fetchall()
@@ -44,7 +44,7 @@ def ready(
 
 
 def is_ready(connection: sqlite3.Connection, queue: str, function_id: str, size: int, now: int) -> bool:
-    """Whether `ready` would find a group."""
+    """Return whether `ready` would find a group."""
     return any(_is_ready(connection, lane, size, now) for lane in _lanes(connection, queue, function_id))
 
 

@@ -61,7 +61,7 @@ def hold_all(database: Database, queue: Database, now: datetime) -> Held:
 
 
 def held_runs(queue: Database) -> int:
-    """Number of runs that are held."""
+    """Return the number of runs that are held."""
     with queue.read() as connection:
         if connection.scalar(sa.select(queue_installation.c.held_at)) is None:
             return 0

@@ -49,7 +49,7 @@ class Swept(Protocol):
     """Rows of a queue that a janitor changes; times in microseconds, each call in a transaction of its own."""
 
     def latest(self) -> int:
-        """The latest moment that was noted of what is over or at work."""
+        """Return the latest moment that was noted of what is over or at work."""
         ...
 
     def move(self, jump: int, before: int) -> None:
@@ -101,7 +101,7 @@ class Janitor:
         return 0.0 if self._steady is None else self._now().timestamp() - self._steady()
 
     def clock_was_set(self) -> bool:
-        """Whether it was since the last look; costs nothing."""
+        """Return whether it was since the last look; costs nothing."""
         return abs(self._ahead() - self._ahead_s) >= CLOCK_JUMP_S
 
     def follow_clock(self) -> bool:
@@ -119,7 +119,7 @@ class Janitor:
         return True
 
     def follow_clock_of_last_time(self) -> bool:
-        """The same for a clock that was set back since the queue was last open. Whether it was.
+        """Return the same for a clock that was set back since the queue was last open. Whether it was.
 
         One that was set forward cannot be told from time that passed.
         """
@@ -161,7 +161,7 @@ class Janitor:
                 return reset
 
     def backoff(self, resets: int) -> timedelta:
-        """Backoff of an invocation that lost its worker again."""
+        """Return the backoff of an invocation that lost its worker again."""
         most_s: float = min(RESET_BACKOFF_S * 2.0**resets, MAX_RESET_BACKOFF_S)
         return timedelta(seconds=most_s * self._jitter())
 

@@ -137,7 +137,7 @@ class Allowance(Protocol):
     """Limit on what one claim may take. Asked inside of a transaction."""
 
     def allowed(self, project_id: int, function_id: str, wanted: int) -> int:
-        """Number of ``wanted`` runs that a function may have."""
+        """Return the number of ``wanted`` runs that a function may have."""
         ...
 
     def took(self, project_id: int, function_id: str, number: int) -> None:
@@ -156,15 +156,18 @@ class InvocationQueue(Protocol):
         ...
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Invocations among some that run, wait or were run, as far as is remembered; cancelled ones were not run."""
+        """Return invocations among some that run, wait or were run, as far as is remembered.
+
+        Cancelled ones were not run.
+        """
         ...
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
-        """The counts of (function id, hash) pairs whose windows are open."""
+        """Return the counts of (function id, hash) pairs whose windows are open."""
         ...
 
     def position(self, consumer: str) -> int:
-        """The log position that a consumer reached through `enqueue`, 0 when it never did."""
+        """Return the log position that a consumer reached through `enqueue`, 0 when it never did."""
         ...
 
     def claim(
@@ -177,7 +180,7 @@ class InvocationQueue(Protocol):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations, and never more than ``allowance`` says.
+        """Return lock up to ``limit`` due invocations, and never more than ``allowance`` says.
 
         Of one function and priority there are at most ``limit_each``. Priority ascending; among those, projects take
         turns, and so do the functions of each, with the oldest first. An invocation with an order key is passed over
@@ -186,7 +189,7 @@ class InvocationQueue(Protocol):
         ...
 
     def gathering(self, queue: str) -> list[str]:
-        """The functions with invocations that wait in a queue for others."""
+        """Return the functions with invocations that wait in a queue for others."""
         ...
 
     def gather(
@@ -223,7 +226,7 @@ class InvocationQueue(Protocol):
         ...
 
     def sweep(self) -> Sweep:
-        """The janitor, to be called every few seconds.
+        """Return the janitor, to be called every few seconds.
 
         Reset invocations without a heartbeat, hand out those that were reset too often, delete finished ones past their
         grace and what is past its retention.
@@ -240,7 +243,7 @@ class InvocationQueue(Protocol):
         ...
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """Time when the next available invocation is due, ``apart_from`` those of some functions.
+        """Return the time when the next available invocation is due, ``apart_from`` those of some functions.
 
         None when there is none.
         """
@@ -254,7 +257,7 @@ class InvocationQueue(Protocol):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """Number of available invocations due at a time, ``apart_from`` those of some functions.
+        """Return the number of available invocations due at a time, ``apart_from`` those of some functions.
 
         Counted up to ``most``, which is what it costs, and of one project (in each queue and priority) up to
         ``most_of_project``.
@@ -270,15 +273,15 @@ class InvocationQueue(Protocol):
         ...
 
     def backlog(self) -> int:
-        """Number of unfinished invocations; costs nothing."""
+        """Return the number of unfinished invocations; costs nothing."""
         ...
 
     def backlog_of(self, function_id: str) -> int:
-        """Number of unfinished invocations of one function; costs nothing, either."""
+        """Return the number of unfinished invocations of one function; costs nothing, either."""
         ...
 
     def backlogs(self) -> dict[str, int]:
-        """Numbers of unfinished invocations by function, of those that have any."""
+        """Return numbers of unfinished invocations by function, of those that have any."""
         ...
 
     def stats(self) -> QueueStats: ...

@@ -89,7 +89,7 @@ class LogQuery:
     instance_id: str | None = None
 
     def takes(self, line: LogLine) -> bool:
-        """Whether a line has what is wanted of its columns other than the time."""
+        """Return whether a line has what is wanted of its columns other than the time."""
         return (
             (self.levels is None or line.level.upper() in self.levels)
             and (not self.search or self.search.lower() in line.message.lower())
@@ -153,51 +153,51 @@ class RunStore(RunWriter, Protocol):
     """
 
     def logs(self, project_id: int, source_id: str, wanted: LogQuery) -> list[LogLine]:
-        """The newest matching lines of one function, newest first."""
+        """Return the newest matching lines of one function, newest first."""
         ...
 
     def last_log_id(self) -> int:
-        """The id of the newest line, 0 without any. Lines that come later have higher ids."""
+        """Return the id of the newest line, 0 without any. Lines that come later have higher ids."""
         ...
 
     def new_logs(self, source_ids: Collection[str], after: int, until: int, limit: int) -> list[LogLine]:
-        """Lines of functions with ids above ``after`` and up to ``until``, oldest first."""
+        """Return lines of functions with ids above ``after`` and up to ``until``, oldest first."""
         ...
 
     def last_errors(self, source_ids: Collection[str], among: int) -> dict[str, LogLine]:
-        """The last error in each function's log, as far as it is among its newest ``among`` lines."""
+        """Return the last error in each function's log, as far as it is among its newest ``among`` lines."""
         ...
 
     def hourly_counts(self, project_id: int, source_id: str, wanted: HourQuery) -> list[HourlyCount]:
-        """The counts of a function's metrics, by the hour."""
+        """Return the counts of a function's metrics, by the hour."""
         ...
 
     def counts(
         self, project_id: int, names: Collection[str], since: datetime
     ) -> Mapping[tuple[str, str], int]:
-        """Counts of metrics in the hours since, by function and name."""
+        """Return counts of metrics in the hours since, by function and name."""
         ...
 
     def results(
         self, project_id: int, function_id: str, statuses: Collection[str] | None, limit: int
     ) -> list[InvocationResult]:
-        """Results of a function, those that were due last first."""
+        """Return results of a function, those that were due last first."""
         ...
 
     def next_attempts(self, ids: Collection[str]) -> dict[str, datetime]:
-        """Times of the next attempts of those invocations that wait."""
+        """Return times of the next attempts of those invocations that wait."""
         ...
 
     def last_version(self) -> int:
-        """The highest version of a result, 0 without any."""
+        """Return the highest version of a result, 0 without any."""
         ...
 
     def repeatable(self, wanted: ResultSelection, limit: int | None) -> tuple[int, int]:
-        """Number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
+        """Return the number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
         ...
 
     def extent(self, wanted: ResultSelection) -> tuple[int, datetime | None]:
-        """Number of matching results, and the time when the last of them was due."""
+        """Return the number of matching results, and the time when the last of them was due."""
         ...
 
     def page(

@@ -196,19 +196,19 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return new.total()
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
-        """The counts of (function id, hash) pairs whose windows are open."""
+        """Return the counts of (function id, hash) pairs whose windows are open."""
         parameters = (json.dumps(keys), self._moment())
         with explained(self._name), self._reading:
             rows = self._reader.execute(_MASKED, parameters).fetchall()
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Invocations among some that run, wait or were run, as far as that is remembered."""
+        """Return invocations among some that run, wait or were run, as far as that is remembered."""
         with explained(self._name), self._reading:
             return frozenset(row[0] for row in self._reader.execute(_SETTLED, (json.dumps(list(ids)),)))
 
     def position(self, consumer: str) -> int:
-        """The log position that a consumer reached, 0 when it never did."""
+        """Return the log position that a consumer reached, 0 when it never did."""
         return int(self._value(_POSITION, consumer) or 0)
 
     # -- working ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations.
+        """Return lock up to ``limit`` due invocations.
 
         Priority ascending, then projects and functions in turn, the oldest of each first.
         """
@@ -247,7 +247,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return claimed
 
     def gathering(self, queue: str) -> list[str]:
-        """The functions with invocations that wait in a queue for others."""
+        """Return the functions with invocations that wait in a queue for others."""
         with explained(self._name), self._reading:
             return gathering(self._reader, queue)
 
@@ -356,7 +356,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
     # -- watching -----------------------------------------------------------------------------------
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """Time when the next available invocation is due, None when there is none."""
+        """Return the time when the next available invocation is due, None when there is none."""
         first = self._first_scheduled(apart_from)
         return None if first is None else from_micros(first)
 
@@ -368,7 +368,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """Number of available invocations due at a time, counted up to ``most``."""
+        """Return the number of available invocations due at a time, counted up to ``most``."""
         counted = 0
         for queue, priority in self._lanes():
             with explained(self._name), self._reading:
@@ -381,7 +381,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return counted
 
     def stats(self) -> QueueStats:
-        """Counts, and since when the oldest due invocation waits."""
+        """Return counts, and since when the oldest due invocation waits."""
         first = self.next_due()
         due = first is not None and first <= self._now()
         running = self._value(COUNT_RUNNING)
@@ -398,14 +398,14 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return [(queue, priority) for queue in self._queues() for priority in self._priorities(queue)]
 
     def _queues(self) -> list[str]:
-        """Queues with available invocations: one index probe for each."""
+        """Return queues with available invocations: one index probe for each."""
         queues: list[str] = []
         while (queue := self._value(_NEXT_QUEUE, queues[-1] if queues else "")) is not None:
             queues.append(queue)
         return queues
 
     def _priorities(self, queue: str) -> list[int]:
-        """Priorities with available invocations, lowest first: one index probe for each."""
+        """Return priorities with available invocations, lowest first: one index probe for each."""
         priorities: list[int] = []
         while (
             priority := self._value(NEXT_PRIORITY, queue, priorities[-1] if priorities else -_FOREVER)
@@ -441,14 +441,14 @@ class SqliteInvocationQueue(UnfinishedCounts):
                 raise
 
     def _value(self, query: str, *parameters: object) -> Any:
-        """The first column of the first row, None when there is none."""
+        """Return the first column of the first row, None when there is none."""
         with explained(self._name), self._reading:
             row = self._reader.execute(query, parameters).fetchone()
         return None if row is None else row[0]
 
 
 def utc_clock() -> datetime:
-    """The system's clock."""
+    """Return the system's clock."""
     return datetime.now(UTC)
 
 
@@ -513,6 +513,6 @@ class _Lock(NamedTuple):
 
 
 def _held(connection: sqlite3.Connection, locks: Sequence[tuple[str, str]]) -> dict[str, _Lock]:
-    """Valid locks among these (id, token), by id, which has one valid token at most."""
+    """Return valid locks among these (id, token), by id, which has one valid token at most."""
     rows = connection.execute(_HELD, (json.dumps(locks),)) if locks else ()
     return {id_: _Lock(*rest) for id_, *rest in rows}

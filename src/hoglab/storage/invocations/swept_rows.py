@@ -53,7 +53,7 @@ class SweptRows:
         self._transaction = transaction
 
     def latest(self) -> int:
-        """The latest moment that was noted of what is over or at work."""
+        """Return the latest moment that was noted of what is over or at work."""
         with self._transaction() as connection:
             return int(connection.execute(_LATEST).fetchone()[0])
 

@@ -66,7 +66,7 @@ _EXPIRED = {
 def still_mine(
     results: Sequence[InvocationResult], outcomes: Sequence[InvocationOutcome], applied: Collection[str]
 ) -> Sequence[InvocationResult]:
-    """The results that whoever gave outcomes may tell, of which those of the ids ``applied`` counted.
+    """Return the results that whoever gave outcomes may tell, of which those of the ids ``applied`` counted.
 
     Who was paused may not put an old result in the place of that of the process that took the run over; nor those of
     the events that a run is about, whose results name it as their parent.
@@ -99,7 +99,7 @@ class Traces:
             connection.executemany(_SAVE_RESULT, list(map(values_of, results)))
 
     def line(self, entry: LogEntry) -> tuple[Any, ...]:
-        """A row of ``log_entry``."""
+        """Return a row of ``log_entry``."""
         run = (entry.log_source_id, entry.instance_id)
         moment = to_micros(entry.timestamp)
         last = self._last_line.pop(run, None)
@@ -112,7 +112,7 @@ class Traces:
 
 
 def expiry(trace_days: int) -> dict[str, tuple[str, int]]:
-    """Tables, the moment that a row's age is counted from, and how many microseconds it is kept.
+    """Return tables, the moment that a row's age is counted from, and how many microseconds it is kept.
 
     ``trace_days``: for how long logs and metrics are kept.
     """
@@ -121,7 +121,7 @@ def expiry(trace_days: int) -> dict[str, tuple[str, int]]:
 
 
 def totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
-    """Amounts to add to the rows of ``app_metric``."""
+    """Return amounts to add to the rows of ``app_metric``."""
     sums: dict[tuple[Any, ...], int] = {}
     for metric in metrics:
         moment = to_micros(metric.timestamp)
@@ -139,5 +139,5 @@ def totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
 
 
 def values_of(result: InvocationResult) -> list[Any]:
-    """A row of ``invocation_result``, with the columns as in the fields of `InvocationResult`."""
+    """Return a row of ``invocation_result``, with the columns as in the fields of `InvocationResult`."""
     return [to_micros(value) if isinstance(value, datetime) else value for value in astuple(result)]

@@ -49,15 +49,15 @@ class UnfinishedCounts:
         self._note(arrivals=1)
 
     def backlog(self) -> int:
-        """Number of unfinished invocations, of other processes as of the last count; costs nothing."""
+        """Return the number of unfinished invocations, of other processes as of the last count; costs nothing."""
         return max(0, self._backlog)
 
     def backlog_of(self, function_id: str) -> int:
-        """Number of unfinished invocations of one function; costs nothing, either."""
+        """Return the number of unfinished invocations of one function; costs nothing, either."""
         return max(0, self._unfinished[function_id])
 
     def backlogs(self) -> dict[str, int]:
-        """Numbers of unfinished invocations by function, of those that have any."""
+        """Return numbers of unfinished invocations by function, of those that have any."""
         with self._changed:
             return dict(+self._unfinished)
 

@@ -49,7 +49,7 @@ MENDED, BOUNDED = (
 
 
 def database_place(url: str, partitions: int, partition_of: Callable[[int, str], int]) -> EventsPlace:
-    """A database, whose tables are made when it is opened. Raises `EventStoreUnavailableError`.
+    """Yield a database, whose tables are made when it is opened. Raises `EventStoreUnavailableError`.
 
     ``partition_of``: the partition of the log that events of a project and distinct id come in.
     """

@@ -30,7 +30,7 @@ _ADD_MERGES = "DELETE FROM person_override; INSERT INTO person_override BY NAME 
 
 
 def file_place(path: Path) -> EventsPlace:
-    """A file, made when it is opened and missing."""
+    """Yield a file, made when it is opened and missing."""
 
     @contextmanager
     def opened() -> Iterator[DuckDbEvents]:
@@ -124,7 +124,7 @@ class DuckDbEvents:
 
     @contextmanager
     def _writing(self, incoming: ArrowTable) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A transaction with rows as the engine's table ``incoming``."""
+        """Provide a transaction with rows as the engine's table ``incoming``."""
         connection = self._file.connection
         try:
             connection.register("incoming", incoming)

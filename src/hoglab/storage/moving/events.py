@@ -56,7 +56,7 @@ class MovingEvents(Protocol):
         ...
 
     def identity(self) -> tuple[str, int, int] | None:
-        """Installation id, generation and number of starts; None where there is none yet."""
+        """Return installation id, generation and number of starts; None where there is none yet."""
         ...
 
     def set_identity(self, installation_id: str, generation: int, starts: int) -> None:
@@ -64,31 +64,31 @@ class MovingEvents(Protocol):
         ...
 
     def position(self) -> int:
-        """The offset of the log up to which events are stored."""
+        """Return the offset of the log up to which events are stored."""
         ...
 
     def next_seq(self) -> int:
-        """The first place that is free; 1 at first."""
+        """Return the first place that is free; 1 at first."""
         ...
 
     def count(self) -> int:
-        """Number of the events."""
+        """Return the number of the events."""
         ...
 
     def in_order(self, first: int) -> Generator[list[tuple[Any, ...]]]:
-        """Rows of `SELECTED`, from a place on, in the order of their places."""
+        """Return rows of `SELECTED`, from a place on, in the order of their places."""
         ...
 
     def in_any_order(self) -> Generator[list[tuple[Any, ...]]]:
-        """Rows of `SELECTED`."""
+        """Return rows of `SELECTED`."""
         ...
 
     def merges(self) -> list[Merge]:
-        """All of them, as they count now."""
+        """Return all of them, as they count now."""
         ...
 
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
-        """The event as it comes out again, and what is different about it, in words."""
+        """Return the event as it comes out again, and what is different about it, in words."""
         ...
 
     def add(self, events: Sequence[PlacedEvent]) -> None:
@@ -161,7 +161,7 @@ def compare_events(
 
 
 def placed(row: Sequence[Any]) -> PlacedEvent:
-    """An event of a row of `SELECTED`, the same from every engine."""
+    """Return an event of a row of `SELECTED`, the same from every engine."""
     cells = dict(zip(COLUMNS, row, strict=True))
     groups = {index: key for index in range(GROUP_TYPES) if (key := cells.pop(f"group_{index}")) is not None}
     for name in ("properties", "person_properties"):
@@ -186,7 +186,7 @@ def _placed_rows(parts: Generator[list[tuple[Any, ...]]]) -> Generator[PlacedEve
 
 
 def size_of(placed_event: PlacedEvent) -> int:
-    """Size of an event in bytes: its long texts."""
+    """Return the size of an event in bytes: its long texts."""
     event = placed_event[1]
     return len(event.properties) + len(event.person_properties) + len(event.elements_chain)
 

@@ -72,14 +72,14 @@ class Opened:
     queue: Database
 
     def tables(self, left_out: Collection[Table] = LEFT_OUT) -> Iterator[tuple[Database, StoredTable]]:
-        """Every table that moves, such that what others refer to comes first."""
+        """Yield every table that moves, such that what others refer to comes first."""
         for database, metadata in ((self.database, tables.metadata), (self.queue, tables.queue_metadata)):
             for table in metadata.sorted_tables:
                 if table not in left_out:
                     yield database, StoredTable.of(table)
 
     def home(self) -> dict[str, Any] | None:
-        """The row of the installation; None where there is none."""
+        """Return the row of the installation; None where there is none."""
         with self.database.read() as connection:
             row = connection.execute(sa.select(tables.installation)).mappings().first()
         return None if row is None else dict(row)
@@ -98,6 +98,6 @@ class Opened:
             tx.execute(sa.update(tables.installation).values(**values))
 
     def log_end(self) -> int:
-        """The last offset that the event log gave out."""
+        """Return the last offset that the event log gave out."""
         with self.queue.read() as connection:
             return last_offset(connection)

@@ -83,12 +83,12 @@ class Chain:
         self._hash.update(len(payload).to_bytes(8) + payload)
 
     def same(self, other: Chain) -> bool:
-        """Whether the records of both were the same."""
+        """Return whether the records of both were the same."""
         return self.records == other.records and self._hash.digest() == other._hash.digest()
 
 
 def rest_in_tables(connection: Connection, after: int) -> Iterator[bytes]:
-    """Records behind an offset, and then those that wait for one."""
+    """Yield records behind an offset, and then those that wait for one."""
     record, deferred = tables.event_log_record.c, tables.deferred_record.c
     streaming = connection.execution_options(stream_results=True, yield_per=READ_RECORDS)
     yield from streaming.scalars(
@@ -98,7 +98,7 @@ def rest_in_tables(connection: Connection, after: int) -> Iterator[bytes]:
 
 
 def rest_in_topic(log: PartitionedLog, finished: Finished) -> Iterator[tuple[int, LogRecord]]:
-    """Records of a topic behind what is finished, with their partitions, one partition after the other."""
+    """Yield records of a topic behind what is finished, with their partitions, one partition after the other."""
     for number, end in sorted(log.ends().items()):
         after = finished.get(number, 0)
         with closing(log.partition(number)) as partition:

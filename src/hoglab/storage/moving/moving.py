@@ -87,7 +87,10 @@ def move(
 
 
 def _other(source: Location, target: Location) -> str:
-    """Name of where everything goes, for the installation that leaves. Raises `MoveError` where that is here."""
+    """Return the name of where everything goes, for the installation that leaves.
+
+    Raises `MoveError` where that is here.
+    """
     if source.metadata != target.metadata:
         return target.name
     if target.events is None or target.events == source.events:
@@ -98,7 +101,7 @@ def _other(source: Location, target: Location) -> str:
 def _moved_rows(
     old: Opened, new: Opened, left_out: Collection[Table], told: Callable[[str, int, int], object]
 ) -> Moved:
-    """Rows of all tables but some, written and compared."""
+    """Return rows of all tables but some, written and compared."""
     pairs = [
         (database, into, table)
         for (database, table), (into, _) in zip(old.tables(left_out), new.tables(left_out), strict=True)
@@ -122,7 +125,7 @@ def cancel(source: Location) -> None:
 
 
 def _leaving(old: Opened, target: str) -> dict[str, Any]:
-    """The installation of a source that may leave."""
+    """Return the installation of a source that may leave."""
     home = old.home()
     if home is None:
         raise MoveError(f"there is nothing to move in {old.name}: no server worked with it yet")
@@ -155,7 +158,7 @@ def _arriving(new: Opened, home: dict[str, Any], source: str) -> None:
 def _copied(
     into: Database, database: Database, table: StoredTable, told: Callable[[str, int, int], object]
 ) -> tuple[int, int]:
-    """The number of rows that are there, and of those that were written."""
+    """Return the number of rows that are there, and of those that were written."""
     with into.read() as connection:
         last, there = table.last_key(connection), table.count(connection)
     with database.read() as connection:

@@ -142,7 +142,7 @@ class MovedLog:
             )
 
     def _rest(self) -> Iterator[bytes]:
-        """Records that wait."""
+        """Yield records that wait."""
         if isinstance(self.finished, int):
             with self.old.queue.read() as connection:
                 yield from rest_in_tables(connection, self.finished)
@@ -175,7 +175,10 @@ class MovedLog:
 
 
 def _finished_records(old: Opened, events: MovingEvents) -> int:
-    """The offset up to which everything is done in a log of one order. Raises `MoveError` in the middle of a batch."""
+    """Return the offset up to which everything is done in a log of one order.
+
+    Raises `MoveError` in the middle of a batch.
+    """
     with old.database.read() as connection:
         people = connection.scalar(sa.select(sa.func.max(tables.ingestion_progress.c.log_offset))) or 0
     with old.queue.read() as connection:
@@ -190,7 +193,10 @@ def _finished_records(old: Opened, events: MovingEvents) -> int:
 
 
 def _finished_partitions(old: Opened) -> Mapping[int, int]:
-    """The offset up to which everything is done in each partition. Raises `MoveError` in the middle of a batch."""
+    """Return the offset up to which everything is done in each partition.
+
+    Raises `MoveError` in the middle of a batch.
+    """
     lease = tables.log_lease.c
     with old.queue.read() as connection:
         rows = connection.execute(sa.select(lease.partition, lease.position, lease.begun_last)).all()

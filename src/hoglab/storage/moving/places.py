@@ -31,23 +31,23 @@ OTHERS_WAIT_S = 5.0
 
 
 def directory_place(directory: DataDirectory) -> Location:
-    """The files of a directory."""
+    """Return the files of a directory."""
     return Location(directory.metadata_path, directory.queue_path, str(directory.path))
 
 
 def events_in(directory: DataDirectory) -> EventsPlace:
-    """The file of a directory that has events."""
+    """Return the file of a directory that has events."""
     return file_place(directory.events_path)
 
 
 def server_as_it_is(url: str) -> Location:
-    """A PostgreSQL database that is reached, whoever uses it. Raises `DatabaseError`."""
+    """Return a PostgreSQL database that is reached, whoever uses it. Raises `DatabaseError`."""
     Database.other_sessions(url)
     return Location(url, url, open_connections(url, tables.metadata).name)
 
 
 def server_place(url: str) -> Location:
-    """A PostgreSQL database that nobody uses, with its tables. Raises `MoveError` and `DatabaseError`."""
+    """Return a PostgreSQL database that nobody uses, with its tables. Raises `MoveError` and `DatabaseError`."""
     name = open_connections(url, tables.metadata).name
     deadline = time.monotonic() + OTHERS_WAIT_S
     while others := Database.other_sessions(url):
@@ -70,7 +70,7 @@ def _topic(url: str) -> Iterator[PartitionedLog]:
 
 
 def topic_place(url: str) -> TopicPlace:
-    """A topic of Kafka, made when it is opened and missing. Raises `DatabaseError`."""
+    """Return a topic of Kafka, made when it is opened and missing. Raises `DatabaseError`."""
     from hoglab.storage.event_log import kafka_topic  # it says what is missing
 
     address = kafka_topic.KafkaAddress.parse(url)
@@ -97,7 +97,7 @@ def make_room(directory: DataDirectory, source: Location, *, events: bool = Fals
 
 
 def _moved_before(directory: DataDirectory, source: Location) -> bool:
-    """Whether the events of a directory are those that the source had at a time."""
+    """Return whether the events of a directory are those that the source had at a time."""
     with source.opened() as opened:
         home = opened.home()
     with events_in(directory).opened() as stored:
@@ -111,7 +111,7 @@ def _moved_before(directory: DataDirectory, source: Location) -> bool:
 
 
 def is_home(place: Path | str) -> bool:
-    """Whether an installation is in a file, or a database of a server, or is about to leave it."""
+    """Return whether an installation is in a file, or a database of a server, or is about to leave it."""
     if isinstance(place, Path) and not place.exists():
         return False
     home = _home_in(place)
@@ -119,7 +119,7 @@ def is_home(place: Path | str) -> bool:
 
 
 def _home_in(place: Path | str) -> Mapping[str, Any]:
-    """The row of the installation; nothing where there is none."""
+    """Return the row of the installation; nothing where there is none."""
     database = Database.open(place, moving=True)
     try:
         with database.read() as connection:

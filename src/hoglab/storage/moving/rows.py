@@ -37,7 +37,7 @@ class StoredTable:
 
     @classmethod
     def of(cls, table: sa.Table) -> StoredTable:
-        """Rows of invocations are in the order of enqueueing, others in that of their primary keys."""
+        """Return rows of invocations are in the order of enqueueing, others in that of their primary keys."""
         system = tuple(column.name for column in table.columns if column.system)
         key = system or tuple(column.name for column in table.primary_key)
         counts_up = bool(system) or table.dialect_options["sqlite"]["autoincrement"] is True
@@ -49,7 +49,7 @@ class StoredTable:
     def rows(
         self, connection: Connection, after: Row | None = None, *, newest_first: bool = False
     ) -> Iterator[Row]:
-        """The rows in order, or from its end; ``after``: those whose keys are larger."""
+        """Yield the rows in order, or from its end; ``after``: those whose keys are larger."""
         relation = self._relation()
         keys = [relation.c[name] for name in self.key]
         query = sa.select(*relation.c).order_by(*(key.desc() if newest_first else key for key in keys))
@@ -60,7 +60,7 @@ class StoredTable:
             yield tuple(_without_nul(cell) for cell in row)
 
     def last_key(self, connection: Connection) -> Row | None:
-        """The largest; None without rows."""
+        """Return the largest; None without rows."""
         relation = self._relation()
         keys = [relation.c[name] for name in self.key]
         row = connection.execute(sa.select(*keys).order_by(*(key.desc() for key in keys)).limit(1)).first()
@@ -74,7 +74,7 @@ class StoredTable:
         connection.execute(sa.insert(self._relation()), [dict(zip(names, row, strict=True)) for row in rows])
 
     def digest(self, connection: Connection) -> Digest:
-        """Digest by which two tables with the same rows are known."""
+        """Return digest by which two tables with the same rows are known."""
         count, found = 0, 0
         for row in self.rows(connection):
             count += 1
@@ -93,14 +93,14 @@ class Digest:
 
 
 def size_of(row: Row) -> int:
-    """Approximate size of a row in bytes: its texts and bytes."""
+    """Return approximate size of a row in bytes: its texts and bytes."""
     return sum(len(cell) for cell in row if isinstance(cell, (bytes, str)))
 
 
 def batches(
     items: Iterable[T], size_of: Callable[[T], int], *, most: int = BATCH_ROWS, most_bytes: int = BATCH_BYTES
 ) -> Iterator[list[T]]:
-    """Items in parts of at most so many, which end with the one that makes their size reach so many bytes.
+    """Yield items in parts of at most so many, which end with the one that makes their size reach so many bytes.
 
     Where a part ends follows from where it begins.
     """

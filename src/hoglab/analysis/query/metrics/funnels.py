@@ -21,7 +21,10 @@ LAST_ROW = "last_ts"
 
 
 def funnel_outcome(metric: FunnelMeasure, *, resumable: bool) -> Outcome:
-    """Step that an entity reached, and numbers of entities by step. ``resumable``: with the chains to continue from."""
+    """Return the step that an entity reached, and numbers of entities by step.
+
+    ``resumable``: with the chains to continue from.
+    """
     count = len(metric.steps)
     chains = _chain_names(metric) if resumable and can_resume_funnel(metric) else ()
     outcome = Outcome(
@@ -64,7 +67,7 @@ def define_progress(scope: Scope, metric: FunnelMeasure) -> None:
 
 
 def _is_plain(scope: Scope, metric: FunnelMeasure) -> bool:
-    """Whether steps come in order, and no row can be two of them."""
+    """Return whether steps come in order, and no row can be two of them."""
     exposures = scope.question.exposures
     first = exposures.source if exposures.activation is None else exposures.activation
     sources = [first, *(step for step in metric.steps if isinstance(step, EventSource))]
@@ -81,7 +84,7 @@ def _resumes(scope: Scope, metric: FunnelMeasure) -> bool:
 
 
 def define_funnel_covariate(scope: Scope, metric: FunnelMeasure, units: str) -> None:
-    """``covariate(entity, x)``: 1 for a last step before the first exposure (spec experiment-results 3.8).
+    """Define ``covariate(entity, x)``: 1 for a last step before the first exposure (spec experiment-results 3.8).
 
     The steps are events.
     """
@@ -124,7 +127,7 @@ def define_funnel_rows(scope: Scope, metric: FunnelMeasure) -> None:
 
 
 def _define_entity_rows(scope: Scope, metric: FunnelMeasure) -> None:
-    """``step_row(entity, ts, s0 … sk)``: events that are steps, each of its own entity."""
+    """Define ``step_row(entity, ts, s0 … sk)``: events that are steps, each of its own entity."""
     span = scope.question.span
     before = scope.read_until(metric.window_us, inclusive=True)
     events = [step for step in metric.steps if isinstance(step, EventSource)]
@@ -157,7 +160,7 @@ def _define_entity_rows(scope: Scope, metric: FunnelMeasure) -> None:
 
 
 def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool, resumable: bool) -> str:
-    """Chains: for each step, when the chain began that reaches it with this row.
+    """Return chains: for each step, when the chain began that reaches it with this row.
 
     The start of a chain never decreases over time, so "latest" is a running maximum. In a strict funnel a chain
     goes on only from the row just before, because any other row in between breaks it. ``resumable``: with the
@@ -192,12 +195,12 @@ def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool, r
 
 
 def can_resume_funnel(metric: FunnelMeasure) -> bool:
-    """Whether chains tell all that later rows go on from."""
+    """Return whether chains tell all that later rows go on from."""
     return metric.order is FunnelOrder.ORDERED and not tables_of(metric)
 
 
 def resumed_rows(metric: FunnelMeasure, states: str) -> str:
-    """Rows of ``funnel_row`` that stand for all those before: the chains of an entity, at its last row."""
+    """Return rows of ``funnel_row`` that stand for all those before: the chains of an entity, at its last row."""
     count = len(metric.steps)
     flags = ", ".join("0" for _ in range(count + 1))
     chains = ", ".join(f"begun_{number}" for number in range(count))

@@ -22,7 +22,7 @@ Numbered = Sequence[tuple[int, str]]
 
 
 def define_keyed_rows(scope: Scope, metric: FunnelMeasure) -> None:
-    """``step_row(entity, ts, s0 … sk)``. ``unit`` and ``exposure`` must be defined."""
+    """Define ``step_row(entity, ts, s0 … sk)``. ``unit`` and ``exposure`` must be defined."""
     names = [f"s{number}" for number in range(len(metric.steps) + 1)]
     events = [
         (number, scope.matches(step))
@@ -55,7 +55,7 @@ def _before(scope: Scope, metric: FunnelMeasure) -> datetime:
 
 
 def _event_steps(scope: Scope, metric: FunnelMeasure, names: Sequence[str], events: Numbered) -> str:
-    """Events that are steps, of all entities that have their key."""
+    """Return events that are steps, of all entities that have their key."""
     source = tables_of(metric)[0]
     key = text_of(source.events_join_key.expression, scope, "events_join_key")
     conditions = dict(events)
@@ -80,7 +80,7 @@ def _event_steps(scope: Scope, metric: FunnelMeasure, names: Sequence[str], even
 
 
 def _by_table(metric: FunnelMeasure) -> list[list[tuple[int, TableSource]]]:
-    """Steps that the same row of a table may be."""
+    """Return steps that the same row of a table may be."""
     found: dict[tuple[str, str, JoinKey], list[tuple[int, TableSource]]] = {}
     for number, step in enumerate(metric.steps, 1):
         if isinstance(step, TableSource):
@@ -89,7 +89,7 @@ def _by_table(metric: FunnelMeasure) -> list[list[tuple[int, TableSource]]]:
 
 
 def _define_table(scope: Scope, name: str, steps: Sequence[tuple[int, TableSource]]) -> str:
-    """The rows of a table with a column for each of its steps."""
+    """Return the rows of a table with a column for each of its steps."""
     rows = TableRows(scope, steps[0][1])
     flags = {f"s{number}": f"CASE WHEN {rows.matches(step)} THEN 1 ELSE 0 END" for number, step in steps}
     return rows.define(name, {"key": rows.key(), "ts": rows.ts(), **flags})

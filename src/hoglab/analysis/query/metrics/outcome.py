@@ -28,7 +28,7 @@ class Partial:
     zero: str = "0"
 
     def combined(self, one: str, other: str) -> str:
-        """Two of them together; the embedded engine's extremes pass over NULL."""
+        """Return the two of them together; the embedded engine's extremes pass over NULL."""
         return {
             "sum": f"{one} + {other}",
             "max": f"greatest({one}, {other})",
@@ -51,7 +51,7 @@ class Outcome:
     squares: tuple[str, ...] = ()
 
     def evaluated(self, place: str, unit: str = "unit") -> dict[str, str]:
-        """The expression of each value.
+        """Return the expression of each value.
 
         ``place`` is the format of a partial's column, ``unit`` the relation that has the columns of ``unit``.
         """
@@ -63,13 +63,13 @@ class Outcome:
         return {name: expression.format_map(places) for name, expression in self.values.items()}
 
     def stated(self, place: str = "{name}") -> dict[str, str]:
-        """The expression of each statistic; ``place`` is the format of a value's column."""
+        """Return the expression of each statistic; ``place`` is the format of a value's column."""
         places = {name: place.format(name=name) for name in self.values}
         return {name: expression.format_map(places) for name, expression in self.statistics.items()}
 
 
 def with_covariate(outcome: Outcome, y: str) -> Outcome:
-    """The outcome with the sums that CUPED needs; ``unit`` has a column ``x``."""
+    """Return the outcome with the sums that CUPED needs; ``unit`` has a column ``x``."""
     return replace(
         outcome,
         values={**outcome.values, "x": "{unit}.x"},
@@ -88,13 +88,13 @@ class Total:
     rest: str = ""
 
     def over(self, relation: str | None = None) -> str:
-        """The query; of another relation with the same columns where one is given."""
+        """Return the query; of another relation with the same columns where one is given."""
         source = self.relation if relation is None else f"{relation} AS {self.relation}"
         return f"SELECT {self.columns} FROM {source}{self.rest}"
 
 
 def total_of_values(scope: Scope, outcome: Outcome, values: str) -> Total:
-    """Rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity.
+    """Return rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity.
 
     Where the scope wants entities: rows of what each of some entities adds to the statistics.
     """
@@ -108,13 +108,13 @@ def total_of_values(scope: Scope, outcome: Outcome, values: str) -> Total:
 
 
 def total_columns(scope: Scope, outcome: Outcome, prefix: str = "") -> list[str]:
-    """The statistics as columns of a statement over the values of all entities; ``prefix`` is of both names."""
+    """Return the statistics as columns of a statement over the values of all entities; ``prefix`` is of both names."""
     stated = outcome.stated(f"{prefix}{{name}}")
     return [f"{_sum(scope, outcome)(text)} AS {prefix}{name}" for name, text in stated.items()]
 
 
 def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bool = False) -> str:
-    """``valued(entity, variant, values…)`` over the whole span.
+    """Define ``valued(entity, variant, values…)`` over the whole span.
 
     Every entity, also those without partials unless they are ``required``.
     """
@@ -148,7 +148,7 @@ class Days:
 
 
 def define_days(scope: Scope, outcome: Outcome, partials: str) -> Days:
-    """`Days` of a relation of partials ``(entity, day, …)``, of which there may be several for a day."""
+    """Define `Days` of a relation of partials ``(entity, day, …)``, of which there may be several for a day."""
     return Days(*scope.collect(lambda scope: _define_days(scope, outcome, partials)))
 
 
@@ -189,7 +189,7 @@ def _define_days(scope: Scope, outcome: Outcome, partials: str) -> None:
 
 
 def total_of_days(scope: Scope, outcome: Outcome) -> Total:
-    """Rows ``(variant, cell…, day, changes of statistics…)`` of `Days.change`.
+    """Return rows ``(variant, cell…, day, changes of statistics…)`` of `Days.change`.
 
     Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
     leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.
@@ -228,7 +228,7 @@ def running(outcome: Outcome) -> str:
 
 
 def valued(outcome: Outcome, rows: str, unit: str) -> list[str]:
-    """The columns of values before and after a day, from `running` ones of ``rows``."""
+    """Return the columns of values before and after a day, from `running` ones of ``rows``."""
     return [
         f"{text} AS {name}_{suffix}"
         for suffix in ("new", "old")

@@ -31,7 +31,7 @@ def define_quantile_rows(scope: Scope, metric: QuantileMeasure) -> None:
 
 
 def define_quantile_values(scope: Scope, metric: QuantileMeasure, rows: str) -> None:
-    """``valued(entity, variant, cell…, y)``: the values, of `define_quantile_rows`."""
+    """Define ``valued(entity, variant, cell…, y)``: the values, of `define_quantile_rows`."""
     if not metric.per_event:
         outcome = valued_outcome(metric.value, "a")
         define_values(scope, outcome, rows, required=metric.value.session_property is not None)
@@ -46,7 +46,7 @@ def define_quantile_values(scope: Scope, metric: QuantileMeasure, rows: str) -> 
 
 
 def define_quantiles(scope: Scope, metric: QuantileMeasure) -> Total:
-    """Rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``valued`` must be defined."""
+    """Return rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``valued`` must be defined."""
     values = _without_zeros(scope, metric)
     key = ["variant", *scope.cell]
     _define_ranked(scope, metric, values, key)
@@ -75,7 +75,7 @@ def define_quantiles(scope: Scope, metric: QuantileMeasure) -> Total:
 
 
 def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: int) -> str:
-    """A query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did.
+    """Return a query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did.
 
     One row with NULL for an entity without values. ``valued`` must be defined.
     """
@@ -89,7 +89,7 @@ def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: i
 
 
 def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> QuantileSample:
-    """The statistics of one row of the answer, without its key."""
+    """Return the statistics of one row of the answer, without its key."""
     size, quantile, low, l0, l1, high, u0, u1, *clusters = numbers
     factor = 1.0
     if metric.per_event:
@@ -103,7 +103,7 @@ def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> Quantile
 
 
 def _between(rank: float, at: float, after: float | None) -> float:
-    """The value at a rank that need not be whole."""
+    """Return the value at a rank that need not be whole."""
     return float(at) if after is None else float(at) + (rank - int(rank)) * (float(after) - float(at))
 
 
@@ -114,7 +114,7 @@ def _without_zeros(scope: Scope, metric: QuantileMeasure) -> str:
 
 
 def _define_ranked(scope: Scope, metric: QuantileMeasure, values: str, key: list[str]) -> None:
-    """``placed``: every value with its rank from 1, and the ranks of its variant that matter."""
+    """Define ``placed``: every value with its rank from 1, and the ranks of its variant that matter."""
     names = ", ".join(key)
     scope.define(
         "ranked",

@@ -64,12 +64,12 @@ def define_retention(scope: Scope, metric: RetentionMeasure, *, matured_only: bo
 
 
 def span_us(metric: RetentionMeasure) -> int:
-    """Time after its start event within which an entity may come back, in microseconds."""
+    """Return the time after its start event within which an entity may come back, in microseconds."""
     return metric.last * UNIT_US[metric.unit]
 
 
 def _define_starts(scope: Scope, metric: RetentionMeasure, *, matured_only: bool) -> None:
-    """``started(entity, ts, id)``: the start that counts."""
+    """Define ``started(entity, ts, id)``: the start that counts."""
     span = scope.question.span
     within = f" AND start_row.ts <= unit.t0 + {metric.window_us}" if metric.window_us else ""
     _define_rows(scope, "start", metric.start, scope.read_until(metric.window_us))
@@ -86,7 +86,7 @@ def _define_starts(scope: Scope, metric: RetentionMeasure, *, matured_only: bool
 
 
 def _define_returns(scope: Scope, metric: RetentionMeasure) -> None:
-    """``returned(entity, ts)``: the first completion in the retention window that is not the start itself."""
+    """Define ``returned(entity, ts)``: the first completion in the retention window that is not the start itself."""
     start, completion = metric.start, metric.completion
     before = scope.read_until(metric.window_us + span_us(metric))
     if isinstance(start, TableSource) and isinstance(completion, TableSource) and _same(start, completion):
@@ -106,14 +106,14 @@ def _define_returns(scope: Scope, metric: RetentionMeasure) -> None:
 
 
 def _same(start: TableSource, completion: TableSource) -> bool:
-    """Whether a row may be both. One that tells two moments is two things that happened."""
+    """Return whether a row may be both. One that tells two moments is two things that happened."""
     return (start.table.name, start.timestamp) == (completion.table.name, completion.timestamp)
 
 
 def _define_shared_completions(
     scope: Scope, start: TableSource, completion: TableSource, before: datetime
 ) -> None:
-    """``completion_row(entity, ts, rows_then)``: moments with a completion, and how many rows they have.
+    """Define ``completion_row(entity, ts, rows_then)``: moments with a completion, and how many rows they have.
 
     Rows have no name to be told apart by. Of several at the moment of the start one is the start, another returns.
     """
@@ -130,7 +130,7 @@ def _define_shared_completions(
 
 
 def _define_rows(scope: Scope, name: str, source: Source, before: datetime) -> None:
-    """``<name>_row(entity, ts, id)``: events by their uuids, or rows of a table, which have none."""
+    """Define ``<name>_row(entity, ts, id)``: events by their uuids, or rows of a table, which have none."""
     since = scope.question.span.start
     if isinstance(source, TableSource):
         rows = TableRows(scope, source)

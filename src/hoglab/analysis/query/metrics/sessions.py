@@ -32,7 +32,7 @@ def define_session_rows(scope: Scope, value: Value, source: EventSource, name: s
 
 
 def _define_sessions(scope: Scope, prop: str, name: str, touched: str, window_us: int) -> str:
-    """``<name>_session(session, x)``: the property of every session that was ``touched``."""
+    """Define ``<name>_session(session, x)``: the property of every session that was ``touched``."""
     session, measure = scope.property_text("$session_id"), measure_of_session(prop, scope.row)
     span = scope.question.span
     until = scope.read_until(window_us)

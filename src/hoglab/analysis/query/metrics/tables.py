@@ -37,11 +37,11 @@ class TableRows:
     """The columns that were asked for."""
 
     def key(self) -> str:
-        """Key that the row is joined by, as text."""
+        """Return the key that the row is joined by, as text."""
         return self._text(self.source.join_key.expression)
 
     def ts(self) -> str:
-        """Time of the row, in microseconds since the epoch."""
+        """Return the time of the row, in microseconds since the epoch."""
         name = self.source.timestamp
         kind = self._type(name)
         if kind not in _MOMENTS:
@@ -49,11 +49,11 @@ class TableRows:
         return self.scope.dialect.moment_of_column(self._column(name))
 
     def matches(self, source: TableSource) -> str:
-        """Whether the filters of a source, of this table, let the row through."""
+        """Return whether the filters of a source, of this table, let the row through."""
         return self.scope.filters(source.filters, self._filter_field)
 
     def value(self, value: Value) -> str:
-        """Contribution of the row to a value; NULL where it has no number."""
+        """Return the contribution of the row to a value; NULL where it has no number."""
         expression = value.expression
         match value.math:
             case Math.UNIQUE_SESSION | Math.UNIQUE_GROUP:
@@ -75,7 +75,7 @@ class TableRows:
         return number_of(expression, self.scope, self._name, self._in_expressions)
 
     def define(self, name: str, columns: Mapping[str, str], condition: str = TRUE) -> str:
-        """A subquery of the rows that meet a condition, with these expressions as columns."""
+        """Return a subquery of the rows that meet a condition, with these expressions as columns."""
         shown = ", ".join(f"{text} AS {column}" for column, text in columns.items())
         files = self.scope.question.files.get(self.source.table.name, ())
         relation = self.scope.dialect.table(files, self.source.table, list(self.used), self.scope.parameters)
@@ -121,7 +121,7 @@ class TableRows:
         return self.scope.dialect.quoted(name)
 
     def _named(self, chain: Sequence[str | int]) -> str:
-        """The name of a column as an expression says it: alone, or after the name of the table."""
+        """Return the name of a column as an expression says it: alone, or after the name of the table."""
         name = ".".join(map(str, chain))
         own = f"{self.source.table.name}."
         return name.removeprefix(own) if self.source.table.type_of(name) is None else name
@@ -172,7 +172,7 @@ def define_joined(
     before: datetime,
     condition: str,
 ) -> str:
-    """``<name>_row(entity, ts, x)``: what each row contributes to the entities that it belongs to.
+    """Define ``<name>_row(entity, ts, x)``: what each row contributes to the entities that it belongs to.
 
     ``condition`` is over ``<name>_table.ts`` and columns of ``units``.
     """
@@ -183,5 +183,5 @@ def define_joined(
 
 
 def between(table: str, since: datetime, before: datetime) -> str:
-    """Rows of a subquery with ``ts`` in ``[since, before)``."""
+    """Return rows of a subquery with ``ts`` in ``[since, before)``."""
     return f"{table}.ts >= {micros(since)} AND {table}.ts < {micros(before)}"

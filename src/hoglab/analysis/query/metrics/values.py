@@ -22,13 +22,13 @@ _EXACT = _DISTINCT | {Math.TOTAL}
 
 
 def mean_outcome(metric: MeanMeasure) -> Outcome:
-    """The value of a mean metric, and its sums."""
+    """Return the value of a mean metric, and its sums."""
     outcome = valued_outcome(metric.value, "a")
     return with_covariate(outcome, "{y}") if metric.covariate_us else outcome
 
 
 def valued_outcome(value: Value, name: str) -> Outcome:
-    """One number ``y`` for each entity, and its sums."""
+    """Return one number ``y`` for each entity, and its sums."""
     return Outcome(
         _value_partials(value, name),
         {"y": _thresholded(value, _value_of(value, name))},
@@ -39,14 +39,14 @@ def valued_outcome(value: Value, name: str) -> Outcome:
 
 
 def define_sides(scope: Scope, metric: RatioMeasure) -> str:
-    """The partials of both values of a ratio metric. ``unit`` must be defined."""
+    """Return the partials of both values of a ratio metric. ``unit`` must be defined."""
     sides = sides_of(metric)
     relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
     return _define_both(scope, ratio_outcome(metric), relations)
 
 
 def bounds_of(metric: Metric) -> Mapping[str, Bounds]:
-    """The percentile bounds of values by their names in the outcome."""
+    """Return the percentile bounds of values by their names in the outcome."""
     values: Mapping[str, Value] = {}
     match metric:
         case MeanMeasure():
@@ -62,7 +62,7 @@ def sides_of(metric: RatioMeasure) -> dict[str, Value]:
 
 
 def ratio_outcome(metric: RatioMeasure) -> Outcome:
-    """Two numbers for each entity, and the sums of them, of their squares and of their product."""
+    """Return two numbers for each entity, and the sums of them, of their squares and of their product."""
     sides = sides_of(metric)
     return Outcome(
         partials=tuple(partial for name, side in sides.items() for partial in _value_partials(side, name)),
@@ -85,7 +85,7 @@ def _is_exact(value: Value) -> bool:
 
 
 def can_resume_value(value: Value) -> bool:
-    """Whether partials tell all that later events go on from: not which different ones there were.
+    """Return whether partials tell all that later events go on from: not which different ones there were.
 
     A sum of numbers depends on their order in its last digit, which a threshold might make something of.
     """
@@ -141,7 +141,10 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
 
 
 def define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
-    """``<name>_partial(entity, …)``: the partials of one value; with a grid of days of each row, with its day."""
+    """Define ``<name>_partial(entity, …)``: the partials of one value.
+
+    With a grid of days of each row, with its day.
+    """
     rows = define_value_rows(scope, value, name, window_us)
     return _define_combined(scope, value, name, rows, by_day=scope.days is not None)
 
@@ -186,7 +189,7 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
 
 
 def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
-    """Aggregation of each partial of a value over what its rows count as; different ones count as 1."""
+    """Return the aggregation of each partial of a value over what its rows count as; different ones count as 1."""
     if value.math is Math.QUANTILE:
         return {f"{name}_v": scope.dialect.quantile(x, value.level)}
     combine = {partial.name: partial.combine for partial in _value_partials(value, name)}
@@ -194,7 +197,7 @@ def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
 
 
 def _of_a_row(value: Value, name: str, x: str) -> dict[str, str]:
-    """The partials of one row, which counts as ``x``."""
+    """Return the partials of one row, which counts as ``x``."""
     if value.math is not Math.AVG:
         return {f"{name}_v": x}
     if not value.skips_null:
@@ -203,12 +206,15 @@ def _of_a_row(value: Value, name: str, x: str) -> dict[str, str]:
 
 
 def is_of_different_ones(value: Value) -> bool:
-    """Whether a value is how many different ones there are: of sessions, people, groups, or values."""
+    """Return whether a value is how many different ones there are: of sessions, people, groups, or values."""
     return value.math in _DISTINCT
 
 
 def counted(value: Value, x: str) -> str:
-    """Number that a row counts as: 0 where it has none, or one out of range; NULL where it counts for nothing."""
+    """Return the number that a row counts as: 0 where it has none, or one out of range.
+
+    NULL where it counts for nothing.
+    """
     if not _reads_number(value):
         return x
     other = f"WHEN {x} IS NOT NULL THEN 0" if value.skips_null else "ELSE 0"
@@ -216,13 +222,13 @@ def counted(value: Value, x: str) -> str:
 
 
 def _reads_number(value: Value) -> bool:
-    """Whether events contribute anything else than 1."""
+    """Return whether events contribute anything else than 1."""
     given = value.property is not None or value.expression is not None or value.session_property is not None
     return value.math not in _EXACT and given
 
 
 def value_of_event(scope: Scope, value: Value) -> str:
-    """Contribution of one event; NULL for a property that is missing or no number."""
+    """Return the contribution of one event; NULL for a property that is missing or no number."""
     match value.math:
         case Math.UNIQUE_SESSION:
             return scope.property_text("$session_id")
@@ -240,7 +246,7 @@ def value_of_event(scope: Scope, value: Value) -> str:
 
 
 def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> str:
-    """The partials of both sides of a ratio in one relation, by day as they are (`define_partials`)."""
+    """Return the partials of both sides of a ratio in one relation, by day as they are (`define_partials`)."""
     by_day = ", day" if scope.days is not None else ""
     parts = []
     for name, relation in relations.items():
@@ -256,7 +262,7 @@ def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> s
 
 
 def define_clamped(scope: Scope, valued: str, names: Iterable[str], bounds: Mapping[str, Bounds]) -> str:
-    """``clamped``: values within percentiles of all entities of a cell, ``$multiple`` included.
+    """Define ``clamped``: values within percentiles of all entities of a cell, ``$multiple`` included.
 
     Spec experiment-results 3.2.
     """
@@ -283,7 +289,7 @@ def define_clamped(scope: Scope, valued: str, names: Iterable[str], bounds: Mapp
 
 
 def _define_quantile(scope: Scope, name: str, valued: str, column: str, level: float, *, zeros: bool) -> None:
-    """``<name>(cell…, bound)``: the value at rank floor(level·N), without interpolation."""
+    """Define ``<name>(cell…, bound)``: the value at rank floor(level·N), without interpolation."""
     some = "" if zeros else f" WHERE {column} <> 0"
     cell = "".join(f", {each}" for each in scope.cell)
     partition = f"PARTITION BY {', '.join(scope.cell)}" if scope.cell else ""

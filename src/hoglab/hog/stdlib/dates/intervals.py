@@ -25,7 +25,7 @@ _UNIT_MONTHS: Final = {"month": 1, "year": 12}
 
 
 def shift(unit: str, amount: int | float, moment: HogDateTime) -> HogDateTime | None:
-    """The moment moved by an amount of a unit; None when that leaves the calendar.
+    """Return the moment moved by an amount of a unit; None when that leaves the calendar.
 
     Days and longer units move the wall clock of the moment's zone, and months end at the last day of a
     shorter month.  A fraction of a month counts as that part of 30 days.

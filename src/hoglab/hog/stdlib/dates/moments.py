@@ -25,7 +25,7 @@ DAY_S: Final = 86_400
 
 
 def zone_named(name: str, zone: Value) -> str:
-    """A zone argument: UTC when it is missing or empty.  Raises HogRuntimeError for one that does not exist."""
+    """Return a zone argument: UTC when it is missing or empty.  Raises HogRuntimeError for one that does not exist."""
     if zone is None or zone == "":
         return "UTC"
     text = expect_string(name, zone)
@@ -34,7 +34,7 @@ def zone_named(name: str, zone: Value) -> str:
 
 
 def moment_of(value: Value, zone: str = "UTC") -> HogDateTime | None:
-    """The datetime that a datetime, date or text stands for, None for everything else."""
+    """Return the datetime that a datetime, date or text stands for, None for everything else."""
     cls = value.__class__
     if cls is HogDateTime:
         return value  # type: ignore[no-any-return]
@@ -65,7 +65,7 @@ def expect_moment(value: Value) -> HogDateTime | None:
 
 
 def expect_datetime(value: Value, purpose: str = "") -> HogDateTime:
-    """The value if it is a datetime.  Raises HogRuntimeError otherwise."""
+    """Return the value if it is a datetime.  Raises HogRuntimeError otherwise."""
     if value.__class__ is not HogDateTime:
         raise HogRuntimeError(f"Expected a DateTime{purpose}")
     return value

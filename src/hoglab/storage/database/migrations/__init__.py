@@ -37,7 +37,7 @@ class Migratable(Protocol):
         ...
 
     def migrate(self) -> AbstractContextManager[Connection]:
-        """A write transaction that keeps every other writer out, in this process and in others."""
+        """Return a write transaction that keeps every other writer out, in this process and in others."""
         ...
 
 
@@ -73,7 +73,7 @@ def migrate(database: Migratable, metadata: MetaData) -> bool:
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The revision that the database has; None when it is empty."""
+    """Return the revision that the database has; None when it is empty."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     row = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").first()  # noqa: S608
@@ -81,7 +81,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def alembic_config(metadata: MetaData, connection: Connection) -> Config:
-    """The Alembic configuration of a schema, bound to a connection inside a transaction."""
+    """Return the Alembic configuration of a schema, bound to a connection inside a transaction."""
     from alembic.config import Config
 
     folder = Path(__file__).parent

@@ -115,7 +115,7 @@ class PostgresConnections:
 
     @contextmanager
     def migrate(self) -> Iterator[Connection]:
-        """A transaction that keeps every other migration out, and every writer who takes turns."""
+        """Provide a transaction that keeps every other migration out, and every writer who takes turns."""
         with self._writers.connect() as connection, connection.begin():
             self._take_turn(connection)
             connection.execute(sa.text("SET LOCAL statement_timeout = 0"))

@@ -14,7 +14,7 @@ _GO_ON = sa.text("SELECT setval(CAST(:sequence AS regclass), :number)")
 
 
 def last_number(connection: Connection, table: str, column: str) -> int:
-    """The last one of a table; 0 for none."""
+    """Return the last one of a table; 0 for none."""
     last = (
         f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {_sequence(connection, table, column)}"  # noqa: S608
     )

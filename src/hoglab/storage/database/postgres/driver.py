@@ -45,7 +45,7 @@ class Driver:
     """Makes connections to one address, which look for tables in one schema."""
 
     def __init__(self, url: str, schema: str) -> None:
-        """Raises `UnsupportedDatabaseError` for an address that is none."""
+        """Raise `UnsupportedDatabaseError` for an address that is none."""
         try:
             known: dict[str, Any] = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
@@ -68,7 +68,7 @@ class Driver:
         self.name = f"the PostgreSQL database {known.get('dbname', '')} on {known.get('host', 'localhost')}"
 
     def connect(self, *, autocommit: bool = False, reader: bool = False) -> psycopg.Connection[Any]:
-        """A new connection. ``reader``: its transactions only read. Raises `psycopg.Error`."""
+        """Return a new connection. ``reader``: its transactions only read. Raises `psycopg.Error`."""
         idle_s = IDLE_READER_TIMEOUT_S if reader else IDLE_IN_TRANSACTION_TIMEOUT_S
         idle = f"-c idle_in_transaction_session_timeout={idle_s}s"
         options = f"{self._ours} {idle} {self._operators}"  # the operator's win

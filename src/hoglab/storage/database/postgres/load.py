@@ -64,7 +64,7 @@ class DatabaseLoad(BackgroundService):
         self._seen: Load | None = None
 
     def round(self) -> float:
-        """Measure, as far as the server answers."""
+        """Return measure, as far as the server answers."""
         try:
             [row] = self._session.rows(_QUERY)
         except DatabaseError as error:
@@ -80,7 +80,7 @@ class DatabaseLoad(BackgroundService):
         return EVERY_S
 
     def problems(self) -> list[str]:
-        """Problems for an operator, a line each."""
+        """Return problems for an operator, a line each."""
         seen, problems = self._seen or Load(), []
         if seen.connections > MOST_CONNECTIONS * seen.most:
             problems.append(

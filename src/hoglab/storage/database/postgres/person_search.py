@@ -60,7 +60,10 @@ def make(connection: Connection, schema: str) -> None:
 
 
 def find(connection: Connection, wanted: str, most: int) -> tuple[list[int], int | None] | None:
-    """Row ids of all persons who have a text in their email, name or a distinct id; None: too many, or no index."""
+    """Return row ids of all persons who have a text in their email, name or a distinct id.
+
+    The result is None: too many, or no index.
+    """
     if len(wanted) < LEAST_CHARACTERS or not connection.execute(_IS_INDEXED).scalar():
         return None
     escaped = wanted.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

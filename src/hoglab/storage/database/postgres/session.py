@@ -84,7 +84,7 @@ class PostgresSession:
 
     @contextmanager
     def using(self) -> Iterator[psycopg.Connection[Any]]:
-        """The connection, whose statements commit by themselves unless in a ``transaction()`` of it."""
+        """Provide the connection, whose statements commit by themselves unless in a ``transaction()`` of it."""
         with self._lock:
             try:
                 yield self._connected()
@@ -100,7 +100,7 @@ class PostgresSession:
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """A block whose statements are stored together or not at all."""
+        """Provide a block whose statements are stored together or not at all."""
         with self.using() as connection, connection.transaction():
             yield connection
 
@@ -122,13 +122,13 @@ class PostgresSession:
                 raise
 
     def rows(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a statement, in a transaction of its own."""
+        """Return rows of a statement, in a transaction of its own."""
         with self.using() as connection:
             cursor = connection.execute(statement.encode(), parameters, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
 
     def value(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> Any:
-        """The first column of the first row, None when there is none."""
+        """Return the first column of the first row, None when there is none."""
         rows = self.rows(statement, parameters)
         return rows[0][0] if rows else None
 

@@ -60,7 +60,7 @@ class SoleServer(BackgroundService):
         wait_s: float,
         on_lost: Callable[[], None] = _end_process,
     ) -> None:
-        """Raises `AnotherServerError` after ``wait_s``. ``name``: how the database is called in messages."""
+        """Raise `AnotherServerError` after ``wait_s``. ``name``: how the database is called in messages."""
         super().__init__()
         self._session = PostgresSession(connect, name)
         self._on_lost = on_lost
@@ -101,7 +101,7 @@ def starting_alone(connect: Connect, name: str) -> Iterator[None]:
 
 
 def _taken(session: PostgresSession, number: int, wait_s: float) -> bool:
-    """Whether a lock was free within some time, and is the session's now."""
+    """Return whether a lock was free within some time, and is the session's now."""
     deadline = time.monotonic() + wait_s
     while not session.value(_TAKE, (number,)):
         if time.monotonic() > deadline:

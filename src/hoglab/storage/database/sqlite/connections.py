@@ -50,7 +50,7 @@ def connect(
     rebuildable: Rebuildable | None = None,
     synced_by_caller: bool = False,
 ) -> sqlite3.Connection:
-    """A plain connection with the settings that every connection of ours has.
+    """Return a plain connection with the settings that every connection of ours has.
 
     It may be used by any thread, by one at a time, and begins no transactions of its own accord.
     Each commit waits for the disk (``synchronous=FULL``), unless the caller sees to that (``synced_by_caller``), or
@@ -143,7 +143,7 @@ class SqliteConnections:
 
     @contextmanager
     def write(self, *, rebuildable: Rebuildable | None = None, shared: bool = False) -> Iterator[Connection]:
-        """A transaction that is on disk when the block ends, unless it is ``rebuildable``. None is shared."""
+        """Provide a transaction that is on disk when the block ends, unless it is ``rebuildable``. None is shared."""
         del shared
         number = None
         with self._lock.turn(), self._writer.connect() as connection:
@@ -160,7 +160,7 @@ class SqliteConnections:
 
     @contextmanager
     def migrate(self) -> Iterator[Connection]:
-        """A write transaction that may rebuild tables: foreign keys are checked only at its end."""
+        """Provide a write transaction that may rebuild tables: foreign keys are checked only at its end."""
         with self._lock.turn(), self._writer.connect() as connection:
             number = self.sync.begin()
             raw = connection.connection
@@ -244,7 +244,7 @@ class SqliteConnections:
             self.purge(rewrite=True)
 
     def _free_pages(self) -> tuple[int, int]:
-        """Number of free pages of the file, and of all."""
+        """Return the number of free pages of the file, and of all."""
         with self._readers.connect() as connection:
             free = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
             return free, connection.exec_driver_sql("PRAGMA page_count").scalar_one()

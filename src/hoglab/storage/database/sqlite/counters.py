@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def last_number(connection: Connection, table: str, column: str) -> int:  # noqa: ARG001 - a table has one such key
-    """The last one of a table; 0 for none."""
+    """Return the last one of a table; 0 for none."""
     row = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).first()
     return 0 if row is None else int(row[0])
 

@@ -30,7 +30,7 @@ _MASK = 0xFFFFFFFF
 
 
 def lost_commits(path: Path) -> str | None:
-    """Loss of the latest commits to a database file that nobody has open; None when none is known.
+    """Return loss of the latest commits to a database file that nobody has open; None when none is known.
 
     Changes nothing. To be asked before the file is opened, which forgets what the log held.
     """
@@ -133,7 +133,7 @@ def _next_state(state: tuple[int, int], part: npt.NDArray[np.uint64], pairs: int
 
 
 def _sums(words: Words) -> npt.NDArray[np.uint64]:
-    """Checksums of the rows of words, starting from (0, 0)."""
+    """Return checksums of the rows of words, starting from (0, 0)."""
     found: npt.NDArray[np.uint64] = words.astype(np.uint64) @ _weights(words.shape[1] // 2) & np.uint64(_MASK)
     return found
 

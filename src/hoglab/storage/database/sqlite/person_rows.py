@@ -46,7 +46,7 @@ def load(
 
 
 def next_ids(connection: Connection, count: int) -> Iterable[int]:
-    """The write lock reserves what follows the last one."""
+    """Return the write lock reserves what follows the last one."""
     last = _driver(connection).execute(_LAST_ID).fetchone()
     first = 1 if last is None else int(last[0]) + 1
     return range(first, first + count)
@@ -61,7 +61,7 @@ def update(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def claim(connection: Connection, versions: Sequence[tuple[int, int]]) -> int:
-    """All of them: nobody else writes meanwhile."""
+    """Return all of them: nobody else writes meanwhile."""
     del connection
     return len(versions)
 
@@ -75,5 +75,5 @@ def name(connection: Connection, rows: Sequence[tuple[int, str, int | None]]) ->
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
-    """Driver's connection, inside the transaction of a connection."""
+    """Return driver's connection, inside the transaction of a connection."""
     return cast("sqlite3.Connection", connection.connection.driver_connection)

@@ -83,7 +83,7 @@ def reset(connection: Connection) -> None:
 
 
 def is_full(connection: Connection) -> bool:
-    """Whether all persons are in it."""
+    """Return whether all persons are in it."""
     return all(done >= newest for done, newest in connection.exec_driver_sql(_PROGRESS))
 
 
@@ -100,7 +100,7 @@ def fill(connection: Connection) -> bool:
 
 
 def is_damaged(connection: sqlite3.Connection) -> bool:
-    """Whether there are persons whom it does not tell, or it cannot be read. Reads all of it."""
+    """Return whether there are persons whom it does not tell, or it cannot be read. Reads all of it."""
     if connection.execute(_KNOWN).fetchone() is None:
         return False
     try:
@@ -110,7 +110,7 @@ def is_damaged(connection: sqlite3.Connection) -> bool:
 
 
 def missing(connection: sqlite3.Connection) -> Iterator[int]:
-    """Row ids of persons whom it does not tell by all that they are called.
+    """Yield row ids of persons whom it does not tell by all that they are called.
 
     What persons are called is indexed once more, aside, some of them at a time, and compared. Raises `sqlite3.Error`.
     """
@@ -133,7 +133,7 @@ def missing(connection: sqlite3.Connection) -> Iterator[int]:
 
 
 def find(connection: Connection, text: str, most: int) -> tuple[list[int], int | None] | None:
-    """Row ids of all persons who may have a text in their email, name or a distinct id, and up to which row.
+    """Return row ids of all persons who may have a text in their email, name or a distinct id, and up to which row.
 
     The case does not count, and the persons are of any project. None: nobody can tell, or there are more than ``most``.
     """

@@ -68,7 +68,7 @@ def make(connection: Connection, *, anew: bool = False) -> None:
 
 
 def damaged(connection: Connection) -> list[str]:
-    """The tables with rows that are not what was written."""
+    """Return the tables with rows that are not what was written."""
     if connection.exec_driver_sql("SELECT 1 FROM sqlite_schema WHERE name = 'row_digest'").first() is None:
         return []
     known = connection.exec_driver_sql(_KNOWN).all()

@@ -70,7 +70,7 @@ class ClickHouseAddress:
     """``clickhouse://user:password@host:port/database``, with ``?secure=true`` over TLS."""
 
     def __init__(self, url: str) -> None:
-        """Raises `EventStoreUnavailableError` for an address that is none."""
+        """Raise `EventStoreUnavailableError` for an address that is none."""
         try:
             parts = urlsplit(url)
             options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -94,7 +94,7 @@ class Connection:
     """A client for all threads: every statement is a request of its own."""
 
     def __init__(self, url: str) -> None:
-        """Raises `EventStoreUnavailableError` when the server does not answer; makes the database."""
+        """Raise `EventStoreUnavailableError` when the server does not answer; makes the database."""
         logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # its errors are told by us
         address = ClickHouseAddress(url)
         self.database = address.database
@@ -132,7 +132,7 @@ class Connection:
             raise EventStoreUnavailableError(f"{self.name}: {explained}") from error
 
     def explanation(self, error: Exception) -> Exception:
-        """Our exception for one of the client's."""
+        """Return our exception for one of the client's."""
         code = getattr(error, "code", None)
         found = _TEXT.search(str(error))
         text = " ".join((found[1] if found else str(error)).split("\n", 1)[0].split())
@@ -150,7 +150,7 @@ class Connection:
         return QueryError(text)
 
     def rows(self, sql: str, settings: Mapping[str, Any] | None = None) -> Sequence[Sequence[Any]]:
-        """All rows of a query of ours."""
+        """Return all rows of a query of ours."""
         with self.explained():
             return self.client.query(sql, settings=dict(settings or {})).result_rows
 

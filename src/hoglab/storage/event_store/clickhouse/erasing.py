@@ -20,7 +20,7 @@ AT_ONCE: Final = {"mutations_sync": 2}
 
 
 def condition_of(events: ErasableEvents) -> str:
-    """SQL over a row of the table of events."""
+    """Return SQL over a row of the table of events."""
     match events:
         case EventsBefore(project_id, moment):
             since = bounded(moment).replace(tzinfo=None).isoformat(" ", "microseconds")
@@ -32,5 +32,5 @@ def condition_of(events: ErasableEvents) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """A list of texts."""
+    """Return a list of texts."""
     return f"[{', '.join(map(literal, texts))}]"

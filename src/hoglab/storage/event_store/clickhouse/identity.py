@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def identity(connection: Connection) -> tuple[str, int, int] | None:
-    """Installation id, generation and number of starts; None for a database that has none yet."""
+    """Return installation id, generation and number of starts; None for a database that has none yet."""
     sql = f"SELECT id, generation, starts FROM {INSTALLATION} ORDER BY version DESC LIMIT 1"  # noqa: S608
     found = connection.rows(sql)
     return (str(found[0][0]), int(found[0][1]), int(found[0][2])) if found else None

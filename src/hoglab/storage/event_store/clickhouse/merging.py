@@ -53,7 +53,7 @@ def write_merges(
 
 
 def _known(connection: Connection, people: Sequence[UUID]) -> list[tuple[int, UUID, UUID]]:
-    """The merges that have to do with anybody of these."""
+    """Return the merges that have to do with anybody of these."""
     listed = ", ".join(f"'{person}'" for person in people)
     found = connection.rows(
         "SELECT project_id, old_person_id, person_id FROM person_override "  # noqa: S608

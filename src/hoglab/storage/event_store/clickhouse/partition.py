@@ -65,7 +65,7 @@ class Partition:
         self._known.load(self.position + 1, self._keys_between)
 
     def _keys_between(self, first: int, last: int) -> Iterator[tuple[int, Keys]]:
-        """The keys of stored events, read from them."""
+        """Yield the keys of stored events, read from them."""
         for start in range(first, last + 1, KEY_RECORDS):
             end = min(start + KEY_RECORDS - 1, last)
             found = self._connection.rows(
@@ -78,11 +78,11 @@ class Partition:
             yield end, keys_of_halves(projects, high, low)
 
     def _within(self, first: int, last: int) -> str:
-        """The condition for events of some records of this partition."""
+        """Return the condition for events of some records of this partition."""
         return f"log_partition = {self.number} AND log_offset BETWEEN {first} AND {last}"
 
     def recalled(self, rows: Sequence[EventRow], log_offset: int) -> list[int]:
-        """Positions of the rows that earlier batches stored for the log records they came in.
+        """Return positions of the rows that earlier batches stored for the log records they came in.
 
         After a batch that failed, or was not finished by a process before this one, they may be behind `position`, too.
         Nothing is being written then any more.

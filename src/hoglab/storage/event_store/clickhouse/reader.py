@@ -35,7 +35,7 @@ _QUERY = re.compile(r"\s*(SELECT|WITH|EXPLAIN)\b", re.IGNORECASE)
 
 
 def bounded(moment: datetime) -> datetime:
-    """The moment in UTC, or the first or last one that the engine has."""
+    """Return the moment in UTC, or the first or last one that the engine has."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return min(max(aware, FIRST_MOMENT), LAST_MOMENT).astimezone(UTC)
 
@@ -99,7 +99,7 @@ class ClickHouseReader:
             self._end()
 
     def _begun(self, sql: str, limit_s: float) -> dict[str, Any]:
-        """The settings of a statement that is sent next."""
+        """Return the settings of a statement that is sent next."""
         if self._session is None and sql.startswith("CREATE TEMPORARY"):
             self._session = str(uuid4())
         self._ended.clear()
@@ -140,7 +140,7 @@ class ClickHouseReader:
 
 
 def prepared(sql: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """The statement with the values that it names, as the engine takes both.
+    """Return the statement with the values that it names, as the engine takes both.
 
     ``$name`` outside of quotation marks becomes ``{name:Type}``, by the type of the value.
     """
@@ -172,7 +172,7 @@ def _type(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as the client writes it: moments with all their digits."""
+    """Return a value as the client writes it: moments with all their digits."""
     match value:
         case bool():
             return "true" if value else "false"

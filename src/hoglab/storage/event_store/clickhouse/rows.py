@@ -33,7 +33,7 @@ _LARGE_EXPONENT: Final = re.compile(rb"[0-9.][eE][+]?[0-9]{3}")
 
 
 def month_of(row: EventRow) -> int:
-    """The part of the table that an event goes into."""
+    """Return the part of the table that an event goes into."""
     if row.timestamp < row.captured_at - OLDEST:
         return LONG_AGO
     if row.timestamp > row.captured_at + NEWEST:
@@ -42,7 +42,7 @@ def month_of(row: EventRow) -> int:
 
 
 def indexes_of(rows: Sequence[EventRow]) -> list[int]:
-    """Index of each row among the events of its log record; those of a record stand together."""
+    """Return the index of each row among the events of its log record; those of a record stand together."""
     found, last, index = [], -1, 0
     for row in rows:
         index = index + 1 if row.log_offset == last else 0
@@ -52,12 +52,12 @@ def indexes_of(rows: Sequence[EventRow]) -> list[int]:
 
 
 def readable(row: EventRow) -> EventRow:
-    """The row with JSON that the engine can read."""
+    """Return the row with JSON that the engine can read."""
     return mended(mended(row, as_utf8), _as_read)
 
 
 def _as_read(text: bytes) -> bytes:
-    """The text itself where the engine can read it. Numbers that no float64 holds become texts."""
+    """Return the text itself where the engine can read it. Numbers that no float64 holds become texts."""
     if _LARGE_EXPONENT.search(text):
         with contextlib.suppress(ValueError, RecursionError):
             text = json.dumps(json.loads(text, parse_float=_number), ensure_ascii=False).encode(
@@ -78,7 +78,7 @@ def _number(text: str) -> float | str:
 def columns_of(
     rows: Sequence[EventRow], indexes: Sequence[int], places: Sequence[int], *, month: int, partition: int
 ) -> Mapping[str, Sequence[Any]]:
-    """Rows of one month as columns of the table of events, with their indexes and places (see `TYPES`)."""
+    """Return rows of one month as columns of the table of events, with their indexes and places (see `TYPES`)."""
     columns = {name: _MADE[name](list(map(attrgetter(name), rows))) for name in _MADE}
     groups = [row.groups for row in rows]
     columns |= {f"group_{each}": _texts([keys.get(each) for keys in groups]) for each in range(GROUP_TYPES)}
@@ -125,7 +125,7 @@ _MADE: Final[Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]]] = {
 def chunks(
     months: Sequence[int], positions: Sequence[int], most: int
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """Places of rows that go into one part of the table: its month, the number of the chunk, the places.
+    """Yield places of rows that go into one part of the table: its month, the number of the chunk, the places.
 
     An insert of one chunk is there as a whole or not at all. The number follows from the positions of rows in their
     batch, so that it is the same whichever other chunks are there already.

@@ -86,7 +86,7 @@ SETTINGS non_replicated_deduplication_window = 10000
 
 
 def views(typed: Iterable[str]) -> tuple[str, ...]:
-    """The statements that make the views of events, with these typed columns.
+    """Return the statements that make the views of events, with these typed columns.
 
     Neither reads the other, so that each is whole while its columns become others.
     """

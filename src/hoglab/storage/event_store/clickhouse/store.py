@@ -80,7 +80,7 @@ class ClickHouseEventStore:
         self.dialect: Dialect = ClickHouse(self.typed_columns.column)
 
     def _partition(self, number: int) -> Partition:
-        """Partition of a number; read from the store the first time."""
+        """Return the partition of a number; read from the store the first time."""
         if self._is_closed:
             raise EventStoreUnavailableError("the event store is closed")
         if number not in self._partitions:
@@ -249,7 +249,7 @@ class ClickHouseEventStore:
 
 
 def memory_bytes(text: str) -> int:
-    """A size such as "512MB" or "1.5 GiB" in bytes."""
+    """Return a size such as "512MB" or "1.5 GiB" in bytes."""
     found = re.fullmatch(r"([\d.]+)\s*([KMG]i?)?B", text)
     if found is None:
         raise ValueError(f"{text!r} is no size")

@@ -89,7 +89,7 @@ class TypedColumns:
         self._asked: dict[str, _Asked] = {}
 
     def column(self, form: PropertyForm, json_column: str, key: str) -> str | None:
-        """The column of a property, if there is one; that it was asked for is noted."""
+        """Return the column of a property, if there is one; that it was asked for is noted."""
         if json_column not in _JSON_COLUMNS or len(key) > MAX_KEY_LENGTH or not _can_be_written(key):
             return None
         asked = _Asked(form, json_column, key)
@@ -118,7 +118,7 @@ class TypedColumns:
         return [name for (name,) in found]
 
     def tend(self, now: datetime | None = None) -> bool:
-        """A round: have the columns that are asked for, drop others, and write those of one month.
+        """Return a round: have the columns that are asked for, drop others, and write those of one month.
 
         Whether there is more to write. Raises `EventStoreUnavailableError`; what was cut off is done by the next round.
         """
@@ -159,7 +159,7 @@ class TypedColumns:
             self._connection.insert(USES, types, columns)
 
     def _wanted(self, now: datetime) -> dict[str, _Asked]:
-        """The properties that are worth a column, those asked for last first."""
+        """Return the properties that are worth a column, those asked for last first."""
         long_ago = f"toDateTime('{now - UNUSED:%Y-%m-%d %H:%M:%S}', 'UTC')"
         found = self._connection.rows(
             f"SELECT name, form, json_column, key FROM {USES} GROUP BY name, form, json_column, key "
@@ -199,7 +199,7 @@ def _second_of(now: datetime | None) -> datetime:
 
 
 def _can_be_written(key: str) -> bool:
-    """Whether a statement can have the key as a literal."""
+    """Return whether a statement can have the key as a literal."""
     with contextlib.suppress(UnicodeEncodeError):
         return b"\0" not in key.encode()
     return False

@@ -16,60 +16,60 @@ class Dialect(PropertyDialect, Protocol):
     """The primitives of one engine. Arguments and results are SQL unless said otherwise."""
 
     def named(self, name: str, sql: str) -> str:
-        """A subquery with a name, computed once however often it is named, where the engine can."""
+        """Return a subquery with a name, computed once however often it is named, where the engine can."""
         ...
 
     def parameters(self) -> Parameters:
-        """An empty set of values, referred to as the engine wants it."""
+        """Return an empty set of values, referred to as the engine wants it."""
         ...
 
     def finished(self, sql: str) -> str:
-        """The whole statement with what the engine needs to read it as others do."""
+        """Return the whole statement with what the engine needs to read it as others do."""
         ...
 
     def temporary_table(self, name: str, sql: str) -> str:
-        """The statement that makes a table of what a query gives, which is there for its reader alone."""
+        """Return the statement that makes a table of what a query gives, which is there for its reader alone."""
         ...
 
     def drop_table(self, name: str) -> str:
-        """The statement after which there is no such table, whether there was one or not."""
+        """Return the statement after which there is no such table, whether there was one or not."""
         ...
 
     def micros(self, column: str) -> str:
-        """A timestamp column as microseconds since the epoch."""
+        """Return a timestamp column as microseconds since the epoch."""
         ...
 
     def moment_of_column(self, column: str) -> str:
-        """A column of moments or of days in a table as microseconds since the epoch."""
+        """Return a column of moments or of days in a table as microseconds since the epoch."""
         ...
 
     def one_of_people(self, column: str, people: str) -> str:
-        """Whether a column of person ids holds one of a bound list of ids (text)."""
+        """Return whether a column of person ids holds one of a bound list of ids (text)."""
         ...
 
     def any_key(self, column: str, prefix: str) -> str:
-        """Whether any key of a JSON object begins with a text of ours."""
+        """Return whether any key of a JSON object begins with a text of ours."""
         ...
 
     is_sealed: bool
     """Whether most events are in segments, the older ones before the others."""
 
     def json_line(self, columns: Sequence[str]) -> str:
-        """Columns of a row as an object of JSON in one line."""
+        """Return columns of a row as an object of JSON in one line."""
         ...
 
     def uuid(self, text: str) -> str:
-        """A text of a UUID to compare ids with: those of events, or of persons."""
+        """Return a text of a UUID to compare ids with: those of events, or of persons."""
         ...
 
     def quoted(self, name: str) -> str:
-        """A name of a column, whatever characters it has."""
+        """Return a name of a column, whatever characters it has."""
         ...
 
     def table(
         self, files: Sequence[str], table: FileTable, columns: Sequence[str], parameters: Parameters
     ) -> str:
-        """The rows of files as a relation with these columns, each of its registered type."""
+        """Return the rows of files as a relation with these columns, each of its registered type."""
         ...
 
     def pairs(
@@ -80,11 +80,11 @@ class Dialect(PropertyDialect, Protocol):
         seconds: Sequence[str],
         parameters: Parameters,
     ) -> str:
-        """A relation of two columns of bound texts, which are as many."""
+        """Return a relation of two columns of bound texts, which are as many."""
         ...
 
     def first_by(self, value: str, keys: Sequence[str]) -> str:
-        """Aggregate: ``value`` of the row that comes first by ``keys``."""
+        """Return aggregate: ``value`` of the row that comes first by ``keys``."""
         ...
 
     def reached_step(self, moment: str, steps: Sequence[str], window_us: int) -> str | None:
@@ -96,19 +96,22 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def integer_division(self, dividend: str, divisor: int) -> str:
-        """Rounded down; the dividend is not negative."""
+        """Return rounded down; the dividend is not negative."""
         ...
 
     def sum_numbers(self, value: str) -> str:
-        """Aggregate: a sum of float64 values that loses as little as the engine allows."""
+        """Return aggregate: a sum of float64 values that loses as little as the engine allows."""
         ...
 
     def quantile(self, value: str, level: float) -> str:
-        """Aggregate: the quantile of float64 values, interpolated between the two nearest ones; NULL without any."""
+        """Return aggregate: the quantile of float64 values, interpolated between the two nearest ones.
+
+        NULL without any.
+        """
         ...
 
     def bound(self, values: Sequence[str], body: Callable[..., str]) -> str:
-        """SQL of ``body`` for the names of some values, each of which is written and computed once.
+        """Return SQL of ``body`` for the names of some values, each of which is written and computed once.
 
         ``body`` may write a name several times, and reads nothing else of the row.
         """
@@ -123,29 +126,32 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def text_of_number(self, number: str) -> str:
-        """The shortest text of a float64, of a whole one without a point."""
+        """Return the shortest text of a float64, of a whole one without a point."""
         ...
 
     def text_of_moment(self, micros: str) -> str:
-        """Microseconds since the epoch as ISO 8601 in UTC, with six digits after the second."""
+        """Return microseconds since the epoch as ISO 8601 in UTC, with six digits after the second."""
         ...
 
     def different_texts(self, text: str) -> str:
-        """Aggregate: a list of the different texts that are there and not empty, in any order."""
+        """Return aggregate: a list of the different texts that are there and not empty, in any order."""
         ...
 
     def any_item(self, items: str, name: str, condition: str) -> str:
-        """Whether a condition, never NULL, holds for ``name`` being any item of a list; may be NULL without a list."""
+        """Return whether a condition, never NULL, holds for ``name`` being any item of a list.
+
+        May be NULL without a list.
+        """
         ...
 
     def scattered(self, text: str) -> str:
-        """A number for each text, without any order but always the same."""
+        """Return a number for each text, without any order but always the same."""
         ...
 
     def nth_smallest(self, values: Sequence[str], position: int) -> str:
-        """The value at ``position`` (from 1) of the ascending values that are not NULL; NULL past the end."""
+        """Return the value at ``position`` (from 1) of the ascending values that are not NULL; NULL past the end."""
         ...
 
     def month_later(self, micros: str, months: int) -> str:
-        """The same time of day that many calendar months later, all in microseconds since the epoch."""
+        """Return the same time of day that many calendar months later, all in microseconds since the epoch."""
         ...

@@ -207,7 +207,7 @@ class ClickHouse:
 
 
 def text_in_json(column: str, key: str) -> str:
-    """The property ``key`` (SQL) of a JSON column as text."""
+    """Return the property ``key`` (SQL) of a JSON column as text."""
     # Whole numbers beyond 64 bits come in quotation marks; no other raw value begins with one.
     raw = f"trim(BOTH '\"' FROM JSONExtractRaw({column}, {key}))"
     return (
@@ -217,7 +217,7 @@ def text_in_json(column: str, key: str) -> str:
 
 
 def number_in_json(column: str, key: str) -> str:
-    """The property as float64 where its JSON value is a number."""
+    """Return the property as float64 where its JSON value is a number."""
     return (
         f"if(JSONType({column}, {key}) IN ('Int64', 'UInt64', 'Double', 'BigInt'), "
         f"toFloat64OrNull(trim(BOTH '\"' FROM JSONExtractRaw({column}, {key}))), NULL)"
@@ -225,7 +225,7 @@ def number_in_json(column: str, key: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text where statements take no parameters."""
+    """Return a text where statements take no parameters."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -244,5 +244,5 @@ def _type(value: Bindable) -> str:
 
 
 def _without_escapes(pattern: str) -> str:
-    """A LIKE pattern in which a backslash stands for itself."""
+    """Return a LIKE pattern in which a backslash stands for itself."""
     return rf"replaceAll({pattern}, '\\', '\\\\')"

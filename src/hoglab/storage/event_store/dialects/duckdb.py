@@ -175,7 +175,7 @@ class DuckDb:
 
 
 def _text_with(column: str, key: str) -> str:
-    """The column whose text has a property: that of sealed events lacks what the rest tells."""
+    """Return the column whose text has a property: that of sealed events lacks what the rest tells."""
     return "whole_properties" if column == "properties" and key in LEFT_OUT else column
 
 
@@ -184,7 +184,7 @@ def _literal(text: str) -> str:
 
 
 def pointer(key: str) -> str:
-    """A JSON pointer to a top-level key (RFC 6901).
+    """Return a JSON pointer to a top-level key (RFC 6901).
 
     Pointers reach every key. A JSON path cannot: quoted or not, ``*`` is a wildcard in it and an empty key an error.
     """

@@ -43,7 +43,7 @@ ROW_GROUP_ROWS = 122_880
 
 
 def _condition_of(events: ErasableEvents) -> tuple[str, dict[str, Any]]:
-    """SQL over a row of stored events, and its parameters."""
+    """Return SQL over a row of stored events, and its parameters."""
     match events:
         case EventsBefore(project_id, moment):
             values = {"project_id": project_id, "moment": moment}
@@ -109,7 +109,10 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
 
 
 def _sharing(reader: Reader) -> list[list[Segment]]:
-    """Segments in the order of the table; those of which rows may lie in one group of the engine are together."""
+    """Return segments in the order of the table.
+
+    Those of which rows may lie in one group of the engine are together.
+    """
     ranges = reader.execute(_ROW_GROUPS, timeout_s=TIMEOUT_S)
     groups: list[list[Segment]] = []
     reached = 0  # up to which place the row groups of the last segments go

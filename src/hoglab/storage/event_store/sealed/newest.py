@@ -49,7 +49,7 @@ _Bounds = tuple[datetime | None, datetime | None]
 
 
 def _parts(reader: Reader, wanted: Wanted, timeout_s: float) -> Iterator[tuple[str, _Bounds]]:
-    """Relations with the times from which on and before which they are asked, such that later ones are older."""
+    """Yield relations with the times from which on and before which they are asked, such that later ones are older."""
     if wanted.distinct_ids is not None:
         places = _places(reader, wanted, timeout_s)
         if len(places) <= MAX_PLACES:
@@ -76,7 +76,7 @@ def _earlier(moment: datetime, by: timedelta) -> datetime:
 
 
 def _newest_recent(reader: Reader, project_id: int, timeout_s: float) -> datetime | None:
-    """Timestamp of the newest event that is not sealed; None without any."""
+    """Return the timestamp of the newest event that is not sealed; None without any."""
     sql = "SELECT max(timestamp) FROM events WHERE project_id = $project_id AND timestamp <= $now"
     values = {"project_id": project_id, "now": datetime.now(UTC)}
     [(found,)] = reader.execute(sql, values, timeout_s=timeout_s)

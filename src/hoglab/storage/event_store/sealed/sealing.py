@@ -74,18 +74,18 @@ class Segment:
 
 
 def digest(project: str, distinct_id: str) -> str:
-    """SQL of the number that ``sealed_distinct_id`` knows a distinct id of a project by."""
+    """Return SQL of the number that ``sealed_distinct_id`` knows a distinct id of a project by."""
     return f"(md5_number_lower({project} || ' ' || {distinct_id}) >> 32)::UINTEGER"
 
 
 def digest_of(project_id: int, distinct_id: str) -> int:
-    """The number that SQL of `digest` gives."""
+    """Return the number that SQL of `digest` gives."""
     text = f"{project_id} {distinct_id}".encode(errors="replace")
     return int.from_bytes(md5(text, usedforsecurity=False).digest()[12:], "little")
 
 
 def segments(reader: Reader) -> list[Segment]:
-    """All segments, oldest first."""
+    """Return all segments, oldest first."""
     return [Segment(*row) for row in _run(reader, _SEGMENTS)]
 
 
@@ -104,7 +104,7 @@ def seal(reader: Reader, limits: SealingLimits, *, is_idle: bool) -> int:
 
 
 def _mergeable(known: Sequence[Segment], limits: SealingLimits, *, is_idle: bool) -> Sequence[Segment]:
-    """Neighbours that become one segment that is worth writing them anew; nothing when there are none."""
+    """Return neighbours that become one segment that is worth writing them anew; nothing when there are none."""
     for start in range(len(known)):
         end, rows = start, 0
         while end < len(known) and rows + known[end].rows <= limits.segment_rows:
@@ -119,7 +119,7 @@ def _mergeable(known: Sequence[Segment], limits: SealingLimits, *, is_idle: bool
 
 
 def is_sparse(reader: Reader) -> bool:
-    """Whether ``events`` holds many more rows in the file than there are.
+    """Return whether ``events`` holds many more rows in the file than there are.
 
     The engine keeps all rows of a group of which one is left.
     """
@@ -196,7 +196,7 @@ def drop(reader: Reader, segment: Segment) -> None:
 
 
 def _extent(reader: Reader, group: Sequence[Segment], through: int | None) -> tuple[int, int]:
-    """The range of ``seq`` of what is put together."""
+    """Return the range of ``seq`` of what is put together."""
     bounds = [(each.first_seq, each.last_seq) for each in group]
     if through is not None:
         [(first,)] = _run(reader, "SELECT min(seq) FROM events")
@@ -205,7 +205,7 @@ def _extent(reader: Reader, group: Sequence[Segment], through: int | None) -> tu
 
 
 def within(segment: Segment) -> str:
-    """SQL: whether a row is of the segment."""
+    """Return SQL: whether a row is of the segment."""
     return f"place BETWEEN {segment.first_place} AND {segment.last_place}"
 
 

@@ -86,33 +86,39 @@ class Due(NamedTuple):
 
 
 def due_of(session: PostgresSession, queue: str, most: int, now: int) -> list[Due]:
-    """Functions with due invocations in a queue, and how many up to ``most``; fewer of each where many have some."""
+    """Return functions with due invocations in a queue, and how many up to ``most``.
+
+    Fewer of each where many have some.
+    """
     return [
         Due(*row) for row in session.rows(_DUE, {"first": queue, "last": queue, "most": most, "now": now})
     ]
 
 
 def count_due(session: PostgresSession, until: int, apart_from: Collection[str], most: int, each: int) -> int:
-    """Number of invocations due at a time, up to ``most``; of a project (in each queue and priority) up to ``each``."""
+    """Return the number of invocations due at a time, up to ``most``.
+
+    Of a project (in each queue and priority) up to ``each``.
+    """
     values = {"until": until, "apart": list(apart_from), "most": most, "each": each}
     return int(session.value(_COUNT_DUE, _EVERY_QUEUE | values))
 
 
 def first_scheduled(session: PostgresSession, apart_from: Collection[str]) -> int | None:
-    """Time when the first available invocation is due, in microseconds."""
+    """Return the time when the first available invocation is due, in microseconds."""
     first: int | None = session.value(_FIRST_SCHEDULED, _EVERY_QUEUE | {"apart": list(apart_from)})
     return first
 
 
 def gathering(session: PostgresSession, queue: str) -> list[str]:
-    """The functions with available invocations in a queue."""
+    """Return the functions with available invocations in a queue."""
     return [function_id for (function_id,) in session.rows(_GATHERING, {"first": queue, "last": queue})]
 
 
 def ready(
     session: PostgresSession, queue: str, sizes: Mapping[str, int], now: int
 ) -> list[tuple[str, int, int, str]]:
-    """Lanes with as many as their function wants, or with one that is due."""
+    """Return lanes with as many as their function wants, or with one that is due."""
     values = {
         "first": queue,
         "last": queue,
@@ -139,12 +145,12 @@ class Counted:
         self.taken: Counter[tuple[int, str]] = Counter()
 
     def next_project(self, after: int) -> int | None:
-        """The next one with due invocations, None after the last."""
+        """Return the next one with due invocations, None after the last."""
         place = bisect_right(self._projects, after)
         return self._projects[place] if place < len(self._projects) else None
 
     def next_function(self, project_id: int, after: str) -> str | None:
-        """The same of the functions of a project."""
+        """Return the same of the functions of a project."""
         functions = self._functions[project_id]
         place = bisect_right(functions, after)
         return functions[place] if place < len(functions) else None

@@ -180,7 +180,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         self._listener.start()
 
     def now(self) -> datetime:
-        """The present moment by the clock that all workers share."""
+        """Return the present moment by the clock that all workers share."""
         return self._now()
 
     # -- what other processes do --------------------------------------------------------------------
@@ -257,17 +257,17 @@ class PostgresInvocationQueue(UnfinishedCounts):
         return new.total()
 
     def masking_counts(self, keys: Sequence[tuple[str, str]]) -> list[MaskingCount]:
-        """The counts of (function id, hash) pairs whose windows are open."""
+        """Return the counts of (function id, hash) pairs whose windows are open."""
         functions, hashes = [function for function, _ in keys], [hash_ for _, hash_ in keys]
         rows = self._reader.rows(_MASKED, (functions, hashes, self._moment()))
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
     def settled(self, ids: Sequence[str]) -> frozenset[str]:
-        """Invocations among some that run, wait or were run, as far as that is remembered."""
+        """Return invocations among some that run, wait or were run, as far as that is remembered."""
         return frozenset(id_ for (id_,) in self._reader.rows(_SETTLED, (list(ids),)))
 
     def position(self, consumer: str) -> int:
-        """The log position that a consumer reached, 0 when it never did."""
+        """Return the log position that a consumer reached, 0 when it never did."""
         return int(self._reader.value(_POSITION, (consumer,)) or 0)
 
     # -- working ------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Lock up to ``limit`` due invocations.
+        """Return lock up to ``limit`` due invocations.
 
         Priority ascending, then projects and functions in turn, the oldest of each first. Who has any is asked first,
         and how many; then everybody's share is locked with one statement, but for what others locked meanwhile.
@@ -322,7 +322,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         return wanted
 
     def gathering(self, queue: str) -> list[str]:
-        """The functions with invocations that wait in a queue for others."""
+        """Return the functions with invocations that wait in a queue for others."""
         return lanes.gathering(self._reader, queue)
 
     def gather(
@@ -462,7 +462,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     # -- watching -----------------------------------------------------------------------------------
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
-        """Time when the next available invocation is due, None when there is none."""
+        """Return the time when the next available invocation is due, None when there is none."""
         first = lanes.first_scheduled(self._reader, apart_from)
         return None if first is None else from_micros(first)
 
@@ -474,11 +474,11 @@ class PostgresInvocationQueue(UnfinishedCounts):
         most_of_project: int | None = None,
         apart_from: Collection[str] = (),
     ) -> int:
-        """Number of available invocations due at a time, counted up to ``most``."""
+        """Return the number of available invocations due at a time, counted up to ``most``."""
         return lanes.count_due(self._reader, to_micros(until), apart_from, most, most_of_project or most)
 
     def stats(self) -> QueueStats:
-        """Counts, and since when the oldest due invocation waits."""
+        """Return counts, and since when the oldest due invocation waits."""
         first = self.next_due()
         due = first is not None and first <= self._now()
         running = self._reader.value(COUNT_RUNNING)

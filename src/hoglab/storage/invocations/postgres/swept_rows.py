@@ -67,7 +67,7 @@ class PostgresSweptRows:
         self._new_token = new_token
 
     def latest(self) -> int:
-        """The latest moment that was noted of what is over or at work."""
+        """Return the latest moment that was noted of what is over or at work."""
         with self._transaction() as connection:
             row = connection.execute(_LATEST).fetchone()
             return 0 if row is None else int(row[0])

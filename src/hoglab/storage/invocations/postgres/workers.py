@@ -50,7 +50,7 @@ class WorkerLease:
         self._id = str(uuid4())[:_ID_LENGTH]
 
     def new_token(self) -> str:
-        """A lock token that tells whose it is."""
+        """Return a lock token that tells whose it is."""
         return self._id + str(uuid4())[_ID_LENGTH:]
 
     def beat(self, connection: psycopg.Connection[Any]) -> None:

@@ -25,7 +25,7 @@ class WritingQueue(InvocationQueue, RunWriter, Protocol):
 
 
 def stores_of(queue: WritingQueue, database: Database) -> InvocationStores:
-    """The queue with what else is kept in its file. ``database``: that file, opened with ``queue_metadata``."""
+    """Return the queue with what else is kept in its file. ``database``: that file, opened with ``queue_metadata``."""
     return InvocationStores(
         queue,
         SqlRunStore(database, queue),

@@ -48,7 +48,7 @@ class SqlDeadLetters:
             return [StoredDeadLetter(*row) for row in rows], count
 
     def oldest(self, project_id: int, wanted: DeadLetterSelection, limit: int) -> list[str]:
-        """The ids of those whose failure is longest ago."""
+        """Return the ids of those whose failure is longest ago."""
         clauses = _clauses(project_id, wanted)
         ids = sa.select(_column.id).where(*clauses).order_by(_column.failed_at, _column.id).limit(limit)
         with self._database.read() as connection:

@@ -67,7 +67,7 @@ class SqlRunErasing:
 
 
 def _left_behind(connection: sa.Connection, persons: ErasedPersons) -> dict[sa.Column[Any], list[Any]]:
-    """Rows that are about persons, by the column that they are named by."""
+    """Return rows that are about persons, by the column that they are named by."""
     result, line, dead = invocation_result.c, log_entry.c, dead_event.c
     about = among(result.person_id, listed(persons.person_ids)) | among(
         result.distinct_id, listed(persons.distinct_ids)
@@ -96,7 +96,7 @@ def _left_behind(connection: sa.Connection, persons: ErasedPersons) -> dict[sa.C
 
 
 def _erasing(column: sa.Column[Any]) -> Any:
-    """The statement that erases rows of the column's table: results stay, without who they were about."""
+    """Return the statement that erases rows of the column's table: results stay, without who they were about."""
     if column.table is not invocation_result:
         return sa.delete(column.table)
     return sa.update(invocation_result).values(

@@ -71,7 +71,7 @@ class SqlRunStore:
         self._writer.write_metrics(metrics)
 
     def logs(self, project_id: int, source_id: str, wanted: LogQuery) -> list[LogLine]:
-        """The newest matching lines of one function, newest first."""
+        """Return the newest matching lines of one function, newest first."""
         clauses: list[ColumnElement[bool]] = [
             _line.project_id == project_id,
             _line.log_source_id == source_id,
@@ -91,7 +91,7 @@ class SqlRunStore:
             return [LogLine(*row) for row in connection.execute(newest.limit(wanted.limit))][wanted.offset :]
 
     def last_log_id(self) -> int:
-        """The id of the newest line, 0 without any. Lines that come later have higher ids."""
+        """Return the id of the newest line, 0 without any. Lines that come later have higher ids."""
         with self._database.read() as connection:
             newest: int = connection.scalar(sa.select(sa.func.max(_line.id))) or 0
         if self._database.is_shared and newest != self._settled_log_id:
@@ -100,7 +100,7 @@ class SqlRunStore:
         return newest
 
     def new_logs(self, source_ids: Collection[str], after: int, until: int, limit: int) -> list[LogLine]:
-        """Lines of functions with ids above ``after`` and up to ``until``, oldest first."""
+        """Return lines of functions with ids above ``after`` and up to ``until``, oldest first."""
         lines = (
             sa.select(*_LINE)
             .where(_line.id > after, _line.id <= until, _line.log_source_id.in_(source_ids))
@@ -111,7 +111,7 @@ class SqlRunStore:
             return [LogLine(*row) for row in connection.execute(lines)]
 
     def last_errors(self, source_ids: Collection[str], among: int) -> dict[str, LogLine]:
-        """The last error in each function's log, as far as it is among its newest ``among`` lines."""
+        """Return the last error in each function's log, as far as it is among its newest ``among`` lines."""
         by_function = {}
         with self._database.read() as connection:
             for source_id in source_ids:
@@ -126,7 +126,7 @@ class SqlRunStore:
         return by_function
 
     def hourly_counts(self, project_id: int, source_id: str, wanted: HourQuery) -> list[HourlyCount]:
-        """The counts of a function's metrics, by the hour."""
+        """Return the counts of a function's metrics, by the hour."""
         label = _metric.metric_name if wanted.by_name else _metric.metric_kind
         clauses: list[ColumnElement[bool]] = [
             _metric.project_id == project_id,
@@ -149,7 +149,7 @@ class SqlRunStore:
     def counts(
         self, project_id: int, names: Collection[str], since: datetime
     ) -> Mapping[tuple[str, str], int]:
-        """Counts of metrics in the hours since, by function and name."""
+        """Return counts of metrics in the hours since, by function and name."""
         columns = (_metric.app_source_id, _metric.metric_name)
         sums = sa.select(*columns, sa.func.sum(_metric.count)).where(
             _metric.project_id == project_id,
@@ -166,7 +166,7 @@ class SqlRunStore:
     def results(
         self, project_id: int, function_id: str, statuses: Collection[str] | None, limit: int
     ) -> list[InvocationResult]:
-        """Results of a function, those that were due last first."""
+        """Return results of a function, those that were due last first."""
         clauses = [_result.project_id == project_id, _result.function_id == function_id]
         if statuses is not None:
             clauses.append(_result.status.in_(statuses))
@@ -175,7 +175,7 @@ class SqlRunStore:
             return [InvocationResult(*row) for row in connection.execute(newest)]
 
     def next_attempts(self, ids: Collection[str]) -> dict[str, datetime]:
-        """Times of the next attempts of those invocations that wait."""
+        """Return times of the next attempts of those invocations that wait."""
         column = invocation.c
         waiting = sa.select(column.id, column.scheduled_at)
         waiting = waiting.where(column.id.in_(ids), column.status == "available")
@@ -183,12 +183,12 @@ class SqlRunStore:
             return {row.id: row.scheduled_at for row in connection.execute(waiting)}
 
     def last_version(self) -> int:
-        """The highest version of a result, 0 without any."""
+        """Return the highest version of a result, 0 without any."""
         with self._database.read() as connection:
             return connection.scalar(sa.select(sa.func.max(_result.version))) or 0
 
     def repeatable(self, wanted: ResultSelection, limit: int | None) -> tuple[int, int]:
-        """Number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
+        """Return the number of matching results, the oldest up to ``limit``; and how many of these can be run again."""
         ready = sa.and_(_result.invocation_globals.is_not(None), _result.status != "running")
         rows = (
             sa.select(sa.case((ready, 1), else_=0).label("ready"))
@@ -203,7 +203,7 @@ class SqlRunStore:
         return int(total), int(repeatable)
 
     def extent(self, wanted: ResultSelection) -> tuple[int, datetime | None]:
-        """Number of matching results, and the time when the last of them was due."""
+        """Return the number of matching results, and the time when the last of them was due."""
         extent = sa.select(sa.func.count(), sa.func.max(_result.scheduled_at)).where(*_clauses(wanted))
         with self._database.read() as connection:
             count, newest = connection.execute(extent).one()
@@ -212,7 +212,10 @@ class SqlRunStore:
     def page(
         self, wanted: ResultSelection, after: datetime, last: datetime, *, size: int, limit: int | None
     ) -> tuple[list[InvocationResult], datetime]:
-        """Results that were due after a moment and up to ``last``, oldest first; up to which moment these are all."""
+        """Return results that were due after a moment and up to ``last``, oldest first.
+
+        Up to which moment these are all.
+        """
         moment = _result.scheduled_at
         here = (*_clauses(wanted), moment > after, moment <= last)
         with self._database.read() as connection:
