@@ -167,6 +167,12 @@ class Settings(BaseSettings):
         "smtps://… (TLS from the start) or smtp://host:25?tls=none; default: no e-mails.",
         examples=["smtp://user:password@mail.example.com:587"],
     )
+    smtp_recipient_domains: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Domains that e-mails of hog functions may go to, separated by commas; default: any. Where an "
+        "event says who gets an e-mail, a stranger does.",
+        examples=["example.com,example.org"],
+    )
     function_time_s: float = Field(
         1.0,
         gt=0,
@@ -476,14 +482,18 @@ class Settings(BaseSettings):
     @property
     def mail_server(self) -> MailServer | None:
         """Server that sends the e-mails of functions; None without one."""
-        return None if self.smtp_url is None else MailServer.parse(self.smtp_url.get_secret_value())
+        if self.smtp_url is None:
+            return None
+        return MailServer.parse(self.smtp_url.get_secret_value()).only_to(self.smtp_recipient_domains)
 
     @property
     def metrics_secret(self) -> str | None:
         """Token that readers of the metrics send; None without one."""
         return None if self.metrics_token is None else self.metrics_token.get_secret_value()
 
-    @field_validator("secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", mode="before")
+    @field_validator(
+        "secret_keys", "fetch_allow_cidrs", "fetch_allow_hosts", "smtp_recipient_domains", mode="before"
+    )
     @classmethod
     def _split_on_commas(cls, value: Any) -> Any:
         if isinstance(value, str):

@@ -280,7 +280,7 @@ def test_a_server_without_tls_gets_nothing_that_is_meant_for_tls(mailbox: Mailbo
 def send(url: str) -> MailSent | MailFailure:
     email = email_of([MAIL], "key", LIMITS)
     assert isinstance(email, Email)
-    return asyncio.run(Mailer(MailServer.parse(url), QUICK).send(email))
+    return asyncio.run(Mailer(MailServer.parse(url), QUICK).send(email, 1))
 
 
 @pytest.mark.parametrize(

@@ -437,7 +437,9 @@ class _Shift:
             if accepted_at is not None:
                 self._latencies.first_request(claimed.function_id, accepted_at, datetime.now(UTC))
             answer = await (
-                self._send(request) if isinstance(request, Email) else self._fetch(request, holder)
+                self._send(request, claimed.project_id)
+                if isinstance(request, Email)
+                else self._fetch(request, holder)
             )
             took_s = time.perf_counter() - started
         finally:
@@ -450,8 +452,8 @@ class _Shift:
         self._requests[str(answer.status) if isinstance(answer, FetchResponse) else answer.kind] += 1
         return answer
 
-    async def _send(self, email: Email) -> MailSent | MailFailure:
-        answer = await self._mailer.send(email)
+    async def _send(self, email: Email, project_id: int) -> MailSent | MailFailure:
+        answer = await self._mailer.send(email, project_id)
         _EMAILS.labels("sent" if isinstance(answer, MailSent) else str(answer.code or "failed")).inc()
         return answer
 

@@ -12,8 +12,11 @@ import contextlib
 import re
 import socket
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP as SMTP_LINES
@@ -25,6 +28,8 @@ import aiosmtplib
 from yarl import URL
 
 from hoglab.delivery.outbound.connections import tls_context
+from hoglab.delivery.outbound.mail_head import address_field, fixed_field, text_field
+from hoglab.fairness.token_bucket import TokenBucket
 
 Tls = Literal["starttls", "implicit", "none"]
 
@@ -54,7 +59,8 @@ class MailLimits:
     """Named limits of e-mails.
 
     ``total_s``: one attempt, with connecting (``connect_s``); ``at_once``: attempts under way; ``subject_chars`` are
-    those of names, too; ``content_bytes``: text and HTML together, in UTF-8.
+    those of names, too; ``content_bytes``: text and HTML together, in UTF-8. ``recipient_an_hour``: e-mails of one
+    project that an address gets, at once and then each hour, for events of strangers may say who gets one.
     """
 
     total_s: float = 30.0
@@ -63,17 +69,20 @@ class MailLimits:
     address_chars: int = 254
     subject_chars: int = 500
     content_bytes: int = 1024 * 1024
+    recipient_an_hour: int = 20
+    recipients_remembered: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Address and settings of the server that sends e-mails."""
+    """Address and settings of the server that sends e-mails. ``recipient_domains``: empty for any."""
 
     host: str
     port: int
     tls: Tls
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    recipient_domains: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> MailServer:
@@ -95,6 +104,10 @@ class MailServer:
             raise ValueError("has a user or a password, but not both")
         return cls(host, port or PORTS[tls], tls, url.user, url.password)
 
+    def only_to(self, domains: Iterable[str]) -> MailServer:
+        """Return the server with the domains that its e-mails may go to, none for any."""
+        return replace(self, recipient_domains=frozenset(_wire_domain(domain).lower() for domain in domains))
+
 
 @dataclass(frozen=True, slots=True)
 class Email:
@@ -107,15 +120,23 @@ class Email:
     html: str | None
     message_id: str
 
-    def message(self) -> EmailMessage:
-        """As it goes over the wire, dated now."""
+    def as_bytes(self) -> bytes:
+        """Return what goes over the wire, dated now.
+
+        Headers with texts of the function are written by `mail_head`, those of the content by the standard library.
+        """
+        head = (
+            address_field("From", self.sender),
+            address_field("To", self.recipient),
+            text_field("Subject", self.subject),
+            fixed_field("Date", formatdate()),
+            fixed_field("Message-ID", self.message_id),
+            fixed_field("Auto-Submitted", "auto-generated"),
+        )
+        return b"".join(head) + self._content().as_bytes()
+
+    def _content(self) -> EmailMessage:
         message = EmailMessage(policy=_SENT_AS_IS)
-        message["From"] = self.sender
-        message["To"] = self.recipient
-        message["Subject"] = self.subject
-        message["Date"] = formatdate()
-        message["Message-ID"] = self.message_id
-        message["Auto-Submitted"] = "auto-generated"
         if self.text is not None:
             message.set_content(self.text)
         if self.html is not None and self.text is not None:
@@ -172,12 +193,19 @@ def _address(wanted: Mapping[str, Any], part: str, limits: MailLimits) -> Addres
     if not isinstance(given, dict) or not isinstance(given.get("email"), str):
         raise _UnusableError(f"'{part}' of an e-mail is an object with the text 'email'")
     local, at, domain = given["email"].strip().rpartition("@")
-    with contextlib.suppress(UnicodeError):
-        domain = domain.encode("idna").decode()
+    domain = _wire_domain(domain)
     fits = len(local) + 1 + len(domain) <= limits.address_chars
     if not at or not fits or not _LOCAL.fullmatch(local) or not _DOMAIN.fullmatch(domain):
         raise _UnusableError(f"'{part}.email' is not an e-mail address")
     return Address(_line(given.get("name"), f"{part}.name", limits), local, domain)
+
+
+def _wire_domain(domain: str) -> str:
+    """Return a domain in the ASCII form of DNS, or as it is when it has none."""
+    try:
+        return domain.encode("idna").decode()
+    except UnicodeError:
+        return domain
 
 
 def _line(given: Any, part: str, limits: MailLimits) -> str:
@@ -206,6 +234,29 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+class _Recipients:
+    """Allowances of the addresses that were written to most recently, each for one project."""
+
+    def __init__(self, limits: MailLimits) -> None:
+        self._limits = limits
+        self._allowances: OrderedDict[tuple[int, str], TokenBucket] = OrderedDict()
+        self._lock = threading.Lock()  # test runs send on threads of their own
+
+    def admit(self, project_id: int, recipient: Address) -> bool:
+        """Whether an address may get one more e-mail of a project, which is counted then."""
+        # Mail systems tell case apart in no local part that people use, and many ignore what follows a "+".
+        mailbox = f"{recipient.username.partition('+')[0]}@{recipient.domain}".lower()
+        most, now = self._limits.recipient_an_hour, time.monotonic()
+        full = TokenBucket(float(most), now, most / 3600, float(most))
+        with self._lock:
+            allowance = self._allowances.pop((project_id, mailbox), full).filled(now)
+            admitted = allowance.tokens >= 1
+            self._allowances[project_id, mailbox] = allowance.without(1.0) if admitted else allowance
+            if len(self._allowances) > self._limits.recipients_remembered:
+                self._allowances.popitem(last=False)
+        return admitted
+
+
 class Mailer:
     """Hands e-mails to one server, each over a connection of its own. Bound to no event loop."""
 
@@ -213,12 +264,27 @@ class Mailer:
         """``server``: None when there is none; then no e-mail is sent."""
         self._server = server
         self.limits = limits or MailLimits()
+        self._recipients = _Recipients(self.limits)
 
-    async def send(self, email: Email) -> MailSent | MailFailure:
-        """Return one attempt. Never raises for what the network or the other side does."""
+    async def send(self, email: Email, project_id: int) -> MailSent | MailFailure:
+        """Make one attempt, on account of a project. Never raises for what the network or the other side does."""
         server = self._server
         if server is None:
             return MailFailure(NOT_CONFIGURED, retriable=False)
+        domain = email.recipient.domain.lower()
+        if server.recipient_domains and domain not in server.recipient_domains:
+            return MailFailure(
+                "The operator lets no e-mails go to this domain (HOGLAB_SMTP_RECIPIENT_DOMAINS)",
+                retriable=False,
+            )
+        if not self._recipients.admit(project_id, email.recipient):
+            most = self.limits.recipient_an_hour
+            return MailFailure(
+                f"An address gets at most {most} e-mails an hour of a project", retriable=False
+            )
+        return await self._attempt(server, email)
+
+    async def _attempt(self, server: MailServer, email: Email) -> MailSent | MailFailure:
         client = aiosmtplib.SMTP(
             hostname=server.host,
             port=server.port,
@@ -232,7 +298,7 @@ class Mailer:
             async with asyncio.timeout(self.limits.total_s):
                 await self._connect(client, server)
                 envelope = email.sender.addr_spec, [email.recipient.addr_spec]
-                await client.sendmail(*envelope, email.message().as_bytes())
+                await client.sendmail(*envelope, email.as_bytes())
             await _part(client)
         except aiosmtplib.SMTPConnectTimeoutError:
             text = f"The connection to the mail server timed out after {self.limits.connect_s:g} s"

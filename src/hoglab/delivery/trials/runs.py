@@ -183,7 +183,7 @@ class TestRuns:
                 self._log_mocked(run, call)
                 answer = _mocked(call, report)
             else:
-                answer = self._perform(run, call, report, run_id)
+                answer = self._perform(run, call, report, run_id, function.project_id)
             call = run.take(compute(run.resume(answer)))
         if run.refused is not None:
             report.errors.append(run.refused)
@@ -211,7 +211,7 @@ class TestRuns:
         run.log("info", f"{call.name}({shown})")
 
     def _perform(
-        self, run: ProgramRun, call: PendingCall, report: TrialReport, run_id: str
+        self, run: ProgramRun, call: PendingCall, report: TrialReport, run_id: str, project_id: int
     ) -> dict[str, Any]:
         """Return one real attempt."""
         request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.mailer.limits)
@@ -219,7 +219,7 @@ class TestRuns:
         if isinstance(request, FetchFailure | MailFailure):
             answer = request
         else:
-            answer = asyncio.run(_send(self._delivery, request))
+            answer = asyncio.run(_send(self._delivery, request, project_id))
         if is_failure(answer):
             text = failure_text(answer, 1)
             run.log("error", text)
@@ -386,9 +386,9 @@ def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:
     return {"status": 200, "body": {}, **answer}
 
 
-async def _send(delivery: Delivery, request: FetchRequest | Email) -> Answer:
+async def _send(delivery: Delivery, request: FetchRequest | Email, project_id: int) -> Answer:
     if isinstance(request, Email):
-        return await delivery.mailer.send(request)
+        return await delivery.mailer.send(request, project_id)
     fetcher = Fetcher(delivery.guard, delivery.fetch_limits)
     try:
         return await fetcher.fetch(request)
