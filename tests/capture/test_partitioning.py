@@ -81,6 +81,8 @@ def incoming(draw: st.DrawFn) -> dict[str, Any]:
     for name in ("properties", "$set", "$set_once"):
         if draw(st.booleans()):
             event[name] = draw(properties)
+    if draw(st.booleans()):
+        event["$unset"] = draw(st.lists(st.text(max_size=3), max_size=2) | properties | st.none())
     return event
 
 

@@ -97,6 +97,17 @@ async def test_a_batch_is_stored_as_its_v0_form(server: Any) -> None:
     assert json.loads(bytes(second.properties)) == {"$lib": "posthog-python", "$lib_version": "7.91.1"}
 
 
+async def test_changes_of_the_person_beside_the_properties_are_kept(server: Any) -> None:
+    beside = {"$set": {"a": 1}, "$set_once": {"b": 2}, "$unset": ["c"]}
+    answer = await post(server, body(event(1, **beside), event(2, **dict.fromkeys(beside))))
+    assert {each["result"] for each in answer.json()["results"].values()} == {"ok"}
+    first, second = stored(server)
+    assert [json.loads(bytes(each)) for each in (first.set, first.set_once, first.unset)] == [
+        *beside.values()
+    ]
+    assert not any(map(bytes, (second.set, second.set_once, second.unset)))
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -112,7 +123,12 @@ async def test_a_batch_is_stored_as_its_v0_form(server: Any) -> None:
         ({"timestamp": "2026-02-30T00:00:00Z"}, "invalid_event_timestamp"),
         ({"properties": []}, "malformed_event_properties"),
         ({"properties": "x"}, "malformed_event_properties"),
+        ({"properties": None}, "malformed_event_properties"),
+        ({"$set": []}, "malformed_event_properties"),
+        ({"$set_once": 5}, "malformed_event_properties"),
+        ({"$unset": "plan"}, "malformed_event_properties"),
         ({"properties": {"a": "x" * 20_000}}, "event_too_large"),
+        ({"$unset": ["x" * 20_000]}, "event_too_large"),
         ({"options": {"cookieless_mode": "yes"}}, "invalid_options"),
         ({"options": 1}, "invalid_options"),
     ],

@@ -90,6 +90,20 @@ def test_set_beside_the_properties_wins() -> None:
     assert (properties["$set"], properties["$set_once"]) == ({"a": 1, "b": 2}, {"c": 3})
 
 
+@pytest.mark.parametrize("beside", [["a", "b"], {"a": "", "b": 1}, ["a", 5, None, ["c"], {"d": 1}, "b"]])
+@pytest.mark.parametrize("inside", [None, [], ["z", "a"], {"z": 1}, "z", 5, [["y"], "z"]])
+def test_unset_beside_the_properties_is_added(beside: Any, inside: Any) -> None:
+    properties = properties_of({"properties": {"$unset": inside}, "$unset": beside})
+    assert sorted(properties["$unset"]) == (
+        ["a", "b", "z"] if isinstance(inside, (list, dict)) and inside else ["a", "b"]
+    )
+
+
+@pytest.mark.parametrize("unset", [None, "plan", 5, True])
+def test_unset_beside_the_properties_that_names_nothing_is_left_out(unset: Any) -> None:
+    assert "$unset" not in properties_of({"$unset": unset})
+
+
 @pytest.mark.parametrize(
     ("properties", "ip", "expected"),
     [

@@ -31,6 +31,7 @@ NO_JSON = msgspec.Raw(b"")
 PERFORMANCE_EVENT = "$performance_event"
 
 _OPEN_BRACE = 0x7B
+_NAMES_FOLLOW = b"[{"
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -51,7 +52,8 @@ else:
 class IncomingEvent(msgspec.Struct, gc=False):
     """One event as a client sent it. After `read_envelope` ``distinct_id`` is a valid string.
 
-    ``uuid`` is then None or in canonical lower-case form; the raw fields are empty or JSON objects.
+    ``uuid`` is then None or in canonical lower-case form; the raw fields are empty or JSON objects, and ``unset`` may
+    be an array, too.
     """
 
     event: str | None = None
@@ -61,6 +63,7 @@ class IncomingEvent(msgspec.Struct, gc=False):
     properties: msgspec.Raw = NO_JSON
     set: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set")
     set_once: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set_once")
+    unset: msgspec.Raw = msgspec.field(default=NO_JSON, name="$unset")
     offset: Scalar = None
     token: str | None = None
     api_key: str | None = None
@@ -70,7 +73,16 @@ class IncomingEvent(msgspec.Struct, gc=False):
     @property
     def size_bytes(self) -> int:
         """Approximate size of the event: its JSON objects, without the small fixed fields."""
-        return _length(self.properties) + _length(self.set) + _length(self.set_once)
+        return sum(map(_length, self.objects().values()))
+
+    def objects(self) -> dict[str, msgspec.Raw]:
+        """Return the fields with structure, by their names on the wire."""
+        return {
+            "properties": self.properties,
+            "$set": self.set,
+            "$set_once": self.set_once,
+            "$unset": self.unset,
+        }
 
 
 class _Body(IncomingEvent):
@@ -254,6 +266,9 @@ def _validate_events(events: list[IncomingEvent], text: bytes, *, engage: bool) 
         raw = event.set_once
         if raw is not NO_JSON and memoryview(raw)[0] != _OPEN_BRACE:
             event.set_once = _no_object(raw, "$set_once")
+        raw = event.unset
+        if raw is not NO_JSON and memoryview(raw)[0] not in _NAMES_FOLLOW:
+            event.unset = NO_JSON  # null, or what names no property
     given = [event.uuid for event in events if event.uuid is not None]
     if not _are_canonical(given):
         for event in events:
@@ -399,7 +414,7 @@ def _brackets(text: bytes, enough: int) -> int:
 
 
 def _check_depth(event: IncomingEvent) -> None:
-    for raw in (event.properties, event.set, event.set_once):
+    for raw in event.objects().values():
         if nested_deeper_than(bytes(raw), MAX_DEPTH):
             raise _too_deep()
 

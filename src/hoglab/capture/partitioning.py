@@ -121,5 +121,4 @@ def _as_json(event: IncomingEvent) -> dict[str, Any]:
         fields["timestamp"] = event.timestamp
     if event.offset is not None:
         fields["offset"] = event.offset
-    objects = {"properties": event.properties, "$set": event.set, "$set_once": event.set_once}
-    return fields | {name: raw for name, raw in objects.items() if raw is not NO_JSON}
+    return fields | {name: raw for name, raw in event.objects().items() if raw is not NO_JSON}

@@ -18,6 +18,7 @@ _EVENT = {
         "properties": {"type": "object"},
         "$set": {"type": "object"},
         "$set_once": {"type": "object"},
+        "$unset": {"type": "array", "items": {"type": "string"}},
     },
 }
 _BATCH = {

@@ -127,6 +127,15 @@ class _Event(msgspec.Struct, gc=False):
     window_id: str | None = None
     options: msgspec.Raw = NO_JSON
     properties: msgspec.Raw = NO_JSON
+    set: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set")
+    set_once: msgspec.Raw = msgspec.field(default=NO_JSON, name="$set_once")
+    unset: msgspec.Raw = msgspec.field(default=NO_JSON, name="$unset")
+
+    def objects(self) -> dict[str, bytes]:
+        """Return the fields with structure that are there, by their names on the wire."""
+        beside = {"$set": self.set, "$set_once": self.set_once, "$unset": self.unset}
+        given = {name: text for name, raw in beside.items() if (text := bytes(raw)) not in (b"", b"null")}
+        return given if self.properties is NO_JSON else {"properties": bytes(self.properties), **given}
 
 
 class _Body(msgspec.Struct, gc=False):
@@ -219,6 +228,7 @@ def read_batch(raw: bytes, head: V1Head, *, limit_bytes: int, max_event_bytes: i
                 "uuid": event.uuid,
                 "distinct_id": event.distinct_id,
                 "timestamp": event.timestamp,
+                **{name: msgspec.Raw(raw) for name, raw in event.objects().items()},
                 "properties": _properties(event, options, library, personless=is_nobody),
             }
         )
@@ -291,11 +301,14 @@ def _fault(event: _Event, max_event_bytes: int) -> str | None:
         return "distinct_id_too_large"
     if not event.timestamp or not _is_moment(event.timestamp):
         return "invalid_event_timestamp"
-    properties = bytes(event.properties)
-    if len(properties) > max_event_bytes:
+    objects = event.objects()
+    if sum(map(len, objects.values())) > max_event_bytes:
         return "event_too_large"
-    if properties and (not properties.startswith(b"{") or nested_deeper_than(properties, MAX_DEPTH)):
-        return "malformed_event_properties"
+    for name, raw in objects.items():
+        if raw[:1] not in ((b"{", b"[") if name == "$unset" else (b"{",)) or nested_deeper_than(
+            raw, MAX_DEPTH
+        ):
+            return "malformed_event_properties"
     return None
 
 

@@ -111,6 +111,9 @@ def _properties(incoming: IncomingEvent) -> dict[str, Any]:
         _lay_over(properties, "$set", incoming.set)
     if incoming.set_once is not NO_JSON:
         _lay_over(properties, "$set_once", incoming.set_once)
+    if incoming.unset is not NO_JSON:
+        names = [*_names(properties.get("$unset")), *_names(_decoded_names(incoming.unset))]
+        properties["$unset"] = [*dict.fromkeys(names)]
     return properties
 
 
@@ -118,6 +121,16 @@ def _lay_over(properties: dict[str, Any], name: str, raw: msgspec.Raw) -> None:
     """Merge a field beside the properties of an event over the property of that name."""
     inner, outer = properties.get(name), decode_object(memoryview(raw))
     properties[name] = {**inner, **outer} if isinstance(inner, dict) else outer
+
+
+def _decoded_names(raw: msgspec.Raw) -> Any:
+    """Decode an array or object by the rules of `decode_object`."""
+    return decode_object(memoryview(b'{"names":' + bytes(raw) + b"}"))["names"]
+
+
+def _names(unset: Any) -> list[str]:
+    """Return the property names in a ``$unset``: the texts of an array, or the keys of an object."""
+    return [name for name in unset if isinstance(name, str)] if isinstance(unset, (list, dict)) else []
 
 
 def decode_object(text: memoryview) -> dict[str, Any]:

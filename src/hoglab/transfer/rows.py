@@ -27,6 +27,8 @@ _INTO_PROPERTIES = {
     "set_once": "$set_once",
     "$set": "$set",
     "$set_once": "$set_once",
+    "unset": "$unset",
+    "$unset": "$unset",
     "ip": "$ip",
     "elements_chain": "$elements_chain",
 }
