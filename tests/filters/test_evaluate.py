@@ -10,10 +10,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attacks import hostile_texts, processor_time
 
 from hoglab.filters import backtracking, parse_filter, parse_filters
 from hoglab.filters.backtracking import MAX_TEXT_LENGTH
+from hoglab.filters.dates import MAX_DATE_LENGTH
 from hoglab.filters.evaluate import (
+    MAX_NUMBER_LENGTH,
     MISSING,
     OPERATORS,
     EvaluationContext,
@@ -22,6 +25,7 @@ from hoglab.filters.evaluate import (
     compile_predicate,
     text_of,
 )
+from hoglab.filters.semver import MAX_TEXT_LENGTH as MAX_VERSION_LENGTH
 
 NOW = datetime(2026, 3, 31, 15, 30, tzinfo=UTC)
 CONTEXT = EvaluationContext(now=lambda: NOW)
@@ -332,6 +336,40 @@ def test_text_of_values_that_the_fast_encoder_refuses():
 def test_a_regex_takes_linear_time():
     predicate = compile_predicate("regex", "(a+)+$")
     assert not predicate("a" * 100_000 + "b")
+
+
+SLOWEST_S = 1.0
+"""Bound of one comparison with 40,000 characters: it takes less than a millisecond, and 10 s where it is quadratic."""
+
+OPERANDS = {
+    "between": [1, 5],
+    "not_between": [1, 5],
+    "is_date_before": "2026-01-01",
+    "is_date_after": "-7d",
+    "is_date_exact": "2026-01-01",
+    "regex": "^[0-9]+$",
+    "not_regex": "^[0-9]+$",
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_no_comparison_takes_more_than_linear_time(operator):
+    predicate = compile_predicate(operator, OPERANDS.get(operator, "1.2"), CONTEXT)
+    for text in hostile_texts(40_000):
+        assert processor_time(lambda text=text: predicate(text)) < SLOWEST_S, (text[:20], text[-3:])
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound"), [("gt", 5), ("is_date_after", "2026-01-01"), ("semver_gt", "1.0.0")]
+)
+def test_only_texts_of_some_length_are_numbers_dates_and_versions(operator, bound):
+    text = {"gt": "9", "is_date_after": "2027-01-01", "semver_gt": "2.0.0"}[operator]
+    limit = {"gt": MAX_NUMBER_LENGTH, "is_date_after": MAX_DATE_LENGTH, "semver_gt": MAX_VERSION_LENGTH}[
+        operator
+    ]
+    longest = text.rjust(limit, "0" if operator == "gt" else " ")
+    assert matches(operator, bound, longest)
+    assert not matches(operator, bound, ("0" if operator == "gt" else " ") + longest)
 
 
 class TestLookAround:

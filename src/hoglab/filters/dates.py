@@ -10,13 +10,16 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 MAX_RELATIVE_NUMBER = 9_999
 """The largest number of units in a relative date; ``10000d`` is not a date."""
 
+MAX_DATE_LENGTH = 100
+"""Longest text that is read as a date, blanks around it included; the longest known form has 35 characters."""
+
 _RELATIVE = re.compile(r"-?([0-9]+)([hdwmy])")
 _ABSOLUTE = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
     r"[ ]?([Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _FIXED_UNIT_HOURS = {"h": 1, "d": 24, "w": 168}
 _SHORTEST_MONTH = 28
 
@@ -26,6 +29,8 @@ def parse_filter_date(text: str, now: datetime, zone: tzinfo) -> datetime | None
 
     Relative values (``-7d``, ``3m``) lie before ``now``; values without a zone are in ``zone``.
     """
+    if len(text) > MAX_DATE_LENGTH:
+        return None
     text = text.strip()
     relative = _RELATIVE.fullmatch(text)
     if relative is not None:
@@ -34,12 +39,15 @@ def parse_filter_date(text: str, now: datetime, zone: tzinfo) -> datetime | None
 
 
 def parse_property_date(value: object, now: datetime, zone: tzinfo) -> datetime | None:
-    """Return the instant that a property means: numbers and numeric text are epoch seconds, the rest is text."""
+    """Return the instant that a property means: numbers and numeric text are epoch seconds, the rest is text.
+
+    None for text of more than `MAX_DATE_LENGTH` characters, and for everything else that is not a date.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
         return _from_epoch(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > MAX_DATE_LENGTH:
         return None
     text = value.strip()
     if _NUMBER.fullmatch(text):
@@ -49,7 +57,7 @@ def parse_property_date(value: object, now: datetime, zone: tzinfo) -> datetime 
 
 def is_relative(text: str) -> bool:
     """Return whether the value is counted back from now, so that it must be resolved anew at each use."""
-    return _RELATIVE.fullmatch(text.strip()) is not None
+    return len(text) <= MAX_DATE_LENGTH and _RELATIVE.fullmatch(text.strip()) is not None
 
 
 def months_before(moment: datetime, months: int) -> datetime | None:

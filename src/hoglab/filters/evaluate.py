@@ -29,6 +29,9 @@ _Compiler = Callable[[Any, "EvaluationContext"], Predicate]
 MAX_REGEX_MEMORY_BYTES = 4 * 1024 * 1024
 """Maximum memory of one compiled pattern; larger patterns count as invalid."""
 
+MAX_NUMBER_LENGTH = 1_100
+"""Longest text that is read as a number: every double can be written out in full with fewer characters."""
+
 
 class _Missing:
     """The property does not exist, which is not the same as null."""
@@ -119,7 +122,10 @@ def text_of(value: Any) -> str:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a value as float64: numbers and numeric text; None for everything else (booleans too)."""
+    """Return a value as float64: a number, or text of at most `MAX_NUMBER_LENGTH` characters that is one.
+
+    None for everything else, booleans included.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -127,7 +133,7 @@ def number_of(value: Any) -> float | None:
     try:
         if isinstance(value, int):
             return float(value)
-        if isinstance(value, str) and _NUMBER.fullmatch(value):
+        if isinstance(value, str) and len(value) <= MAX_NUMBER_LENGTH and _NUMBER.fullmatch(value):
             return float(value)
     except OverflowError:
         return None
@@ -135,7 +141,8 @@ def number_of(value: Any) -> float | None:
 
 
 _NUMBER = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII
+    r"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?|inf|infinity|nan)",
+    re.IGNORECASE | re.ASCII,
 )
 
 

@@ -40,8 +40,7 @@ class Version:
 
 def parse_version(value: str) -> Version | None:
     """Read a version: missing parts are 0, leading zeros and a leading ``v`` go. None if it is none."""
-    text = value.strip()
-    match = _VERSION.fullmatch(text) if len(text) <= MAX_TEXT_LENGTH else None
+    match = _VERSION.fullmatch(value.strip()) if len(value) <= MAX_TEXT_LENGTH else None
     if match is None:
         return None
     major, minor, patch, prerelease = match.groups()
