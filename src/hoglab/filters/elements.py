@@ -12,10 +12,14 @@ matcher over parsed elements would, and the compiled filter needs no function th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
 from hoglab.filters.model import FilterError
+
+MAX_SELECTOR_LENGTH = 1_000
+"""Maximum number of characters in one selector."""
 
 MAX_SELECTOR_PARTS = 8
 """Maximum number of elements in one selector."""
@@ -62,83 +66,162 @@ class SelectorPart:
     """The next part must match the direct parent (``>``), not any ancestor."""
 
 
-_SELECTOR_TOKEN = re.compile(r"""(?:\[[^\]"']*(?:"[^"]*"|'[^']*')?[^\]]*\]|[^\s\[>])+|>""")
-_SIMPLE = re.compile(
-    r"""(?P<tag>^(?:\*|[A-Za-z][\w-]*))
-      | \.(?P<cls>(?:\\.|[^\s.\#\[\]:>"'])+(?::(?!nth-)(?:\\.|[^\s.\#\[\]:>"'])+)*)
-      | \#(?P<id>(?:\\.|[^\s.\#\[\]:>"'])+)
-      | \[\s*(?P<key>[^\s=\]~|^$*]+)\s*=\s*(?:"(?P<dq>[^"]*)"|'(?P<sq>[^']*)'|(?P<bare>[^\]"']*))\s*\]
-      | :nth-(?P<nth>child|of-type)\(\s*(?P<n>\d+)\s*\)""",
-    re.VERBOSE,
-)
+_NAME_ENDS = frozenset(".#[]:>\"'")
+"""Characters that end the name of a class or an id, besides blanks, unless they are escaped."""
+
+_KEY_ENDS = frozenset("=]~|^$*")
+"""Characters that no name of an attribute has: operators other than ``=`` are not known."""
+
+_NTH = ("nth-child", "nth-of-type")
 
 
 def parse_selector(selector: str) -> tuple[SelectorPart, ...]:
     """Return the parts of a CSS selector, the target first and outer elements after it.
 
-    Raises `FilterError` for text outside the grammar of spec hog-runtime 2.7: tags, ``*``, classes, ids,
-    exact attributes, ``:nth-child(n)``, ``>`` and blanks.
+    One pass over the text. Raises `FilterError` for text outside the grammar of spec hog-runtime 2.7 (tags, ``*``,
+    classes, ids, exact attributes, ``:nth-child(n)``, ``>`` and blanks), for more than `MAX_SELECTOR_LENGTH`
+    characters and for more than `MAX_SELECTOR_PARTS` elements.
     """
-    text = selector.replace("> *", "").strip()
-    if _SELECTOR_TOKEN.sub("", text).strip():
-        raise FilterError(f"Invalid selector: {selector}", "")
-    tokens = _SELECTOR_TOKEN.findall(text)
-    parts: list[SelectorPart] = []
-    child_of_previous = False
-    for word in tokens:
-        if word == ">":
-            if not parts or child_of_previous:
-                raise FilterError(f"Invalid selector: {selector}", "")
-            child_of_previous = True
-            continue
-        part = _parse_part(word, selector)
-        parts.append(SelectorPart(part.tag, part.classes, part.attributes, parent_follows=child_of_previous))
-        child_of_previous = False
-    if not parts or child_of_previous:
-        raise FilterError(f"Invalid selector: {selector}", "")
+    if len(selector) > MAX_SELECTOR_LENGTH:
+        raise FilterError(f"Selectors may have at most {MAX_SELECTOR_LENGTH} characters", "")
+    try:
+        parts = _parse_parts(selector.replace("> *", ""))
+    except _SelectorError:
+        raise FilterError(f"Invalid selector: {selector}", "") from None
     if len(parts) > MAX_SELECTOR_PARTS:
         raise FilterError(f"Selectors may name at most {MAX_SELECTOR_PARTS} elements", "")
     return tuple(reversed(parts))
 
 
-def _parse_part(token: str, selector: str) -> SelectorPart:
+class _SelectorError(Exception):
+    """A text is outside the grammar of selectors."""
+
+
+def _parse_parts(text: str) -> list[SelectorPart]:
+    """Return the parts of a selector in the order of the text. Raises `_SelectorError`."""
+    parts: list[SelectorPart] = []
+    child_of_previous = False
+    for word in _words(text):
+        if word != ">":
+            parts.append(_parse_part(word, child_of_previous))
+            child_of_previous = False
+        elif parts and not child_of_previous:
+            child_of_previous = True
+        else:
+            raise _SelectorError
+    if not parts or child_of_previous:
+        raise _SelectorError
+    return parts
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield the parts of a selector as texts, and each ``>`` between them."""
+    start = 0
+    while start < len(text):
+        if text[start].isspace():
+            start += 1
+            continue
+        end = start
+        while end < len(text) and text[end] != ">" and not text[end].isspace():
+            end = _bracket_end(text, end) if text[end] == "[" else end + (2 if text[end] == "\\" else 1)
+        end = max(end, start + 1)
+        yield text[start:end]
+        start = end
+
+
+def _bracket_end(text: str, start: int) -> int:
+    """Return the place behind the ``]`` of a bracket; one inside of a quoted value does not count."""
+    quotes = [at for quote in ('"', "'") if (at := text.find(quote, start)) >= 0]
+    end = text.find("]", start)
+    if quotes and min(quotes) < end:
+        opened = min(quotes)
+        closed = text.find(text[opened], opened + 1)
+        behind = text.find("]", closed) if closed >= 0 else -1
+        end = behind if behind >= 0 else end
+    if end < 0:
+        raise _SelectorError
+    return end + 1
+
+
+def _parse_part(word: str, parent_follows: bool) -> SelectorPart:
     tag: str | None = None
-    classes: list[str] = []
+    classes: set[str] = set()
     attributes: dict[str, str] = {}
     at = 0
-    while at < len(token):
-        match = _SIMPLE.match(token, at) if at == 0 else _match_inside(token, at)
-        if match is None:
-            raise FilterError(f"Invalid selector: {selector}", "")
-        at = match.end()
-        if match["tag"] is not None:
-            tag = None if match["tag"] == "*" else match["tag"].lower()
-        elif match["cls"] is not None:
-            classes.append(_unescape(match["cls"]))
-        elif match["id"] is not None:
-            attributes["attr_id"] = _unescape(match["id"])
-        elif match["key"] is not None:
-            value = next(v for v in (match["dq"], match["sq"], match["bare"]) if v is not None)
-            attributes[_chain_key(match["key"])] = value
-        else:
-            attributes[f"nth-{match['nth']}"] = match["n"]
-    return SelectorPart(tag, tuple(sorted(set(classes))), tuple(sorted(attributes.items())))
+    if word[0] == "*":
+        at = 1
+    elif word[0].isascii() and word[0].isalpha():
+        at = next((i for i, c in enumerate(word) if not (c.isalnum() or c in "_-")), len(word))
+        tag = word[:at].lower()
+    while at < len(word):
+        match word[at]:
+            case ".":
+                name, at = _class_name(word, at + 1)
+                classes.add(name)
+            case "#":
+                attributes["attr_id"], at = _name(word, at + 1)
+            case "[":
+                end = _bracket_end(word, at)
+                key, value = _attribute(word[at + 1 : end - 1])
+                attributes[_chain_key(key)] = value
+                at = end
+            case ":":
+                key, value, at = _nth(word, at + 1)
+                attributes[key] = value
+            case _:
+                raise _SelectorError
+    return SelectorPart(tag, tuple(sorted(classes)), tuple(sorted(attributes.items())), parent_follows)
 
 
-def _match_inside(token: str, at: int) -> re.Match[str] | None:
-    found = _SIMPLE.match(token, at)
-    return None if found is None or found["tag"] is not None else found
+def _name(word: str, at: int) -> tuple[str, int]:
+    """Return a name without its escapes, and the place behind it."""
+    characters: list[str] = []
+    while at < len(word) and word[at] not in _NAME_ENDS:
+        at += word[at] == "\\"
+        characters.append(word[at : at + 1])
+        at += 1
+    if not characters or not characters[-1]:
+        raise _SelectorError
+    return "".join(characters), at
 
 
-def _unescape(name: str) -> str:
-    return re.sub(r"\\(.)", r"\1", name)
+def _class_name(word: str, at: int) -> tuple[str, int]:
+    """Return the name of a class and the place behind it; ``.md:flex`` is one class, as style sheets' tools name it."""
+    name, at = _name(word, at)
+    while word.startswith(":", at) and not word.startswith(":nth-", at):
+        more, at = _name(word, at + 1)
+        name = f"{name}:{more}"
+    return name, at
+
+
+def _attribute(inside: str) -> tuple[str, str]:
+    """Return name and value of ``name=value``; the value may be quoted, and blanks around both do not count."""
+    key, equals, value = (part.strip() for part in inside.partition("="))
+    if not key or not equals or any(c.isspace() or c in _KEY_ENDS for c in key):
+        raise _SelectorError
+    if value[:1] in {'"', "'"} and value:
+        quote, value, ending = value[0], value[1:-1], value[1:][-1:]
+        if ending != quote or quote in value:
+            raise _SelectorError
+    elif any(c in "]\"'" for c in value):
+        raise _SelectorError
+    return key, value
+
+
+def _nth(word: str, at: int) -> tuple[str, str, int]:
+    """Return the attribute of ``nth-child(n)`` or ``nth-of-type(n)``, the number's digits and the place behind."""
+    end = word.find(")", at)
+    name, _, digits = word[at:end].partition("(")
+    if end < 0 or name not in _NTH or not digits.isdecimal():
+        raise _SelectorError
+    return name, digits, end + 1
 
 
 def _chain_key(key: str) -> str:
     """Return the name of an attribute in the chain: some have a name of their own, the rest are prefixed."""
     if key == "id":
         return "attr_id"
-    return key if key in {"href", "text", "nth-child", "nth-of-type"} else f"attr__{key}"
+    return key if key in {"href", "text", *_NTH} else f"attr__{key}"
 
 
 def only_id(parts: tuple[SelectorPart, ...]) -> str | None:

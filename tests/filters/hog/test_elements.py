@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.attacks import hostile_texts, processor_time
 from tests.element_chains import Element, chain_matches, parse_chain
 
 from hoglab.filters.elements import (
+    MAX_SELECTOR_LENGTH,
     MAX_SELECTOR_PARTS,
     SelectorPart,
     chain_elements,
@@ -116,7 +120,33 @@ def test_a_separator_inside_a_value_starts_no_element() -> None:
 
 
 @pytest.mark.parametrize(
-    "selector", ["", ">", "> a", "a >", "a > > b", "a[", "a[href]", "a..b", "a:hover", "a,b"]
+    "selector",
+    [
+        "",
+        ">",
+        "> a",
+        "a >",
+        "a > > b",
+        "a[",
+        "a[href]",
+        "a..b",
+        "a:hover",
+        "a,b",
+        "[" * 500,
+        "[]",
+        "[=b]",
+        '[a=b"]',
+        "[a='b\"]",
+        "a:nth-child()",
+        "a:nth-child(b)",
+        "a:nth-child(2",
+        "a\\",
+        ".",
+        "#",
+        "a*",
+        "[a~=b]",
+        ".a:",
+    ],
 )
 def test_what_is_no_selector_is_refused(selector: str) -> None:
     with pytest.raises(FilterError, match="Invalid selector"):
@@ -127,6 +157,43 @@ def test_long_selectors_are_refused() -> None:
     parse_selector(" ".join(["a"] * MAX_SELECTOR_PARTS))
     with pytest.raises(FilterError, match=f"at most {MAX_SELECTOR_PARTS}"):
         parse_selector(" ".join(["a"] * (MAX_SELECTOR_PARTS + 1)))
+
+
+def test_texts_beyond_the_limit_are_no_selectors() -> None:
+    parse_selector("." + "a" * (MAX_SELECTOR_LENGTH - 1))
+    with pytest.raises(FilterError, match=f"at most {MAX_SELECTOR_LENGTH} characters"):
+        parse_selector("." + "a" * MAX_SELECTOR_LENGTH)
+
+
+def test_no_selector_takes_more_than_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser itself does without the limit: a cubic one took 3 s for 3,000 brackets."""
+    monkeypatch.setattr("hoglab.filters.elements.MAX_SELECTOR_LENGTH", 1_000_000)
+    for text in hostile_texts(6_000):
+
+        def parse(text: str = text) -> None:
+            with contextlib.suppress(FilterError):
+                parse_selector(text)
+
+        assert processor_time(parse) < 1, text[:20]
+
+
+@pytest.mark.parametrize(
+    ("selector", "classes"),
+    [
+        (r".w-\[10px\]", ("w-[10px]",)),
+        (r".\[\&\>svg\]\:x", ("[&>svg]:x",)),
+        (r".a\ b", ("a b",)),
+        (r".a\.b.c", ("a.b", "c")),
+        (".md:flex.a", ("a", "md:flex")),
+    ],
+)
+def test_escaped_characters_belong_to_names(selector: str, classes: tuple[str, ...]) -> None:
+    assert parse_selector(selector) == (SelectorPart(classes=classes),)
+
+
+@pytest.mark.parametrize("selector", ['[a="x]y"]', "[a='x]y']", '[ a = "x]y" ]'])
+def test_brackets_in_quotes_end_no_attribute(selector: str) -> None:
+    assert parse_selector(selector) == (SelectorPart(attributes=(("attr__a", "x]y"),)),)
 
 
 def test_only_an_id() -> None:
