@@ -65,7 +65,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         and report.passed
     ):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} took {taken_s:.1f} s of processor time; without the mark `slow` it may take {limit_s:g} s"
+        report.longrepr = (
+            f"{item.nodeid} took {taken_s:.1f} s of processor time; "
+            f"without the mark `slow` it may take {limit_s:g} s"
+        )
     return report
 
 
