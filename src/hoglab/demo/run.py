@@ -27,7 +27,7 @@ from hoglab.statistics import StatisticsConfig
 SETTLE_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.25
 LEVEL = 0.95
-"""Of the intervals: the experiment does not ask for another."""
+"""Confidence level of the intervals: the experiment does not ask for another."""
 
 FORWARD_PURCHASE = """\
 let response := fetch(inputs.url, {
@@ -104,7 +104,7 @@ class DemoVerdict:
 
 
 def run_demo(options: DemoOptions, console: Console) -> bool:
-    """Run the demo; whether everything that was expected happened. Raises `DemoError`.
+    """Run the demo; return whether all outcomes were as expected. Raises `DemoError`.
 
     Without ``options.exit`` a server that was started goes on serving until it is interrupted.
     """

@@ -56,7 +56,7 @@ class SimulatedUser:
 
 
 def population(size: int, seed: int) -> Iterator[SimulatedUser]:
-    """``size`` users with ids ``user-1`` … that are the same for the same seed."""
+    """Return ``size`` users with ids ``user-1`` …, which are the same for the same seed."""
     for number in range(1, size + 1):
         distinct_id = f"user-{number}"
         plan = "pro" if random.Random(f"{seed}:plan:{distinct_id}").random() < 0.3 else "free"  # noqa: S311

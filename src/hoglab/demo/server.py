@@ -16,12 +16,12 @@ from typing import IO, Protocol
 import httpx
 
 START_TIMEOUT_S = 180.0
-"""A machine that is busy with other things takes many times as long as one that is not; who ended is told at once."""
+"""Time to wait for the start, long enough for a busy machine; a server that ended is reported at once."""
 STOP_TIMEOUT_S = 60.0
 
 
 class ServerError(Exception):
-    """The server did not start, or does not let anybody in; the text is one line."""
+    """The server did not start, or refuses the login; the text is one line."""
 
 
 class Server(Protocol):
@@ -32,11 +32,11 @@ class Server(Protocol):
     project_token: str
 
     def alive(self) -> bool:
-        """Return whether it may still answer."""
+        """Return whether the server may still answer."""
         ...
 
     def last_line(self) -> str:
-        """Return the last line that it printed, as far as that is known."""
+        """Return the last line that the server printed, as far as it is known."""
         ...
 
 
@@ -44,7 +44,7 @@ class RunningServer:
     """A server that somebody else started, of which the demo uses project 1."""
 
     def __init__(self, url: str, api_key: str) -> None:
-        """Raise `ServerError`."""
+        """Connect to the server. Raises `ServerError`."""
         self.url = url.rstrip("/")
         self.api_key = api_key
         try:
@@ -117,7 +117,7 @@ class ChildServer:
         )
 
     def login_line(self, screen: str = "") -> str:
-        """Return a new link to log in with, as `hoglab login` shows it; ``screen``: where it leads, below ``/ui``."""
+        """Return a line with a new login link, as `hoglab login` shows it; ``screen`` is a page below ``/ui``."""
         command = [*(sys.executable, "-m", "hoglab", "login"), "--data", str(self.data)]
         done = subprocess.run(command, capture_output=True, text=True, env=self._environment, check=False)  # noqa: S603
         if done.returncode != 0:
@@ -129,7 +129,7 @@ class ChildServer:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Ask the server to end (SIGTERM) and wait for it."""
+        """Send SIGTERM to the server and wait until it ends."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -150,7 +150,7 @@ class ChildServer:
             self._process.wait()
 
     def wait(self) -> int:
-        """Return block until the server ends by itself; its exit status."""
+        """Block until the server ends by itself; return its exit status."""
         return self._process.wait() if self._process is not None else 0
 
     def last_line(self) -> str:
@@ -159,6 +159,6 @@ class ChildServer:
         return lines[-1] if lines else ""
 
     def output(self) -> str:
-        """Return everything that the server printed so far."""
+        """Return all that the server printed so far."""
         self._output.seek(0)
         return self._output.read().decode(errors="replace")

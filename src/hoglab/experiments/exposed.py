@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 Performed = Callable[["Project", PropertyFilter], Iterable[UUID]]
-"""The persons of a project who did what a behavioural rule says. Raises `ApiError` when that cannot be found."""
+"""Finds the persons of a project who did what a behavioural rule says. Raises `ApiError` when it cannot."""
 
 EVENTS, ACTIONS = "events", "actions"
 
@@ -56,7 +56,7 @@ class Exposure:
     """Property of the event that holds the variant."""
 
     def rule(self, start: datetime) -> dict[str, Any]:
-        """Having done it since the start, as a rule of a cohort."""
+        """Return the rule of a cohort: this exposure, since the start."""
         return {
             "type": "behavioral",
             "value": "performed_event",
@@ -68,18 +68,18 @@ class Exposure:
         }
 
     def with_variants(self, keys: list[str]) -> Exposure:
-        """Only exposures to one of these variants, not those of people whom the flag kept out."""
+        """Return a copy for exposures to one of these variants alone, without people whom the flag kept out."""
         wanted = {"key": self.variant_property, "value": keys, "operator": "exact", "type": "event"}
         return replace(self, filters=[*self.filters, wanted])
 
 
 def exposures_of(row: ExperimentRow, flag: FlagRow) -> tuple[Exposure, ...]:
-    """Return exposures of an experiment, any of which counts.
+    """Return the exposures of an experiment, any of which counts.
 
-    The custom filter of ``parameters``, else the criteria, else the call of the flag.
+    They follow from the custom filter of ``parameters``, else from the criteria, else they are calls of the flag.
 
     Written exposures are copies of calls that gave a variant. Results count the calls while there are no copies;
-    here both make a member, for whoever has the copy has made the call (spec experiment-results 2.2).
+    here both make a member, for a person with the copy has made the call (spec experiment-results 2.2).
     """
     key = live_key(flag.key)
     custom = _custom(row)
@@ -117,7 +117,7 @@ def _custom(row: ExperimentRow) -> tuple[str | int, str, list[Any]] | None:
 def exposed_persons(
     performed: Performed, project: Project, row: ExperimentRow, flag: FlagRow
 ) -> Iterable[UUID]:
-    """Persons who saw a variant since the start, test accounts included: a frozen flag must still serve them all."""
+    """Find the persons who saw a variant since the start, test accounts included: a frozen flag must serve them all."""
     if row.start_date is None:
         return ()
     keys, start = flag_config.variant_keys(flag.filters), row.start_date
@@ -132,7 +132,7 @@ class ExposureCohorts:
         self._service = service
 
     def create(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
-        """Make the cohort of an experiment; its members are found in the background. Raises 400, 404."""
+        """Create the cohort of an experiment; its members are found in the background. Raises 400, 404."""
         with self._service.database.write() as tx:
             row = self._service.to_change(tx, actor, experiment_id)
             flag = store.flags(tx.connection, [row.feature_flag_id]).get(row.feature_flag_id)

@@ -43,7 +43,7 @@ class ExperimentExtras:
     # -- 8.4 -------------------------------------------------------------------------------------------------------
 
     def requires_flag_implementation(self, actor: Actor, query: Callable[[str], str | None]) -> bool:
-        """Return false when recent events of the named ones carry flag values already. Raises 400."""
+        """Return whether none of the recent events of the given names carries flag values. Raises 400."""
         names = {entry["id"] for entry in _entities(query("events")) if isinstance(entry.get("id"), str)}
         wanted = {entry.get("id") for entry in _entities(query("actions"))}
         names |= self._action_events(actor.project, {int(str(i)) for i in wanted if str(i).isdecimal()})
@@ -64,7 +64,7 @@ class ExperimentExtras:
     # -- 8.5 -------------------------------------------------------------------------------------------------------
 
     def stats(self, actor: Actor) -> dict[str, Any]:
-        """Return numbers of experiments that were launched, are active and were completed."""
+        """Return the numbers of experiments that were launched, are active and were completed."""
         today = actor.now.astimezone(ZoneInfo(actor.project.timezone)).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
@@ -102,7 +102,7 @@ class ExperimentExtras:
     # -- 8.8 -------------------------------------------------------------------------------------------------------
 
     def running_time(self, body: RunningTimeBody) -> dict[str, Any]:
-        """Return sample size and days that an effect needs."""
+        """Calculate the sample size and the days that an effect needs."""
         result = calculate_running_time(
             RunningTimeMetric(body.metric_type),
             body.minimum_detectable_effect,
@@ -121,7 +121,7 @@ class ExperimentExtras:
 
 
 def _entities(text: str | None) -> list[dict[str, Any]]:
-    """Return a legacy ``events`` or ``actions`` parameter."""
+    """Read a legacy ``events`` or ``actions`` parameter."""
     if not text:
         return []
     try:
@@ -132,7 +132,7 @@ def _entities(text: str | None) -> list[dict[str, Any]]:
 
 
 def _baseline_stats(value: dict[str, Any] | None) -> BaselineStats | None:
-    """Return the calculator's ``baseline_stats``. Raises 400 for anything but numbers."""
+    """Read the calculator's ``baseline_stats``. Raises 400 for anything but numbers."""
     if value is None:
         return None
     numbers = {

@@ -16,7 +16,7 @@ _ENROLLMENT = ("feature_enrollment", "super_groups")
 
 
 def check_freezable(row: ExperimentRow, flag: FlagRow) -> None:
-    """The flag must be one whose groups can be narrowed to persons. Raises 400."""
+    """Raise 400 for a flag whose groups cannot be narrowed to persons."""
     filters = flag.filters
     groups = filters.get("groups") or []
     if flag.deleted:
@@ -70,11 +70,11 @@ def thawed_groups(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_marked(filters: Mapping[str, Any]) -> bool:
-    """Return whether any release group is frozen, be it that others were added since."""
+    """Return whether any release group is frozen, even if others were added since."""
     return any(group.get(FROZEN) for group in filters.get("groups") or [])
 
 
 def cohorts_of(filters: Mapping[str, Any]) -> list[int]:
-    """Return the cohorts that freezing made for the flag."""
+    """Return the cohorts that freezing created for the flag."""
     found = (group.get(COHORT_KEY) for group in filters.get("groups") or [] if group.get(FROZEN))
     return sorted({each for each in found if isinstance(each, int) and not isinstance(each, bool)})

@@ -31,7 +31,7 @@ class HoldoutService:
         self._database = experiments.database
 
     def list(self, actor: Actor, *, limit: int, offset: int) -> tuple[list[dict[str, Any]], int]:
-        """Return a page, newest first, and how many there are."""
+        """Return a page of holdouts, newest first, and how many there are."""
         with self._database.read() as connection:
             rows, count = store.list_holdouts(connection, actor.project.id, limit=limit, offset=offset)
             users = accounts.users(connection, (row.created_by_id for row in rows))
@@ -88,7 +88,7 @@ class HoldoutService:
             return _present(tx.connection, row)
 
     def delete(self, actor: Actor, holdout_id: int) -> None:
-        """Remove it for good: its experiments are in no holdout any more, nor are their flags."""
+        """Delete a holdout for good, and remove its experiments and their flags from it."""
         with self._database.write() as tx:
             row = _existing(tx.connection, actor, holdout_id)
             self._reach_flags(tx, actor, holdout_id, None)

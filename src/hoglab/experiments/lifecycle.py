@@ -57,7 +57,7 @@ class Lifecycle:
     def _act(
         self, actor: Actor, experiment_id: int, step: Step, milestone: str | None = None, **facts: Any
     ) -> dict[str, Any]:
-        """Take a step. ``milestone``: what to tell of it besides what its new values say."""
+        """Take a step. ``milestone`` is announced with ``facts`` besides the new values."""
         with self._service.database.write() as tx:
             row = self._service.to_change(tx, actor, experiment_id)
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
@@ -113,7 +113,7 @@ class Lifecycle:
         return self._act(actor, experiment_id, step, "exposure_frozen")
 
     def unfreeze_exposure(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
-        """Open it again to everybody whom the flag reaches."""
+        """Open a frozen experiment again to everybody whom the flag reaches."""
 
         def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
             _require_running(row)
@@ -161,7 +161,7 @@ class Lifecycle:
     def _archive_flag(
         self, tx: Transaction, actor: Actor, row: ExperimentRow, flag: FlagRow, body: ArchiveBody
     ) -> bool:
-        """Archive the flag along, where nothing else needs it; whether that was done."""
+        """Archive the flag too, where nothing else needs it; return whether it was archived."""
         may_write = actor.principal.has_scope("feature_flag:write")
         if body.disable_feature_flag and not may_write:
             raise permission_denied(
@@ -207,7 +207,7 @@ class Lifecycle:
     # -- copies ----------------------------------------------------------------------------------------------------
 
     def duplicate(self, actor: Actor, experiment_id: int, body: DuplicateBody) -> dict[str, Any]:
-        """Return a new draft like this one (spec experiments-api 6.9)."""
+        """Create a new draft like this one (spec experiments-api 6.9)."""
         with self._service.database.write() as tx:
             source = self._service.to_change(tx, actor, experiment_id)
             self._refuse_legacy(tx, source, "Duplication")
@@ -223,7 +223,7 @@ class Lifecycle:
     def copy_to_project(
         self, actor: Actor, experiment_id: int, body: CopyBody, target: Project | None
     ) -> dict[str, Any]:
-        """Return a new draft like this one in another project of the organization (spec experiments-api 6.10)."""
+        """Create a new draft like this one in another project of the organization (spec experiments-api 6.10)."""
         if target is None or target.organization_id != actor.project.organization_id:
             raise BareError(404, {"detail": "Target team not found."})
         if not actor.principal.reaches_project(target):
@@ -256,7 +256,7 @@ class Lifecycle:
     def _copy(
         self, tx: Transaction, actor: Actor, source: ExperimentRow, flag: FlagRow, name: str
     ) -> ExperimentRow:
-        """Return a draft with the source's settings; its inline metrics are metrics of their own."""
+        """Create a draft with the source's settings; its inline metrics get uuids of their own."""
         fresh: dict[str, str] = {uuid: str(uuid4()) for uuid in _inline_uuids(source)}
 
         def renamed(found: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
@@ -308,7 +308,7 @@ class Lifecycle:
 
 
 def shipped_filters(filters: Mapping[str, Any], body: ShipVariantBody) -> dict[str, Any]:
-    """Return a flag's filters when one variant is shipped to all whom it reaches (spec experiments-api 6.7)."""
+    """Return a flag's filters with one variant shipped to all whom it reaches (spec experiments-api 6.7)."""
     variants = []
     for variant in flag_config.variants_of(filters):
         share = 100 if variant["key"] == body.variant_key else 0

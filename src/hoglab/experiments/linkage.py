@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def linked_experiments(
     connection: Connection, project_id: int, flag_ids: Collection[int] | None
 ) -> Mapping[int, list[LinkedExperiment]]:
-    """Return the experiments of flags, as the flags room asks for them."""
+    """Return the experiments of flags, in the form that the flags room asks for."""
     found: dict[int, list[LinkedExperiment]] = {}
     for row in store.of_flags(connection, project_id, flag_ids, deleted=True):
         linked = LinkedExperiment(row.id, row.name, row.is_running, row.deleted)
@@ -51,7 +51,7 @@ class FlagLinkage:
         *,
         active: bool,
     ) -> FlagRow:
-        """Return the flag of a new experiment: the existing one of that key as it is, else a new one. Raises 400."""
+        """Return the flag of a new experiment: the existing one of that key unchanged, else a new one. Raises 400."""
         known = self._flags.get_by_key(tx.connection, actor.project.id, key)
         if known is not None:
             flag_config.check_suitable(known.filters)
@@ -128,7 +128,7 @@ class FlagLinkage:
         return self._update(tx, actor, flag, changes)
 
     def _check_same_variants(self, flag: FlagRow, config: FlagConfig) -> None:
-        """The variants of a launched experiment stay; their shares and names may change."""
+        """Raise 400 unless the variants of a launched experiment stay; their shares and names may change."""
         wanted = [variant["key"] for variant in config.variants]
         if sorted(wanted) != sorted(flag_config.variant_keys(flag.filters)):
             raise validation_error("Can't update feature_flag_variants on Experiment")
@@ -160,7 +160,7 @@ class FlagLinkage:
         return thawed
 
     def discard_cohorts(self, tx: Transaction, actor: Actor, flag: FlagRow) -> None:
-        """Delete the cohorts that a flag was frozen with; one that something else uses by now stays."""
+        """Delete the cohorts that a flag was frozen with; one that something else uses stays."""
         for cohort_id in freezing.cohorts_of(flag.filters):
             self._cohorts.discard(tx, actor.project, actor.principal.user, cohort_id)
 
@@ -179,13 +179,13 @@ class FlagLinkage:
         return self._flags.update_flag(tx, actor.project, actor.principal.user, flag.id, changes)
 
     def check_launchable(self, flag: FlagRow) -> None:
-        """Guards of a launch that concern the flag (spec experiments-api 6.1). Raises 400."""
+        """Raise 400 when the flag does not allow the launch (spec experiments-api 6.1)."""
         if flag.deleted:
             raise validation_error("Experiment cannot be launched because its feature flag has been deleted.")
         flag_config.check_suitable(flag.filters)
 
     def check_restorable(self, row: ExperimentRow, flag: FlagRow, *, restoring: bool) -> None:
-        """A deleted experiment comes back only with its flag (spec experiments-api 5.4). Raises 400."""
+        """Raise 400 for a deleted experiment whose flag is deleted too (spec experiments-api 5.4)."""
         if restoring and row.deleted and flag.deleted:
             raise validation_error(
                 "Cannot restore experiment: the linked feature flag has been deleted. "

@@ -30,10 +30,10 @@ _ORDERS = (
 
 
 class MetricLists:
-    """The metrics of experiments as requests write them. Everything happens in the transaction of the caller."""
+    """Metrics of experiments as requests write them. Every change is in the transaction of the caller."""
 
     def __init__(self, problem: Problem) -> None:
-        """``problem`` says why a metric cannot be computed."""
+        """Take the check of metrics: ``problem`` says why one cannot be computed."""
         self._problem = problem
 
     def created(
@@ -58,7 +58,7 @@ class MetricLists:
         body: ExperimentCreate,
         sent: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Link the saved metrics of a new experiment; the columns of the orders. Raises 400."""
+        """Link the saved metrics of a new experiment; return the columns of the orders. Raises 400."""
         links = _set_links(tx, actor, row, body.saved_metrics_ids or [])
         return {
             column: ordering.created(
@@ -78,7 +78,7 @@ class MetricLists:
         sent: Mapping[str, Any],
         links: list[SavedMetricLink],
     ) -> dict[str, Any]:
-        """Link what is to be linked beside ``links``, as they are; the columns that change. Raises 400."""
+        """Link the saved metrics that are added to ``links``; return the columns that change. Raises 400."""
         after = links
         if body.saved_metrics_ids is not None:
             after = _set_links(tx, actor, row, body.saved_metrics_ids)
@@ -127,7 +127,7 @@ class MetricLists:
     def unlike(
         self, found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()
     ) -> list[Mapping[str, Any]]:
-        """Return the metrics that must have results; ``known`` ones may have lost what they name."""
+        """Return the metrics that must have results; ``known`` ones may have lost the objects that they name."""
         kept = [hashed_part(metric) for metric in known]
         return [
             metric for metric in found if not metrics.is_legacy(metric) and hashed_part(metric) not in kept
@@ -208,7 +208,7 @@ def _saved_uuids(links: Iterable[SavedMetricLink], kind: str) -> list[str]:
 
 
 def _unstamped(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return metrics as they are stored: a fingerprint follows from the rest, so it is made when a metric is read."""
+    """Return metrics in their stored form: without fingerprints, which are added when metrics are read."""
     return [
         dict(metric)
         if metrics.is_legacy(metric)

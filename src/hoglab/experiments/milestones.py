@@ -1,7 +1,7 @@
-"""Milestones in the life of an experiment, as internal events: ``$experiment_launched`` and its like.
+"""Milestones in the life of an experiment, as internal events such as ``$experiment_launched``.
 
-``$experiment_`` and one of: created, launched, ended, archived, unarchived, reset, deleted, restored, paused, resumed,
-exposure_frozen, exposure_unfrozen, variant_shipped (spec: hog-runtime 7.4).
+The name is ``$experiment_`` and one of: created, launched, ended, archived, unarchived, reset, deleted, restored,
+paused, resumed, exposure_frozen, exposure_unfrozen, variant_shipped (spec: hog-runtime 7.4).
 """
 
 from __future__ import annotations

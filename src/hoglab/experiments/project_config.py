@@ -29,8 +29,8 @@ def project_config_router(accounts: AccountService) -> ResourceRouter:
     def patch_project_config(call: Call) -> dict[str, Any]:
         """Change a project's settings for experiments. Needs an admin.
 
-        Method and confidence level are those of experiments that are made from now on. What CUPED and sequential
-        testing do by default holds at once for all experiments that do not say otherwise.
+        Method and confidence level apply to experiments that are created from now on. The defaults of CUPED
+        and sequential testing apply at once to all experiments that do not say otherwise.
         """
         access.check_level(call.principal, Level.ADMIN)
         sent = call.validate(ProjectConfigPatch).sent()

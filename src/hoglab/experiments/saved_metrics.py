@@ -39,7 +39,7 @@ class SavedMetricService:
     def list(
         self, actor: Actor, *, search: str | None, limit: int, offset: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return a page by name, and how many there are."""
+        """Return a page of saved metrics by name, and how many there are."""
         with self._database.read() as connection:
             rows, count = store.list_saved_metrics(
                 connection, actor.project.id, search=search, limit=limit, offset=offset
@@ -109,7 +109,7 @@ class SavedMetricService:
     def _looked_for(
         self, actor: Actor, metric_id: int, sent: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
-        """Return the problem of a changed metric."""
+        """Check a changed metric before the transaction."""
         with self._database.read() as connection:
             before = _existing(connection, actor, metric_id)
         new = [] if sent.get("query") is None else [_checked(sent["query"])]
@@ -122,7 +122,7 @@ class SavedMetricService:
             raise validation_error(f"Invalid metric: {problem}", "query")
 
     def delete(self, actor: Actor, metric_id: int) -> None:
-        """Remove it for good, and from the orders of the experiments that used it."""
+        """Delete a saved metric for good, and from the orders of the experiments that used it."""
         with self._database.write() as tx:
             row = _existing(tx.connection, actor, metric_id)
             uuid = row.query.get("uuid")
@@ -156,7 +156,7 @@ def _check_name(connection: Connection, actor: Actor, name: str, own_id: int | N
 
 
 def _checked(query: Any) -> dict[str, Any]:
-    """Return a metric (spec experiments-api 7.2); its fingerprint depends on the experiment and is not kept."""
+    """Return a checked metric (spec experiments-api 7.2), without its fingerprint, which depends on the experiment."""
     if not isinstance(query, dict):
         raise validation_error("Query is required to create a saved metric")
     kind = query.get("kind")

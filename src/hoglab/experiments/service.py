@@ -57,7 +57,7 @@ _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
 
 
 class ExperimentService:
-    """Experiments of all projects. Every write is one transaction: it happens as a whole or not at all."""
+    """Experiments of all projects. Every write is one transaction: all of it is stored or nothing."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ExperimentService:
             return self.visible(connection, project, experiment_id)
 
     def visible(self, connection: Connection, project: Project, experiment_id: int) -> ExperimentRow:
-        """As `find`, on an open connection."""
+        """Return an experiment that is not deleted, on an open connection. Raises 404."""
         row = store.get(connection, project.id, experiment_id)
         if row is None or row.deleted:
             raise not_found()
@@ -126,7 +126,7 @@ class ExperimentService:
             return self.present(tx.connection, actor, row)
 
     def create_in(self, tx: Transaction, actor: Actor, body: ExperimentCreate) -> ExperimentRow:
-        """As `create`, inside a transaction of the caller."""
+        """Create an experiment, inside a transaction of the caller. Raises 400."""
         project = actor.project
         sent = body.sent()
         _check_dates(body.start_date, body.end_date)
@@ -185,13 +185,13 @@ class ExperimentService:
         return row
 
     def announce(self, tx: Transaction, project_id: int) -> None:
-        """Tell everything that remembers experiments, what they show, or which flags have one."""
+        """Announce a change to everything that remembers experiments, what they show, or which flags have one."""
         tx.changed("experiments", project_id)
 
     # -- changing --------------------------------------------------------------------------------------------------
 
     def patch(self, actor: Actor, experiment_id: int, body: ExperimentPatch) -> dict[str, Any]:
-        """Change what was sent. Raises 400, and 404 for a deleted experiment that the body does not restore."""
+        """Change the fields that were sent. Raises 400, and 404 for an experiment that stays deleted."""
         with self._looked_for(actor, experiment_id, body), self.database.write() as tx:
             row = store.get(tx.connection, actor.project.id, experiment_id)
             if row is None or (row.deleted and not _restores(body)):
@@ -203,7 +203,7 @@ class ExperimentService:
     def _looked_for(
         self, actor: Actor, experiment_id: int, body: ExperimentPatch
     ) -> AbstractContextManager[None]:
-        """Return the problems of what is new in a change."""
+        """Check the new parts of a change before the transaction."""
         with self.database.read() as connection:
             row = store.get(connection, actor.project.id, experiment_id)
         if row is None:
@@ -253,7 +253,7 @@ class ExperimentService:
     def save(
         self, tx: Transaction, actor: Actor, row: ExperimentRow, values: Mapping[str, Any]
     ) -> ExperimentRow:
-        """Store changed columns, the status that follows from them, and what changed in the activity log."""
+        """Store changed columns and the status that follows from them, and log the change as activity."""
         values = dict(values)
         start = values.get("start_date", row.start_date)
         end = values.get("end_date", row.end_date)
@@ -286,7 +286,7 @@ class ExperimentService:
         sent: Mapping[str, Any],
         values: dict[str, Any],
     ) -> FlagRow:
-        """Bring the flag's part and the holdout to the flag (spec experiments-api 4.3)."""
+        """Apply the flag's part and the holdout to the flag (spec experiments-api 4.3)."""
         if "holdout_id" in sent and body.holdout_id != row.holdout_id:
             if not row.is_draft:
                 raise validation_error("Can't update holdout on running Experiment")
@@ -351,7 +351,7 @@ class ExperimentService:
 
 
 def _naming(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a request that may name actions and cohorts."""
+    """Return the fields of a request that may name actions and cohorts."""
     return {name: sent[name] for name in _NAMING if name in sent}
 
 
@@ -373,7 +373,7 @@ def _check_dates(start: datetime | None, end: datetime | None) -> None:
 def _check_immutable(
     row: ExperimentRow, flag: FlagRow, body: ExperimentPatch, sent: Mapping[str, Any]
 ) -> None:
-    """Keys that raise instead of being ignored (spec experiments-api 5.3)."""
+    """Raise 400 for keys that must not change and are not ignored (spec experiments-api 5.3)."""
     refused = []
     if "feature_flag_key" in sent and body.feature_flag_key != flag.key:
         refused.append("get_feature_flag_key")  # the name that clients know from the wire
@@ -399,7 +399,7 @@ def _check_legacy(row: ExperimentRow, links: Sequence[SavedMetricLink], sent: Ma
 
 
 def _split_parameters(body: ExperimentPatch) -> tuple[flag_config.FlagConfig, dict[str, Any] | None]:
-    """Return the flag's part of a request, wherever it stands, and the experiment's own parameters."""
+    """Return the flag's part of a request, from either of its places, and the experiment's own parameters."""
     own: dict[str, Any] | None = None
     config = flag_config.FlagConfig()
     if body.parameters is not None:

@@ -103,7 +103,7 @@ class SavedMetricRow:
 
 @dataclass(frozen=True, slots=True)
 class SavedMetricLink:
-    """A saved metric in an experiment. ``metadata`` says whether it is primary or secondary."""
+    """A link of a saved metric to an experiment. ``metadata`` says whether it is primary or secondary."""
 
     id: int
     experiment_id: int
@@ -115,7 +115,7 @@ class SavedMetricLink:
 
     @property
     def is_primary(self) -> bool:
-        """Without a type it is primary; any type but ``primary`` is secondary (spec experiments-api 3.9)."""
+        """Whether the metric is primary: without a type, or with the type ``primary`` (spec experiments-api 3.9)."""
         return bool(self.metadata.get("type", "primary") == "primary")
 
 
@@ -169,14 +169,14 @@ def get(connection: Connection, project_id: int, experiment_id: int) -> Experime
 
 
 def visible(connection: Connection, project_id: int, ids: Iterable[int]) -> list[ExperimentRow]:
-    """Those of some experiments of a project that are not deleted, in no order."""
+    """Return the given experiments of a project that are not deleted, in no order."""
     return [ExperimentRow(*row) for row in _VISIBLE.rows(connection, project_id=project_id, ids=listed(ids))]
 
 
 def digests(connection: Connection, project_id: int, ids: Iterable[int]) -> dict[int, bytes]:
-    """Of each experiment that is not deleted, a digest of what is stored of it, its flag, holdout and saved metrics.
+    """Return a digest of the rows of each experiment that is not deleted: its own, flag, holdout and saved metrics.
 
-    Two digests are equal when nothing of that was changed, which is found out without reading any JSON.
+    Two digests are equal when none of these rows was changed; they are computed without reading any JSON.
     """
     rows = _VISIBLE.stored(connection, project_id=project_id, ids=listed(ids))
     flags = _by_id(_FLAGS.stored(connection, ids=listed({row[_FLAG_ID] for row in rows})))
@@ -207,7 +207,7 @@ def update(connection: Connection, experiment_id: int, values: Mapping[str, Any]
 
 
 def running(connection: Connection) -> list[ExperimentRow]:
-    """Return every running experiment of every project: the daily run's work."""
+    """Return every running experiment of every project: the work of the daily run."""
     statement = sa.select(*_EXPERIMENT).where(
         experiment.c.start_date.is_not(None), experiment.c.end_date.is_(None), experiment.c.deleted.is_(False)
     )
@@ -232,7 +232,7 @@ def in_holdout(connection: Connection, holdout_id: int) -> list[ExperimentRow]:
 
 
 def names_like(connection: Connection, project_id: int, prefix: str) -> set[str]:
-    """Return names of experiments that are not deleted and begin with ``prefix``."""
+    """Return the names of experiments that are not deleted and begin with ``prefix``."""
     statement = sa.select(experiment.c.name).where(
         experiment.c.project_id == project_id,
         experiment.c.deleted.is_(False),
@@ -299,7 +299,7 @@ def linked_experiments(connection: Connection, saved_metric_id: int) -> list[Exp
 
 
 def saved_metrics(connection: Connection, project_id: int, ids: Iterable[int]) -> dict[int, SavedMetricRow]:
-    """Return saved metrics of a project by id."""
+    """Return the saved metrics of a project by id."""
     statement = sa.select(*_SAVED_METRIC).where(
         saved_metric.c.project_id == project_id, saved_metric.c.id.in_(set(ids))
     )

@@ -28,7 +28,7 @@ SUFFICIENT = {
     "quantile_upper": "DOUBLE",
     "cluster_factor": "DOUBLE",
 }
-"""The columns that statistics can be computed from again, with their types."""
+"""The columns from which statistics can be computed again, with their types."""
 COLUMNS = {
     "experiment_id": "BIGINT",
     "metric_uuid": "VARCHAR",
@@ -60,7 +60,7 @@ COLUMNS = {
 
 
 def write(report: ExperimentReport, target: Path) -> None:
-    """Write a report in the form that the name of the file says.
+    """Write a report in the form that the name of the file asks for.
 
     ``.html``, ``.json``, or rows as ``.csv``, ``.parquet`` or ``.jsonl``. Raises
     `hoglab.transfer.exporting.ExportError`.

@@ -16,7 +16,7 @@ DAYS_OF_A_WEEK = 7
 
 
 def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
-    """Lines with the numbers of people and days that a metric takes, and the effects it can find after some weeks."""
+    """Yield lines with the people and days that a metric takes, and the effects it can detect after some weeks."""
     yield _history(name, plan["history"])
     needed = light_table(f"For {plan['power']:.0%} power ({plan['method']})")
     for column in ("Effect", "People in all", "Days"):

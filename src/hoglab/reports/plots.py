@@ -71,7 +71,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From values to places."""
+    """A scale from values to places."""
 
     low: float
     high: float
@@ -88,7 +88,7 @@ class _Scale:
         return self.first + (value - self.low) / (self.high - self.low) * (self.last - self.first)
 
     def ticks(self, about: int) -> list[float]:
-        """Return round numbers inside, some ``about`` of them."""
+        """Return round numbers inside the range, roughly ``about`` of them."""
         rough = (self.high - self.low) / about
         power = 10.0 ** floor(log10(rough))
         step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
@@ -122,7 +122,7 @@ def forest(bars: Sequence[Bar], label: Label) -> Element:
 
 
 def shown(label: str, width: float) -> str:
-    """As much of a label as there is room for."""
+    """Return as much of a label as there is space for."""
     letters = int(width / LETTER)
     return label if len(label) <= letters else f"{label[: letters - 1]}…"
 
@@ -155,7 +155,7 @@ def curves(days: Sequence[str], series: Sequence[Curve], label: Label, name: str
 
 
 def _legend(labels: Sequence[str]) -> list[tuple[float, int, str]]:
-    """For each label where it stands, on which line, and what is shown of it."""
+    """Return for each label its place, its line, and the part of it that is shown."""
     entries: list[tuple[float, int, str]] = []
     x, line = float(LEFT), 0
     for label in labels:

@@ -27,7 +27,7 @@ CORRECTIONS = {
 class Group:
     """One row of a result: a variant with its sums, and how it compares with the baseline.
 
-    ``mean`` is what the metric says of the variant: mean, rate, ratio or quantile. The interval is that of the
+    ``mean`` is the metric's value for the variant: mean, rate, ratio or quantile. The interval is that of the
     effect, a share (0.2 = +20 %) when the experiment compares relatively.
     """
 
@@ -53,7 +53,7 @@ class Group:
 
     @property
     def p_value(self) -> float | None:
-        """Corrected for several tests where the experiment asks for that; so is ``significant``."""
+        """P-value, corrected for several tests where the experiment asks for that; ``significant`` is too."""
         return self.evidence.p_value
 
     @property
@@ -92,7 +92,7 @@ class Comparison:
 
 _IS_BETTER = {Decision.BETTER: True, Decision.WORSE: False}
 WITHHELD = "withheld"
-"""In place of a p-value or a chance to win while something critical is wrong."""
+"""Text that replaces a p-value or a chance to win while there is a critical finding."""
 _OF_FAILURES = frozenset({"metric_not_computable", "metric_failed"})
 """Codes of findings that say why a metric has no result."""
 
@@ -108,14 +108,14 @@ class MetricReport:
     wants_decrease: bool = False
     result: Comparison | None = None
     cells: Mapping[tuple[str, ...], Comparison] = field(default_factory=dict)
-    """By the values of breakdowns."""
+    """Results of the cells, by the values of breakdowns."""
     error: str | None = None
     days: Mapping[str, Comparison] | None = None
-    """The result at the end of days; None where it was not asked for."""
+    """Results at the end of each day; None where they were not asked for."""
     value_label: str = NO_LABEL
     """Name of a variant's number, such as a rate or a mean of sums."""
     withheld: bool = False
-    """Whether nothing may be marked as significant: something critical is wrong, with the experiment or with it."""
+    """Whether nothing may be marked as significant: a critical finding is about the experiment or the metric."""
 
     @property
     def is_share(self) -> bool:
@@ -123,7 +123,7 @@ class MetricReport:
         return self.kind in ("funnel", "retention")
 
     def is_better(self, group: Group) -> bool | None:
-        """Return whether a significant effect is in the wanted direction; None when it is not, or that is withheld."""
+        """Return whether a significant effect is in the wanted direction; None for one not significant or withheld."""
         if self.withheld:
             return None
         return _IS_BETTER.get(group.evidence.direction(wants_decrease=self.wants_decrease))
@@ -133,7 +133,7 @@ class MetricReport:
         return group.significant and not self.withheld
 
     def certainty(self, group: Group) -> str:
-        """Return the certainty that there is an effect, as a text."""
+        """Describe how certain it is that there is an effect."""
         if self.withheld and group.interval is not None:
             return WITHHELD
         if group.chance_to_win is not None:
@@ -142,7 +142,7 @@ class MetricReport:
 
     @property
     def without_course(self) -> str | None:
-        """Reason for which there is no course over days to draw, and when there will be; None when there is one."""
+        """Reason why there is no course over days to draw, and when there will be one; None when there is one."""
         if self.days is None or self.result is None:
             return None
         if any(group.interval is not None for day in self.days.values() for group in day.variants):
@@ -158,7 +158,7 @@ class MetricReport:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
-    """An experiment, what endangers it, who saw it, and its metrics: the primary ones first."""
+    """An experiment, what endangers it, who saw it, and its metrics, the primary ones first."""
 
     experiment: Json
     config: StatisticsConfig
@@ -175,7 +175,7 @@ class ExperimentReport:
 
     @property
     def level(self) -> float:
-        """Of the intervals, e.g. 0.95."""
+        """Confidence level of the intervals, e.g. 0.95."""
         return self.config.level
 
     def section(self, *, primary: bool) -> list[MetricReport]:
@@ -184,7 +184,7 @@ class ExperimentReport:
 
     @property
     def exposed(self) -> Mapping[str, int]:
-        """People by variant, and those who saw several; without those who are held out."""
+        """People by variant, and people who saw several variants; without the people held out."""
         totals: Mapping[str, int] = self.exposures.get("total_exposures") or {}
         return totals
 
@@ -233,7 +233,7 @@ class ExperimentReport:
 
     @property
     def further_warnings(self) -> list[tuple[str, str, str]]:
-        """Those that the headline of the verdict does not say already."""
+        """Warnings that the headline of the verdict does not contain."""
         headline = "" if self.verdict is None else str(self.verdict["headline"])
         return [warning for warning in self.warnings if warning[1] not in headline]
 
@@ -254,7 +254,7 @@ class ExperimentReport:
 
 
 def is_comparable(metric: Json) -> bool:
-    """Return whether results of the present engine exist for a metric; the kinds of the former one have others."""
+    """Return whether the present engine has results for a metric; those of the former one have another form."""
     return isinstance(metric.get("metric_type"), str)
 
 

@@ -7,7 +7,7 @@ from rich.table import Column, Table
 
 
 def whole(header: str) -> Column:
-    """Return a column of what people copy, as ids: where room is scarce, others are wrapped instead."""
+    """Return a column of texts that people copy, such as ids, which is not wrapped where space is scarce."""
     return Column(header, no_wrap=True, overflow="fold")
 
 

@@ -21,9 +21,9 @@ from hoglab.statistics.numbers import MISSING, effect_text, interval_text, mean_
 
 PLOT_WIDTH, MIN_PLOT_WIDTH = 61, 21
 FEW_VARIANTS = 3
-"""So many variants are told on one line."""
+"""Maximum number of variants that are named on one line."""
 CLIPPED_AT = 5
-"""An interval that reaches this many times as far as the middle one is cut off, so that others can be seen."""
+"""Factor of the middle interval's reach beyond which another interval is cut off, so that others can be seen."""
 
 _STYLES = {"critical": "bold red", "warning": "yellow"}
 _MARKS = {"critical": "✖", "warning": "▲"}
@@ -33,7 +33,7 @@ _STATE_MARKS = {"invalid": "✖", "better": "✔", "worse": "✘", "mixed": "±"
 
 @dataclass(frozen=True, slots=True)
 class PlotRow:
-    """One interval of a plot; ``truth`` is the true effect where somebody knows it, ``metric`` what it is of."""
+    """One interval of a plot; ``truth`` is the true effect where somebody knows it, ``metric`` the metric's name."""
 
     label: str
     low: float
@@ -42,7 +42,7 @@ class PlotRow:
     style: str = ""
     metric: str = ""
     is_share: bool = False
-    """Whether the metric is a share of people, and so a difference of it one in percentage points."""
+    """Whether the metric is a share of people, and so its differences are in percentage points."""
 
     @property
     def effect(self) -> float:
@@ -58,7 +58,7 @@ class PlotRow:
 
 
 def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
-    """Yield everything that a terminal shows of an experiment, from top to bottom."""
+    """Yield all lines that a terminal shows of an experiment, from top to bottom."""
     yield _heading(report)
     if report.verdict is not None:
         yield _verdict(report.verdict)
@@ -103,7 +103,7 @@ def _heading(report: ExperimentReport) -> Panel:
 
 
 def _verdict(verdict: Json) -> Lines:
-    """Return the verdict, the next step, and what the verdict rests on beside its headline."""
+    """Yield the verdict, the next step, and the reasons besides its headline."""
     state = verdict["state"]
     said = [
         Text(f"{_STATE_MARKS.get(state, '→')} {verdict['headline']}", style=_STATE_STYLES.get(state, "bold")),
@@ -129,7 +129,7 @@ def _exposed(report: ExperimentReport) -> Text:
 
 
 def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, relative: bool) -> Table:
-    """Return people, totals and means for each variant of every metric, and the effects; whole on 80 columns."""
+    """Return a table, 80 columns wide at most, of people, totals, means and effects for each metric and variant."""
     table = light_table(name)
     if any(group.chance_to_win is not None for metric in metrics for group in _compared(metric)):
         table.caption = "Certainty: the chance to beat the baseline."
@@ -195,9 +195,9 @@ def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]
 
 @dataclass(frozen=True, slots=True)
 class IntervalPlot:
-    """Intervals as wide as there is room for up to ``width`` characters.
+    """Plot of intervals as wide as the terminal, up to ``width`` characters.
 
-    On one axis when they are relative, else on one for each metric, because each has a unit of its own.
+    They share an axis when they are relative, else each metric has its own, because it has a unit of its own.
 
     ``┃`` no effect, ``●`` the estimate, ``◆`` the known truth, ``◀▶`` cut off.
     """
@@ -206,7 +206,7 @@ class IntervalPlot:
     relative: bool = True
     width: int = PLOT_WIDTH
     marked: bool = True
-    """Whether anything is marked as significant beside it."""
+    """Whether anything in the table beside the plot is marked as significant."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.rows:
@@ -240,7 +240,7 @@ class IntervalPlot:
 
 
 def _shown(label: str, width: int) -> str:
-    """Return a label, its middle left out where there is no room: names of variants differ at their ends."""
+    """Return a label that fits; the middle is left out of a long one, as names of variants differ at their ends."""
     if cell_len(label) <= width:
         return label
     end = label[-(width // 2) :]
@@ -249,7 +249,7 @@ def _shown(label: str, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Axis of effects on a line of so many characters."""
+    """Axis of effects on a line of the given number of characters."""
 
     low: float
     high: float

@@ -116,7 +116,7 @@ class FrequentistConfig:
 
 @dataclass(frozen=True, slots=True)
 class CupedConfig:
-    """Variance reduction with pre-exposure data. `lookback_days` is for whoever computes the covariate."""
+    """Variance reduction with pre-exposure data. `lookback_days` is for the code that computes the covariate."""
 
     enabled: bool = False
     lookback_days: int = DEFAULT_LOOKBACK_DAYS
@@ -131,7 +131,7 @@ class StatisticsConfig:
     cuped: CupedConfig = field(default_factory=CupedConfig)
     baseline_variant_key: str | None = None
     correction: Correction = Correction.NONE
-    """For whoever shows several p-values of one experiment together; a single comparison is not corrected."""
+    """The correction for several p-values shown together; a single comparison is not corrected."""
 
     @property
     def method(self) -> Method:
@@ -148,7 +148,7 @@ class StatisticsConfig:
 
     @property
     def level(self) -> float:
-        """Of the intervals, e.g. 0.95."""
+        """Confidence level of the intervals, e.g. 0.95."""
         return (
             self.inference_config.ci_level
             if isinstance(self.inference_config, BayesianConfig)
@@ -173,7 +173,7 @@ def resolve_config(
 ) -> StatisticsConfig:
     """Read an experiment's `stats_config` JSON with the project's defaults behind it.
 
-    Never fails: whatever is missing, of the wrong type or out of range falls back as spec experiment-results
+    Nothing is raised: a value that is missing, of the wrong type or out of range falls back as spec experiment-results
     4.1 says. `project_defaults` has the keys of the project's experiment settings (`default_cuped_enabled`,
     `default_cuped_lookback_days`, `default_sequential_testing_enabled`,
     `default_sequential_tuning_parameter`); method and confidence level are not among them, because those are
@@ -238,7 +238,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _number(value: object) -> float | None:
-    """`value` as a finite float; None for anything else, booleans included."""
+    """Return `value` as a finite float; None for anything else, booleans included."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -254,7 +254,7 @@ def _probability(value: object, default: float) -> float:
 
 
 def _difference_type(value: object) -> DifferenceType:
-    """Return matched against the upper-case name; lower case is not a match (spec experiment-results 4.1, 12.9)."""
+    """Read a type of difference by its upper-case name; no other case matches (spec experiment-results 4.1, 12.9)."""
     return DifferenceType.ABSOLUTE if value == "ABSOLUTE" else DifferenceType.RELATIVE
 
 
@@ -263,7 +263,7 @@ def _correction(value: object) -> Correction:
 
 
 def _switch(stored: Mapping[str, object], key: str, default: object) -> bool:
-    """Return a key that is present decides, even against a default of true."""
+    """Return whether the settings switch a key on; the default decides only where they lack it."""
     return stored.get(key, default) is True
 
 

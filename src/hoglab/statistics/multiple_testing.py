@@ -22,7 +22,7 @@ class Correction(StrEnum):
     BENJAMINI_HOCHBERG = "benjamini-hochberg"
 
     def adjust(self, p_values: PValues) -> list[float | None]:
-        """Return adjusted p-values in the same order. Raises ValueError for one outside 0..1."""
+        """Return the p-values adjusted by a correction, in their own order. Raises ValueError for one outside 0..1."""
         match self:
             case Correction.NONE:
                 return _adjust(p_values, list)
@@ -35,7 +35,7 @@ class Correction(StrEnum):
 
 
 def bonferroni(p_values: PValues) -> list[float | None]:
-    """min(1, m·p): controls the chance of any false positive in the family under any dependence.
+    """Multiply each p-value by their number, at most 1: controls the chance of any false positive under any dependence.
 
     Source: Dunn 1961.
     """
@@ -43,7 +43,7 @@ def bonferroni(p_values: PValues) -> list[float | None]:
 
 
 def holm(p_values: PValues) -> list[float | None]:
-    """Return step-down Bonferroni: the same guarantee, never less powerful. Source: Holm 1979.
+    """Adjust p-values by step-down Bonferroni: the guarantee of `bonferroni`, never less powerful. Source: Holm 1979.
 
     In ascending order, the running maximum of (m - i)·p_i for i = 0, 1, ...
     """
@@ -56,7 +56,7 @@ def holm(p_values: PValues) -> list[float | None]:
 
 
 def benjamini_hochberg(p_values: PValues) -> list[float | None]:
-    """Return controls the expected share of false positives among the positives. Source: Benjamini, Hochberg 1995.
+    """Control the expected share of false positives among the positives. Source: Benjamini, Hochberg 1995.
 
     In ascending order, the running minimum from the largest down of m·p_i/i for i = 1, 2, ...
     """
@@ -81,7 +81,7 @@ def _adjust(p_values: PValues, correct: Callable[[Sequence[float]], list[float]]
 
 
 def _running(choose: Callable[[float, float], float], values: Iterable[float]) -> list[float]:
-    """Return running minimum or maximum, never above 1."""
+    """Return the running minimum or maximum of values, never above 1."""
     result: list[float] = []
     for value in values:
         capped = min(1.0, value)

@@ -6,7 +6,7 @@ MISSING = "–"
 
 
 def effect_text(effect: float, *, relative: bool, is_share: bool = False) -> str:
-    """Return an effect with its sign, or 0: in percent when it is a share of the baseline.
+    """Write an effect with its sign, or 0: in percent when it is a share of the baseline.
 
     A difference of shares is in percentage points.
     """
@@ -19,12 +19,12 @@ def effect_text(effect: float, *, relative: bool, is_share: bool = False) -> str
 
 
 def interval_text(interval: tuple[float, float], *, relative: bool, is_share: bool = False) -> str:
-    """Both bounds of an effect's interval."""
+    """Write both bounds of an effect's interval."""
     return " … ".join(effect_text(bound, relative=relative, is_share=is_share) for bound in interval)
 
 
 def number_text(number: float | None) -> str:
-    """Return a total or a mean: whole numbers as such, others with four significant digits or all before the point."""
+    """Write a total or a mean: whole numbers in full, others with four significant digits or all before the point."""
     if number is None:
         return MISSING
     if number == round(number) and abs(number) < 1e15:
@@ -33,17 +33,17 @@ def number_text(number: float | None) -> str:
 
 
 def mean_text(mean: float | None, *, is_share: bool) -> str:
-    """Return text of a metric's mean: in percent when it is a share of a variant's people."""
+    """Write a metric's mean: in percent when it is a share of a variant's people."""
     return f"{mean:.2%}" if is_share and mean is not None else number_text(mean)
 
 
 def p_text(p_value: float) -> str:
-    """Return a p-value with its sign of relation: ``p = 0.012``; of very small ones only that they are."""
+    """Write a p-value with its sign of relation: ``p = 0.012``; a very small one as a bound."""
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 
 def percent_text(share: float) -> str:
-    """Return a probability in percent. One that is not certain never reads as 0 or 100."""
+    """Write a probability in percent. One that is not certain never reads as 0 or 100."""
     text = f"{share:.1%}"
     if text == "100.0%" and share < 1:
         return "> 99.9%"

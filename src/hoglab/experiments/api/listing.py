@@ -34,7 +34,7 @@ Query = Callable[[str], str | None]
 def list_experiments(
     connection: Connection, project_id: int, query: Query, *, limit: int, offset: int, now: datetime
 ) -> tuple[list[int], int]:
-    """Return the ids of a page of a project's experiments, and how many match in all; 400 for bad query parameters.
+    """Return the ids of a page of a project's experiments, and how many match in all. Raises 400 for bad parameters.
 
     ``query`` gives the raw query parameters.
     """
@@ -97,7 +97,7 @@ def _frozen_flags(connection: Connection, project_id: int) -> list[int]:
 
 
 def _integers(text: str) -> list[int]:
-    """Return one integer, a comma-separated list, or a JSON list; what is none of these matches nobody."""
+    """Read one integer, a comma-separated list, or a JSON list; anything else matches nobody."""
     try:
         values = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
     except ValueError:
@@ -107,7 +107,7 @@ def _integers(text: str) -> list[int]:
 
 
 def _using_event(connection: Connection, project_id: int, event: str) -> ColumnElement[bool]:
-    """Return experiments whose inline or saved metrics use an event, by itself or through an action."""
+    """Return the experiments whose inline or saved metrics use an event, by itself or through an action."""
     actions = _actions_with_event(connection, project_id, event)
 
     def uses(metric: Any) -> bool:
@@ -158,7 +158,7 @@ def _with_prompt(connection: Connection, project_id: int, name: str) -> list[int
 
 
 def _text(column: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return a JSON column as the text that it is stored as."""
+    """Return a JSON column as the stored text."""
     return sa.type_coerce(column, sa.Text)
 
 

@@ -1,9 +1,9 @@
 """Reading experiments: one, or a page of them.
 
-What an experiment looks like on the wire is remembered as bytes until anything that it shows has changed. Each
-change of that kind raises the version of a topic in its own transaction (`storage.database.changes`), and what is
-remembered is used as it is only under the very versions that it was read with, so it is never out of date. When
-experiments or flags of the project have changed, a digest of what is stored tells which experiments those were.
+The JSON of an experiment is remembered as bytes until anything that it shows has changed. Each change of that kind
+raises the version of a topic in its own transaction (`storage.database.changes`), and remembered bytes are used only
+under the versions that they were read with, so they are never out of date. When experiments or flags of the project
+have changed, a digest of the stored rows tells which experiments changed.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 MAX_REMEMBERED_BYTES = 32 * 1024 * 1024
-"""Maximum size of remembered experiments; with more, everything is forgotten."""
+"""Maximum size of remembered experiments; above it all of them are forgotten."""
 
 
 DIGESTED = 2
-"""Number of `subjects`, from the first, for which a digest tells whose change it was."""
+"""Number of the first `subjects` for which a digest tells which experiment changed."""
 
 
 def subjects(project_id: int) -> tuple[Subject, ...]:
-    """Return everything that a project's experiments show: users are announced with their keys."""
+    """Return the topics of everything that a project's experiments show: users are announced with their keys."""
     return (
         ("experiments", project_id),  # and their holdouts and saved metrics
         ("flags", project_id),
@@ -54,7 +54,7 @@ def subjects(project_id: int) -> tuple[Subject, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ShownExperiment:
-    """An experiment on the wire, but for what depends on the caller."""
+    """JSON of an experiment, without the part that depends on the caller."""
 
     beginning: bytes
     """The JSON up to the value of its last key."""
@@ -73,7 +73,7 @@ class ShownExperiment:
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """An experiment in one state, and a digest of what was stored of it then."""
+    """JSON of an experiment in one state, and a digest of the rows that it was made from."""
 
     state: State
     digest: bytes
@@ -81,7 +81,7 @@ class _Remembered:
 
 
 class ExperimentReads:
-    """Answers with experiments of all projects. Used from any thread."""
+    """Readers of experiments of all projects. Used from any thread."""
 
     def __init__(self, database: Database, max_remembered_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         self._database = database
@@ -91,7 +91,7 @@ class ExperimentReads:
         self._lock = threading.Lock()  # of changes of the two above
 
     def recall(self, actor: Actor, experiment_id: int) -> EncodedObject | None:
-        """As `read`, from memory alone; None when that does not hold the experiment as it is now."""
+        """Return an experiment from memory alone; None when its present state is not remembered."""
         project_id = actor.project.id
         known = self._remembered.get((project_id, experiment_id))
         if known is None or known.state != self._database.changes.state(subjects(project_id)):
@@ -119,7 +119,7 @@ class ExperimentReads:
     def _shown(
         self, connection: Connection, project_id: int, ids: Collection[int]
     ) -> dict[int, ShownExperiment]:
-        """Those of some experiments that exist and are not deleted, in the snapshot of a connection."""
+        """Return the given experiments that exist and are not deleted, in the snapshot of a connection."""
         state = state_in(connection, subjects(project_id))
         shown: dict[int, ShownExperiment] = {}
         for identifier in ids:

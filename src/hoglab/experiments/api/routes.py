@@ -39,7 +39,7 @@ ONE: _One = {"response": schemas.ExperimentOut, "versioned": True}
 
 
 def actor(call: Call) -> Actor:
-    """Return caller with project and time."""
+    """Return the caller of a request with project and time."""
     return Actor(call.project, call.principal, call.now, call.if_match)
 
 
@@ -79,7 +79,7 @@ def experiments_router(
 
     @routes.get("/stats/", response=schemas.StatsOut)
     def stats(call: Call) -> dict[str, Any]:
-        """Return numbers of experiments that were recently launched and completed, and that are active."""
+        """Return the numbers of experiments recently launched, recently completed, and active."""
         return extras.stats(actor(call))
 
     @routes.get(
@@ -90,7 +90,7 @@ def experiments_router(
         answers={400: ErrorText},
     )
     def eligible_feature_flags(call: Call) -> dict[str, Any]:
-        """Return flags that can carry an experiment."""
+        """List the flags that can carry an experiment."""
         return eligible_flags(call)
 
     @routes.post(
@@ -100,7 +100,7 @@ def experiments_router(
         response=schemas.RunningTimeOut,
     )
     def calculate_running_time(call: Call) -> dict[str, Any]:
-        """Return sample size and days that an effect needs."""
+        """Calculate the sample size and the days that an effect needs."""
         return extras.running_time(call.validate(schemas.RunningTimeBody))
 
     def recall_experiment(call: Call, experiment_id: int) -> EncodedObject | None:
@@ -113,13 +113,13 @@ def experiments_router(
 
     @routes.patch("/{experiment_id}/", body=schemas.ExperimentPatch, **ONE)
     def patch_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Change what is sent. ``deleted`` removes an experiment softly and brings it back."""
+        """Change the fields that are sent. ``deleted`` removes an experiment softly and brings it back."""
         service.check_reachable(call.project, experiment_id, call.body)
         return service.patch(actor(call), experiment_id, call.validate(schemas.ExperimentPatch))
 
     @routes.put("/{experiment_id}/", body=schemas.ExperimentCreate, **ONE)
     def put_experiment(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Like PATCH; ``name`` and ``feature_flag_key`` are needed, a missing ``archived`` is false."""
+        """Replace an experiment: PATCH that needs ``name`` and ``feature_flag_key``; ``archived`` defaults to false."""
         service.check_reachable(call.project, experiment_id, call.body)
         sent = {"archived": False, **call.body}
         return service.patch(actor(call), experiment_id, call.validate(schemas.ExperimentCreate, sent))
@@ -164,7 +164,7 @@ def experiments_router(
 
     @routes.post("/{experiment_id}/archive/", body=schemas.ArchiveBody, **ONE)
     def archive(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Put a stopped experiment away, and its flag where nothing else needs it."""
+        """Archive a stopped experiment, and its flag where nothing else needs it."""
         service.find(call.project, experiment_id)
         body = call.validate(schemas.ArchiveBody)
         if body.disable_feature_flag:
@@ -215,7 +215,7 @@ def experiments_router(
         "/{experiment_id}/create_exposure_cohort_for_experiment/", response=schemas.ExposureCohortOut
     )
     def create_exposure_cohort(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Make a cohort of everybody who was exposed to the experiment."""
+        """Create a cohort of everybody who was exposed to the experiment."""
         return exposure_cohorts.create(actor(call), experiment_id)
 
     return routes
@@ -248,19 +248,19 @@ def holdouts_router(service: HoldoutService) -> ResourceRouter:
 
     @routes.patch("/{holdout_id}/", body=schemas.HoldoutPatch, response=schemas.HoldoutOut)
     def patch_holdout(call: Call, holdout_id: IntId) -> dict[str, Any]:
-        """Change what is sent; the flags of all member experiments follow."""
+        """Change the fields that are sent; the flags of all member experiments follow."""
         service.read(actor(call), holdout_id)
         return service.patch(actor(call), holdout_id, call.validate(schemas.HoldoutPatch))
 
     @routes.put("/{holdout_id}/", body=schemas.HoldoutCreate, response=schemas.HoldoutOut)
     def put_holdout(call: Call, holdout_id: IntId) -> dict[str, Any]:
-        """Like PATCH; ``name`` is needed."""
+        """Replace a holdout: PATCH that needs ``name``."""
         service.read(actor(call), holdout_id)
         return service.patch(actor(call), holdout_id, call.validate(schemas.HoldoutCreate))
 
     @routes.delete("/{holdout_id}/", status=204)
     def delete_holdout(call: Call, holdout_id: IntId) -> Response:
-        """Remove a holdout for good."""
+        """Delete a holdout for good."""
         service.delete(actor(call), holdout_id)
         return Response(status_code=204)
 
@@ -296,19 +296,19 @@ def saved_metrics_router(service: SavedMetricService) -> ResourceRouter:
 
     @routes.patch("/{metric_id}/", body=schemas.SavedMetricPatch, response=schemas.SavedMetricOut)
     def patch_saved_metric(call: Call, metric_id: IntId) -> dict[str, Any]:
-        """Change what is sent."""
+        """Change the fields that are sent."""
         service.read(actor(call), metric_id)
         return service.patch(actor(call), metric_id, call.validate(schemas.SavedMetricPatch))
 
     @routes.put("/{metric_id}/", body=schemas.SavedMetricCreate, response=schemas.SavedMetricOut)
     def put_saved_metric(call: Call, metric_id: IntId) -> dict[str, Any]:
-        """Like PATCH; ``name`` is needed."""
+        """Replace a saved metric: PATCH that needs ``name``."""
         service.read(actor(call), metric_id)
         return service.patch(actor(call), metric_id, call.validate(schemas.SavedMetricCreate))
 
     @routes.delete("/{metric_id}/", status=204)
     def delete_saved_metric(call: Call, metric_id: IntId) -> Response:
-        """Remove a saved metric for good; experiments lose it."""
+        """Delete a saved metric for good, and from the experiments that use it."""
         service.delete(actor(call), metric_id)
         return Response(status_code=204)
 

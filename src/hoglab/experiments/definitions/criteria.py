@@ -48,7 +48,7 @@ _DECIMALS = 10
 
 
 def validate_exposure_criteria(value: Any) -> dict[str, Any]:
-    """Return the criteria as they came. Raises 400 with attr ``exposure_criteria``."""
+    """Return the criteria unchanged. Raises 400 with attr ``exposure_criteria``."""
     attr = "exposure_criteria"
     if not isinstance(value, dict):
         raise validation_error(
@@ -113,7 +113,7 @@ def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[
 
 
 def created_exposure_criteria(value: dict[str, Any] | None) -> dict[str, Any]:
-    """Return exposure criteria of a new experiment: test accounts are filtered unless the request says otherwise."""
+    """Return the exposure criteria of a new experiment: test accounts are filtered unless the request says no."""
     criteria = dict(value or {})
     if criteria.get("filterTestAccounts") is None:
         criteria["filterTestAccounts"] = True
@@ -121,7 +121,7 @@ def created_exposure_criteria(value: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def validate_stats_config(value: Any) -> dict[str, Any]:
-    """Return the statistics settings as they came. Raises 400."""
+    """Return the statistics settings unchanged. Raises 400."""
     if not isinstance(value, dict):
         raise validation_error("stats_config must be an object", "stats_config")
     method = value.get("method")
@@ -131,7 +131,7 @@ def validate_stats_config(value: Any) -> dict[str, Any]:
 
 
 def validate_baseline(stats_config: Mapping[str, Any] | None, variant_keys: Sequence[str]) -> None:
-    """The baseline must be a variant of the flag."""
+    """Raise 400 for a baseline that is no variant of the flag."""
     key = (stats_config or {}).get("baseline_variant_key")
     if key is not None and key not in variant_keys:
         raise validation_error(
@@ -140,7 +140,7 @@ def validate_baseline(stats_config: Mapping[str, Any] | None, variant_keys: Sequ
 
 
 def created_stats_config(value: dict[str, Any] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return statistics of a new experiment: the project's method and confidence level where none were sent."""
+    """Return the statistics settings of a new experiment; the project's method and confidence level are defaults."""
     config = dict(value or {})
     if not config.get("method"):
         method = defaults.get("default_experiment_stats_method")
@@ -188,7 +188,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def validate_running_time(value: Any) -> dict[str, Any]:
-    """Return the calculator's object as it came. Raises 400 with attr ``running_time_calculation``."""
+    """Return the calculator's object unchanged. Raises 400 with attr ``running_time_calculation``."""
     attr = "running_time_calculation"
     if not isinstance(value, dict):
         raise validation_error("running_time_calculation must be an object", attr)
@@ -212,7 +212,7 @@ def running_time_of(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
 def with_running_time(
     parameters: Mapping[str, Any] | None, running_time: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """``parameters`` with the calculator's keys replaced by those of ``running_time``."""
+    """Return ``parameters`` with the calculator's keys replaced by those of ``running_time``."""
     if parameters is None and not running_time:
         return None
     kept = {key: value for key, value in (parameters or {}).items() if key not in CALCULATOR_KEYS}

@@ -18,7 +18,7 @@ from hoglab.statistics import BayesianConfig, CupedConfig, RelativeVariance, Sta
 
 DEFAULT_EXPOSURE_EVENT = "$feature_flag_called"
 WRITTEN_EXPOSURE_EVENT = "$experiment_exposure"
-"""Event that some servers write beside each flag call that gave a variant; counted only where a criterion names it."""
+"""Event that some servers write besides each flag call that gave a variant; counted only where a criterion names it."""
 _DEFAULT_EXPOSURE_LITERAL = "$default_exposure_event"
 # Events that stand for "the flag was shown", with or without further property filters.
 DEFAULT_EXPOSURES = frozenset({DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT})
@@ -59,7 +59,7 @@ def fingerprint(metric: Mapping[str, Any], calculation: Calculation) -> str:
 
 
 class Fingerprints:
-    """The fingerprints of one experiment's metrics, which have all but the metric in common."""
+    """The fingerprints of one experiment's metrics, which share everything but the metric."""
 
     def __init__(self, calculation: Calculation) -> None:
         content = _rounded(_settings(calculation))
@@ -125,7 +125,7 @@ def _digest(text: str) -> str:
 
 
 def hashed_part(metric: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metric without what does not change its numbers."""
+    """Return the metric without the fields that do not change its numbers."""
     kept = {key: value for key, value in metric.items() if key not in _NOT_HASHED}
     if "breakdownFilter" in kept:
         breakdown = kept["breakdownFilter"]
@@ -154,7 +154,7 @@ def _exposure(criteria: Mapping[str, Any], filtering: bool) -> dict[str, Any]:
 
 
 def _event(config: Any) -> dict[str, Any]:
-    """Return one exposure config as event or action with properties; the default exposure has a name of its own."""
+    """Return one exposure config as an event or action with properties; the default exposure has a name of its own."""
     if not isinstance(config, Mapping):
         return {"event": _DEFAULT_EXPOSURE_LITERAL, "properties": []}
     properties = config.get("properties") or []
@@ -166,9 +166,9 @@ def _event(config: Any) -> dict[str, Any]:
 
 
 def _cuped(config: CupedConfig) -> dict[str, Any]:
-    """Return CUPED settings in the key.
+    """Return the CUPED settings of the key.
 
-    Those that PostHog does not have are left out at their default, so that keys agree.
+    Settings that PostHog does not have are left out at their default, so that keys agree.
     """
     if not config.enabled:
         return {"enabled": False, "lookback_days": _DISABLED_LOOKBACK_DAYS}
@@ -179,7 +179,7 @@ def _cuped(config: CupedConfig) -> dict[str, Any]:
 
 
 def _statistics(config: StatisticsConfig) -> dict[str, Any]:
-    """As `_cuped` for a prior."""
+    """Return the statistics settings of the key; the prior only where there is one."""
     test = config.inference_config
     shared = {"method": test.method.value, "difference_type": test.difference_type.value.lower()}
     if isinstance(test, BayesianConfig):

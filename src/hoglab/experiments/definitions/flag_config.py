@@ -54,16 +54,16 @@ class FlagConfig:
 
 
 def from_parameters(parameters: Mapping[str, Any]) -> tuple[FlagConfig, dict[str, Any]]:
-    """Take the flag's part out of ``parameters``; what is left is the experiment's own. Raises 400."""
+    """Split ``parameters`` into the flag's part and the experiment's own. Raises 400."""
     given = {name: parameters[key] for key, name in _PARAMETER_KEYS.items() if key in parameters}
     rest = {key: value for key, value in parameters.items() if key not in _PARAMETER_KEYS}
     return _config(given, "parameters"), rest
 
 
 def from_flag_object(value: Any) -> FlagConfig:
-    """Return the ``feature_flag`` object of a request, when it means to write. Raises 400.
+    """Read the ``feature_flag`` object of a request, where it asks for a change. Raises 400.
 
-    An object with an id (the echo of a response), or without anything to write, means nothing.
+    An object with an id (the echo of a response), or without anything to write, changes nothing.
     """
     if not isinstance(value, dict) or value.get("id") is not None:
         return FlagConfig()
@@ -122,7 +122,7 @@ def _refuse_unknown(value: Mapping[str, Any], known: frozenset[str], path: str) 
 
 
 def _config(given: dict[str, Any], attr: str | None) -> FlagConfig:
-    """Check and normalise what was sent. Null means "not sent" where a flag has no null."""
+    """Check and normalise the settings in a request. Null means "not sent" where a flag has no null."""
     given = {k: v for k, v in given.items() if v is not None or k == "aggregation_group_type_index"}
     if "variants" in given:
         given["variants"] = normalise_variants(given["variants"], attr)
@@ -201,7 +201,7 @@ def variant_keys(filters: Mapping[str, Any]) -> list[str]:
 
 
 def holdout_filter(holdout_id: int | None, holdout_filters: Sequence[Mapping[str, Any]] | None) -> Any:
-    """``filters.holdout`` of a flag whose experiment is in a holdout (spec experiments-api 4.1)."""
+    """Return ``filters.holdout`` of a flag whose experiment is in a holdout (spec experiments-api 4.1)."""
     if holdout_id is None:
         return None
     first = (holdout_filters or [{}])[0]
@@ -223,7 +223,7 @@ def new_flag_filters(config: FlagConfig, holdout: Any) -> dict[str, Any]:
 
 
 def applied(filters: Mapping[str, Any], config: FlagConfig) -> dict[str, Any]:
-    """Return a flag's filters after the sent part of ``config`` was applied (spec experiments-api 4.3)."""
+    """Return a flag's filters with the sent part of ``config`` applied (spec experiments-api 4.3)."""
     changed = dict(filters)
     if "variants" in config.sent:
         changed["multivariate"] = {**(changed.get("multivariate") or {}), "variants": config.variants}
@@ -243,7 +243,7 @@ def applied(filters: Mapping[str, Any], config: FlagConfig) -> dict[str, Any]:
 
 
 def equals_flag(config: FlagConfig, filters: Mapping[str, Any], continuity: bool | None) -> bool:
-    """Return whether everything that was sent is what the flag has already: the echo of a response."""
+    """Return whether the flag already has everything that was sent: the echo of a response."""
     groups = filters.get("groups") or [{}]
     current = {
         "variants": [_comparable(variant) for variant in variants_of(filters)],
@@ -273,7 +273,7 @@ def _comparable(variant: Mapping[str, Any]) -> tuple[Any, Any, float]:
 def projected(
     parameters: Mapping[str, Any] | None, filters: Mapping[str, Any], continuity: Any
 ) -> dict[str, Any]:
-    """``parameters`` as a response shows them: the flag's part read back from the live flag."""
+    """Return ``parameters`` as a response shows them: the flag's part read back from the live flag."""
     groups = filters.get("groups") or []
     shown: dict[str, Any] = {
         "feature_flag_variants": [
@@ -294,7 +294,7 @@ def projected(
 
 
 def check_suitable(filters: Mapping[str, Any]) -> None:
-    """An existing flag must be one that can carry an experiment (spec experiments-api 4.2). Raises 400."""
+    """Raise 400 for an existing flag that cannot carry an experiment (spec experiments-api 4.2)."""
     count = len(variants_of(filters))
     if count < MIN_VARIANTS:
         raise validation_error(TOO_FEW_VARIANTS)
@@ -305,7 +305,7 @@ def check_suitable(filters: Mapping[str, Any]) -> None:
 def check_excluded(
     value: Any, keys: Sequence[str], baseline: str, attr: str | None = "excluded_variants"
 ) -> list[str]:
-    """``excluded_variants``, checked against the flag (spec experiments-api 3.5). Raises 400."""
+    """Return ``excluded_variants``, checked against the flag (spec experiments-api 3.5). Raises 400."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(key, str) for key in value):

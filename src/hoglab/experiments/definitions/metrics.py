@@ -1,6 +1,6 @@
-"""Metric definitions: what is accepted, and the upkeep of their uuids (spec experiments-api 3.8).
+"""Metric definitions: which are accepted, and how they keep their uuids (spec experiments-api 3.8).
 
-A metric is stored as the JSON that came; the models below only decide whether it is one.
+A metric is stored as the JSON of the request; the models below only validate it.
 """
 
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
@@ -33,7 +33,7 @@ MAX_LISTED_ERRORS = 15
 LEGACY_KINDS = frozenset({"ExperimentTrendsQuery", "ExperimentFunnelsQuery"})
 KIND = "ExperimentMetric"
 NODE_KINDS = frozenset({"EventsNode", "ActionsNode", "ExperimentDataWarehouseNode"})
-"""The kinds of what a metric is computed from."""
+"""Kinds of the nodes that a metric is computed from."""
 PROPERTY_MATH = frozenset({"sum", "avg", "min", "max"})
 """The maths that need a property."""
 _VALUES = ("source", "numerator", "denominator")
@@ -152,7 +152,7 @@ class _Metric(_Closed):
 
 
 class MeanMetric(_Metric):
-    """One value of each person, and the mean of these: how often, how much, how many."""
+    """Mean of one value of each person: how often, how much, how many."""
 
     metric_type: Literal["mean"]
     source: Source
@@ -163,7 +163,7 @@ class MeanMetric(_Metric):
 
 
 class FunnelMetric(_Metric):
-    """The share of people who go through all steps, the first of which follows the exposure."""
+    """Share of people who go through all steps, the first of which follows the exposure."""
 
     metric_type: Literal["funnel"]
     series: list[Source]
@@ -171,7 +171,7 @@ class FunnelMetric(_Metric):
 
 
 class RatioMetric(_Metric):
-    """The sum of one value over the sum of another."""
+    """Sum of one value over the sum of another."""
 
     metric_type: Literal["ratio"]
     numerator: Source
@@ -181,7 +181,7 @@ class RatioMetric(_Metric):
 
 
 class RetentionMetric(_Metric):
-    """The share of people who come back: of those with a start event, those with a completion in the window."""
+    """Share of people who come back: of those with a start event, those with a completion in the window."""
 
     metric_type: Literal["retention"]
     start_event: Source
@@ -210,7 +210,7 @@ _METRIC: TypeAdapter[_AnyMetric] = TypeAdapter(ExperimentMetric)
 
 
 class LegacyMetric(WireModel):
-    """A metric of the former engine; such a one is only kept."""
+    """A metric of the former engine, which is stored but not computed."""
 
     model_config = ConfigDict(extra="allow")
     notes = METRIC_FIELDS
@@ -219,11 +219,11 @@ class LegacyMetric(WireModel):
 
 
 StoredMetric = _AnyMetric
-"""The models of metrics, of which a stored one may be none: those of the former engine are kept as they are."""
+"""Models of stored metrics; one that fits none of them, of the former engine, is kept unchanged."""
 
 
 def validate_metrics(value: Any, attr: str) -> list[dict[str, Any]]:
-    """Return a list of metrics as it came. Raises the first error as 400 with ``attr``."""
+    """Validate a list of metrics and return it unchanged. Raises the first error as 400 with ``attr``."""
     if not isinstance(value, list):
         raise validation_error("Metrics must be a list", attr)
     if len(value) > MAX_METRICS:
@@ -258,7 +258,7 @@ def _validate_metric(metric: Any, index: int, attr: str) -> None:
 def schema_problem(metric: Mapping[str, Any]) -> str | None:
     """Return the problem of a metric's shape, as one line; None without one.
 
-    Each problem has the place inside the metric, and the code and text that the wire has for it elsewhere.
+    The problem has its place inside the metric, and the code and text that the wire has for it elsewhere.
     """
     try:
         _METRIC.validate_python(metric)
@@ -278,7 +278,7 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
 
 
 def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[str, Any]:
-    """Return a finding of the models as clients know it: where, its code on the wire, and the wire's text for it."""
+    """Return a finding of the models as clients expect it: the place, and the code and the text of the wire."""
     refused = from_details(details)
     place: list[str | int] = []
     of_node = False
@@ -298,9 +298,9 @@ def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[
 
 
 def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Place of a property that a metric needs and does not name, and the text that says so; None without one.
+    """Return the place of a property that a metric needs but does not name, with an error text; None without one.
 
-    Its results count events (spec experiment-results 1.6), which nobody means.
+    The results of such a metric would count events (spec experiment-results 1.6), which nobody means.
     """
     for name in _VALUES:
         node = metric.get(name)
@@ -311,7 +311,7 @@ def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
-    """Return warnings about parts of a stored metric that have another effect than they seem to.
+    """Return warnings about parts of a stored metric that have another effect than they seem to have.
 
     ``path`` leads to it.
     """
@@ -334,7 +334,7 @@ def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def placed_sources(metric: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the same with where they stand: ``numerator``, ``series[1]``."""
+    """Yield the nodes of a metric with their places: ``numerator``, ``series[1]``."""
     for name in _SOURCES:
         if isinstance(node := metric.get(name), dict):
             yield name, node
@@ -346,7 +346,7 @@ def placed_sources(metric: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str
 
 
 def action_ids(metrics: Iterable[Any]) -> set[int]:
-    """Return the actions that metrics refer to."""
+    """Return the ids of the actions that metrics refer to."""
     return {
         node["id"]
         for metric in metrics
@@ -357,7 +357,7 @@ def action_ids(metrics: Iterable[Any]) -> set[int]:
 
 
 def table_names(metrics: Iterable[Any]) -> set[str]:
-    """Return the tables beside the events that metrics refer to."""
+    """Return the names of the tables beside the events that metrics refer to."""
     return {
         node["table_name"]
         for metric in metrics
@@ -368,7 +368,7 @@ def table_names(metrics: Iterable[Any]) -> set[str]:
 
 
 def event_names(metric: Mapping[str, Any]) -> set[str]:
-    """Return the events that a metric names itself."""
+    """Return the names of the events that a metric itself names."""
     return {
         node["event"]
         for node in sources(metric)
@@ -396,7 +396,7 @@ def with_action_names(metric: dict[str, Any], names: Mapping[int, str | None]) -
 def assign_uuids(lists: Sequence[list[dict[str, Any]]], taken: Iterable[str]) -> list[list[dict[str, Any]]]:
     """Return the metric lists with a uuid on every metric, unique over all lists and ``taken``.
 
-    The first holder of a uuid keeps it; a later one silently gets a new one (spec experiments-api 3.8).
+    The first metric with a uuid keeps it; a later one silently gets a new uuid (spec experiments-api 3.8).
     """
     seen = set(taken)
     result = []

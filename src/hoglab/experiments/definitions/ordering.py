@@ -10,16 +10,16 @@ from hoglab.http.errors import validation_error
 def created(
     sent: Sequence[str] | None, inline: Sequence[str] | None, saved: Sequence[str]
 ) -> list[str] | None:
-    """Return the order of a new experiment: as sent, completed. None when it has no metrics and none were sent."""
+    """Return the order of a new experiment: the sent one, completed. None when it has no metrics and none was sent."""
     if inline is None and not saved:
         return None
     return completed(sent or [], [*(inline or ()), *saved])
 
 
 def changed(base: Sequence[str] | None, before: Sequence[str], after: Sequence[str]) -> list[str] | None:
-    """Return the order after a change of metrics: what came is appended, what went is dropped.
+    """Return the order after a change of metrics: new ones are appended, removed ones are dropped.
 
-    ``base`` is the order that was sent, or the stored one. Without a change it stands as it is.
+    ``base`` is the order that was sent, or the stored one. Without a change it is returned as it is.
     """
     if base is None and not after:
         return None
@@ -28,13 +28,13 @@ def changed(base: Sequence[str] | None, before: Sequence[str], after: Sequence[s
 
 
 def completed(order: Sequence[str], uuids: Sequence[str]) -> list[str]:
-    """``order`` with the uuids that it lacks at its end, in their own order."""
+    """Return ``order`` with the missing uuids at its end, in their own order."""
     known = set(order)
     return [*order, *dict.fromkeys(uuid for uuid in uuids if uuid not in known)]
 
 
 def check(order: Sequence[str] | None, uuids: Sequence[str], kind: str) -> None:
-    """Every metric must have a place; surplus uuids are allowed. Raises 400."""
+    """Raise 400 when a metric has no place in the order; surplus uuids are allowed."""
     advice = "This is likely a frontend bug - please refresh and try again."
     if not uuids:
         return

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
 Problem = Callable[[Connection, int, Mapping[str, Any]], str | None]
-"""Check of a project's metric or exposure criteria: the reason for which it cannot be computed; None when it can."""
+"""Check of a project's metric or exposure criteria: the reason why it cannot be computed; None when it can."""
 
 _Found = dict[tuple[Problem, str], str | None]
 _found: ContextVar[_Found | None] = ContextVar("definition_problems", default=None)
 
 
 def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[str, Any]) -> None:
-    """Check that accepts every definition, where nothing is saved or nothing computed."""
+    """Accept every definition, where nothing is saved or nothing computed."""
 
 
 def when_saved(problem: Problem) -> Problem:
-    """Check for metrics that are saved: besides the given, that they do not count what was to be summed."""
+    """Return a check for saved metrics: the given one, and that they do not count where a sum is meant."""
 
     def found(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
         missing = metrics.missing_property(metric)
@@ -37,7 +37,7 @@ def when_saved(problem: Problem) -> Problem:
 
 
 class DefinitionProblems:
-    """Looks for problems; a large definition takes a while, in which others may want to write."""
+    """A check of definitions, made before a transaction where possible: a large definition takes a while."""
 
     def __init__(self, database: Database, metric: Problem, exposure: Problem) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class DefinitionProblems:
     def looked_for(
         self, project_id: int, metrics: Iterable[Mapping[str, Any]], criteria: Mapping[str, Any] | None = None
     ) -> Iterator[None]:
-        """Look at definitions now: in the block, which may be a transaction, they need not be looked at again."""
+        """Check definitions now; inside the block, which may be a transaction, they are not checked again."""
         asked = [(self._metric, metric) for metric in metrics]
         if criteria:
             asked.append((self._exposure, criteria))
@@ -65,13 +65,13 @@ class DefinitionProblems:
             _found.reset(token)
 
     def of_metric(self, connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
-        """Return the reason for which the results of a metric would be refused; None without one."""
+        """Return the reason why the results of a metric would be refused; None without one."""
         return self._known(self._metric, connection, project_id, metric)
 
     def of_exposures(
         self, connection: Connection, project_id: int, criteria: Mapping[str, Any]
     ) -> str | None:
-        """Return the reason for which nobody could be counted as exposed; None without one."""
+        """Return the reason why nobody could be counted as exposed; None without one."""
         return self._known(self._exposure, connection, project_id, criteria)
 
     def _known(
@@ -82,6 +82,6 @@ class DefinitionProblems:
 
 
 def _meaning(definition: Mapping[str, Any]) -> str:
-    """Return a definition without what names it."""
+    """Return a definition without its name and description."""
     named = {**definition, "uuid": None, "fingerprint": None}
     return orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()

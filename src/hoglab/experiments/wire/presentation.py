@@ -43,7 +43,7 @@ class Related:
 
 
 def load_related(connection: Connection, project: Project, rows: Sequence[ExperimentRow]) -> Related:
-    """Return a fixed number of queries, however many experiments there are."""
+    """Load the objects that a page of experiments shows, by a fixed number of queries."""
     flags = store.flags(connection, (row.feature_flag_id for row in rows))
     holdouts = store.holdouts(connection, (row.holdout_id for row in rows if row.holdout_id is not None))
     links = store.links(connection, (row.id for row in rows))
@@ -62,7 +62,7 @@ def load_related(connection: Connection, project: Project, rows: Sequence[Experi
 
 
 def calculation(row: ExperimentRow, flag: FlagRow | None, project: Project) -> Calculation:
-    """Return calculation settings: all that decides the numbers of an experiment's results, besides the metric."""
+    """Return the calculation settings, which decide the numbers of an experiment's results besides the metric."""
     filters = flag.filters if flag is not None else {}
     excluded = set(row.excluded_variants)
     return Calculation(
@@ -94,7 +94,7 @@ def stamped(metric: dict[str, Any], fingerprints: Fingerprints) -> dict[str, Any
 
 
 def status(row: ExperimentRow, flag: FlagRow | None) -> str:
-    """``draft``, ``running``, ``paused``, ``exposure_frozen`` or ``stopped`` (spec experiments-api 2.2)."""
+    """Return ``draft``, ``running``, ``paused``, ``exposure_frozen`` or ``stopped`` (spec experiments-api 2.2)."""
     if row.is_draft:
         return "draft"
     if row.is_stopped:
@@ -169,7 +169,7 @@ def experiment_state(row: ExperimentRow, related: Related, project: Project) -> 
 
 
 def settings_of(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any]:
-    """Return settings of an experiment that decide its results, under the names of the wire."""
+    """Return the settings of an experiment that decide its results, under the names of the wire."""
     return {
         "parameters": _parameters(row, flag),
         "exposure_criteria": row.exposure_criteria,
@@ -182,7 +182,7 @@ def settings_of(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any]:
 def warnings_of(
     row: ExperimentRow, flag: FlagRow | None, links: Sequence[SavedMetricLink]
 ) -> list[WarningEntry]:
-    """Warnings about parts of an experiment, its flag and saved metrics that have no effect, or an unexpected one."""
+    """Return warnings about parts of an experiment, its flag and saved metrics that have no or an unexpected effect."""
     warnings = unknown_keys.warnings_of(unknown_keys.within(ExperimentPatch, settings_of(row, flag)))
     if flag is not None:
         warnings += [
@@ -216,7 +216,7 @@ def _parameters(row: ExperimentRow, flag: FlagRow | None) -> dict[str, Any] | No
 def _metrics(
     stored: Iterable[dict[str, Any]] | None, row: ExperimentRow, fingerprints: Fingerprints, related: Related
 ) -> list[dict[str, Any]] | None:
-    """Return stored metrics with what is only known when they are read (spec experiments-api 3.8)."""
+    """Add to stored metrics the fields that are only known when they are read (spec experiments-api 3.8)."""
     if stored is None:
         return None
     shown = []
@@ -229,7 +229,7 @@ def _metrics(
 
 
 def _as_read(metric: dict[str, Any], fingerprints: Fingerprints, related: Related) -> dict[str, Any]:
-    """A stored metric with its fingerprint, under which results are kept, whatever its actions are called by now."""
+    """Return a stored metric with its fingerprint, the key of its results, which ignores the names of its actions."""
     return metrics.with_action_names(stamped(metric, fingerprints), related.action_names)
 
 

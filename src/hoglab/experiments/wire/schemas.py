@@ -104,7 +104,7 @@ def _ordering(value: Any) -> list[str]:
 
 
 def _link_list(value: Any) -> list[dict[str, Any]]:
-    """Return the shape of ``saved_metrics_ids`` (spec experiments-api 3.9)."""
+    """Check the shape of ``saved_metrics_ids`` (spec experiments-api 3.9)."""
     if not isinstance(value, list):
         name = type(value).__name__
         raise validation_error(f'Expected a list of items but got type "{name}".', code="not_a_list")
@@ -128,7 +128,7 @@ _Ordering = Checked(rule=_ordering, schema={"type": "array", "items": {"type": "
 
 
 class ExperimentPatch(WireModel):
-    """Body of PATCH: only what is sent changes."""
+    """Body of PATCH: only the fields that are sent change."""
 
     notes = reference.EXPERIMENT
 
@@ -244,7 +244,7 @@ class ProjectConfigPatch(WireModel):
 
 
 class ProjectConfigOut(WireModel):
-    """A project's settings for experiments; null for what is usual."""
+    """A project's settings for experiments; null stands for the default."""
 
     notes = reference.PROJECT_CONFIG
 
@@ -505,7 +505,7 @@ class ImplementationQuery(WireModel):
 
 
 class ImplementationOut(WireModel):
-    """The answer."""
+    """Answer whether the events still lack flag values."""
 
     notes = reference.STATS
 

@@ -1,7 +1,7 @@
-"""The settings of experiments and holdouts as they go on the wire: which keys there are, and what each is for.
+"""The settings of experiments and holdouts on the wire: their keys, and what each is for.
 
 Documents, and the search for misspelt keys, are made from these models; `criteria`, `flag_config` and `holdouts`
-check what they hold (spec experiments-api 3.4 to 3.7, 7.1; experiment-results 4.1).
+check the values (spec experiments-api 3.4 to 3.7, 7.1; experiment-results 4.1).
 """
 
 from typing import Any, ClassVar
@@ -71,7 +71,7 @@ class FrequentistSettings(WireModel):
 
 
 class CupedSettings(WireModel):
-    """Reduction of variance by what people did before."""
+    """Reduction of variance by a covariate from before the exposure."""
 
     notes = _STATS
     closed = True

@@ -1,6 +1,6 @@
 """The Bayesian comparison of two groups: a Normal posterior of the effect.
 
-Where the variance of the effect is itself known badly, as for quantiles, the posterior is Student's t with the
+Where the variance of the effect is itself uncertain, as for quantiles, the posterior is Student's t with the
 degrees of freedom of the variance. Source: Gelman et al., Bayesian Data Analysis, section 3.2.
 """
 
@@ -76,7 +76,7 @@ def bayesian_test(config: BayesianConfig, effect: Effect) -> BayesianTest:
 def is_significant(
     rule: SignificanceRule, ci_level: float, chance_to_win: float, interval: tuple[float, float]
 ) -> bool:
-    """Return whether a posterior counts as significant.
+    """Decide whether a posterior counts as significant.
 
     The default rule is one-sided on chance_to_win: at 0.95 it fires while the 95 % interval still touches
     zero. Source: spec experiment-results 4.5, 13.
@@ -90,7 +90,7 @@ def is_significant(
 def rejection_bounds(
     config: BayesianConfig, standard_error: float, variance_df: float | None = None
 ) -> tuple[float, float]:
-    """Return an estimate with this standard error is significant below the first and above the second.
+    """Return the two estimates below the first and above the second of which an effect is significant.
 
     Where the posterior mean m0 + w·(e - m0) lies c posterior standard deviations from zero, with c of the rule
     of `is_significant` and the prior's weight w of the data.
@@ -112,14 +112,14 @@ def _critical_value(tail: float, freedom: float | None) -> float:
 
 
 def _excess(z: float, freedom: float | None) -> float:
-    """∫ t·f(t) dt from -z on: what beside the mean there is in the expectation above zero."""
+    """Compute ∫ t·f(t) dt from -z on, the part of the expectation above zero that the mean does not give."""
     if freedom is None:
         return normal_pdf(z)
     return (freedom + z * z) / (freedom - 1) * student_t_pdf(z, freedom)
 
 
 def _posterior(prior: Prior | None, estimate: float, standard_error: float) -> tuple[float, float]:
-    """Return mean and sd of the posterior; with a prior the precision-weighted update of two Normals."""
+    """Return the mean and sd of the posterior; with a prior, the precision-weighted update of two Normals."""
     if prior is None:
         return estimate, standard_error
     variance = standard_error * standard_error

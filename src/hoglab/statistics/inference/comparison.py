@@ -38,7 +38,7 @@ Inference = BayesianTest | FrequentistTest | SequentialTest
 class VariantComparison:
     """The statistics half of a variant's result row (spec experiment-results 5.1).
 
-    `test` is None, and so are the wire fields drawn from it, when the statistics were refused; `refusal` then
+    `inference` is None, and so are the wire fields drawn from it, when the statistics were refused; `refusal` then
     says why. The row's sufficient statistics are those of `statistics`, always unadjusted.
     """
 
@@ -51,24 +51,24 @@ class VariantComparison:
 
     @property
     def chance_to_win(self) -> float | None:
-        """P(test > baseline); None for frequentist or refused rows."""
+        """P(variant > baseline), with `BayesianConfig.inverse` the opposite; None for frequentist or refused rows."""
         return self.inference.chance_to_win if isinstance(self.inference, BayesianTest) else None
 
     @property
     def credible_interval(self) -> tuple[float, float] | None:
-        """None for frequentist or refused rows."""
+        """Credible interval of the effect; None for frequentist or refused rows."""
         return self.inference.credible_interval if isinstance(self.inference, BayesianTest) else None
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided; None for Bayesian or refused rows."""
+        """Two-sided p-value; None for Bayesian or refused rows."""
         return (
             self.inference.p_value if isinstance(self.inference, FrequentistTest | SequentialTest) else None
         )
 
     @property
     def confidence_interval(self) -> tuple[float, float] | None:
-        """None for Bayesian or refused rows."""
+        """Confidence interval of the effect; None for Bayesian or refused rows."""
         return (
             self.inference.confidence_interval
             if isinstance(self.inference, FrequentistTest | SequentialTest)
@@ -77,7 +77,7 @@ class VariantComparison:
 
     @property
     def significant(self) -> bool | None:
-        """None for refused rows."""
+        """Whether the effect is significant by the method; None for refused rows."""
         return None if self.inference is None else self.inference.significant
 
 
@@ -87,8 +87,8 @@ def compare(
     """Compare a test variant with the baseline.
 
     Statistics exist only when neither group has validation failures and the numbers allow a test; otherwise
-    the result carries the variant's own failures and the reason, and nothing is raised. CUPED takes place
-    when it is enabled and both groups are `WithCovariate`. Raises ValueError when the two groups are of
+    the result carries the variant's own failures and the reason, and nothing is raised. CUPED is applied when
+    it is enabled and both groups are `WithCovariate`. Raises ValueError when the two groups are of
     different kinds.
     """
     failures = variant_failures(variant)
@@ -107,7 +107,7 @@ def compare(
 def estimate_effect(
     config: StatisticsConfig, baseline: SufficientStatistics, variant: SufficientStatistics
 ) -> tuple[Effect, CupedAdjustment | None]:
-    """Return the effect of `variant` over `baseline`, with the CUPED adjustment if one took place.
+    """Return the effect of `variant` over `baseline`, with the CUPED adjustment if one was applied.
 
     Raises RefusalError when the method in `config` refuses these statistics (spec experiment-results 4.2 to
     4.4) and ValueError when the two groups are of different kinds.
@@ -148,7 +148,7 @@ def _kind(group: SufficientStatistics) -> str:
 def _refuse_for_method(
     config: BayesianConfig | FrequentistConfig, baseline: SufficientStatistics, variant: SufficientStatistics
 ) -> None:
-    """Each method's own silent refusals."""
+    """Raise RefusalError where a method silently refuses these statistics."""
     relative = config.difference_type is DifferenceType.RELATIVE
     if isinstance(config, FrequentistConfig):
         if relative and abs(baseline.mean) < MIN_FREQUENTIST_BASELINE_MEAN:

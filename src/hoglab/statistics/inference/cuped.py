@@ -42,7 +42,7 @@ class CupedAdjustment:
 
 
 def pooled_theta(control: WithCovariate, treatment: WithCovariate) -> float:
-    """θ = Cov(y, x)/Var(x) over both groups pooled; 0 for a covariate without variance."""
+    """Compute θ = Cov(y, x)/Var(x) over both groups pooled; 0 for a covariate without variance."""
     pooled = control + treatment
     variance = pooled.covariate_variance
     return pooled.covariance / variance if variance >= MIN_COVARIATE_VARIANCE else 0.0
@@ -89,7 +89,7 @@ def _raw_moments(group: WithCovariate, delta: bool) -> Moments:
 
 
 def _adjusted(group: WithCovariate, raw: Moments, theta: float) -> Moments:
-    """μ' = μ - θ·x̄ and v' = v + θ²·v_x - 2θ·cov(y, x), floored."""
+    """Compute μ' = μ - θ·x̄ and v' = v + θ²·v_x - 2θ·cov(y, x), floored."""
     variance = raw.variance + theta * theta * group.covariate_variance - 2 * theta * group.covariance
     return Moments(
         raw.mean - theta * group.covariate_mean, max(variance, MIN_ADJUSTED_VARIANCE), raw.number_of_samples
@@ -103,7 +103,7 @@ def _reduction(raw: Moments, adjusted: Moments) -> float:
 def _delta_variance(
     theta: float, control: WithCovariate, raw_control: Moments, raw_test: Moments, adjusted_test: Moments
 ) -> float:
-    """Return V = vt'/(nt·b²) + (g_y²·v_y + 2·g_y·g_x·cov + g_x²·v_x)/nc with g_y = -ȳt/b², g_x = θ/b.
+    """Compute V = vt'/(nt·b²) + (g_y²·v_y + 2·g_y·g_x·cov + g_x²·v_x)/nc with g_y = -ȳt/b², g_x = θ/b.
 
     The control's share is the delta method on (ȳt' - ȳc + θ·x̄c)/ȳc, at equal covariate means in both groups.
     Computed with b·g_y and b·g_x, so that the square of b is divided out once.

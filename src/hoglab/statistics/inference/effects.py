@@ -35,7 +35,7 @@ class Effect:
 
     @property
     def variance_df(self) -> float | None:
-        """Degrees of freedom of the variance where those of the groups are not those of samples; else None.
+        """Degrees of freedom of the variance where it is not the variance of a sample; else None.
 
         Raises RefusalError when the groups have no variance.
         """
@@ -60,7 +60,7 @@ def effect_of(difference_type: DifferenceType, control: Moments, treatment: Mome
 
 
 def relative_effect(control: Moments, treatment: Moments, denominator: float) -> Effect:
-    """(μt - μc)/b with V = vt/(nt·b²) + μt²·vc/(nc·b⁴), for a denominator b that may differ from μc.
+    """Compute (μt - μc)/b with V = vt/(nt·b²) + μt²·vc/(nc·b⁴), for a denominator b that may differ from μc.
 
     Raises RefusalError when b is zero. Source: spec experiment-results 4.3, 4.7.
     """
@@ -75,11 +75,11 @@ def relative_effect(control: Moments, treatment: Moments, denominator: float) ->
 
 
 def welch_degrees_of_freedom(control: Moments, treatment: Moments) -> float:
-    """Return Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
+    """Compute the Welch-Satterthwaite degrees of freedom from the absolute moments, also for relative effects.
 
     df = (a + b)²/(a²/(nt - 1) + b²/(nc - 1)) with a = vt/nt, b = vc/nc, computed from the shares a/(a + b)
-    and b/(a + b) because the squares of tiny variances underflow. Where a variance is known less well than that
-    of a sample its own degrees of freedom take the place of n - 1. Source: spec experiment-results 4.6; Welch
+    and b/(a + b) because the squares of tiny variances underflow. Where a variance is less certain than that of
+    a sample, its own degrees of freedom replace n - 1. Source: spec experiment-results 4.6; Welch
     1947.
     """
     total = treatment.variance_of_mean + control.variance_of_mean
@@ -91,7 +91,7 @@ def welch_degrees_of_freedom(control: Moments, treatment: Moments) -> float:
 
 
 def interval_around(estimate: float, half_width: float) -> tuple[float, float]:
-    """estimate ± half_width. Raises RefusalError when a bound is not finite."""
+    """Return estimate ± half_width. Raises RefusalError when a bound is not finite."""
     interval = (estimate - half_width, estimate + half_width)
     if not all(map(isfinite, interval)):
         raise RefusalError(StatisticsRefusal.OUT_OF_RANGE)

@@ -1,4 +1,4 @@
-"""Always-valid inference: an interval and a p-value that may be looked at after every new sample.
+"""Always-valid inference: an interval and a p-value that may be read after every new sample.
 
 The asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas ("Time-uniform central
 limit theory and asymptotic confidence sequences", arXiv 2103.06476, eq. 9, 155 and 161), as spec
@@ -59,6 +59,6 @@ def sequential_critical_value(config: FrequentistConfig, number_of_samples: int)
 
 
 def mixture_width(alpha: float, tuning_parameter: float) -> float:
-    """ρ = √((-2·ln α + ln(1 - 2·ln α))/N), which makes the interval tightest near N samples in total."""
+    """Compute ρ = √((-2·ln α + ln(1 - 2·ln α))/N), which makes the interval tightest near N samples in total."""
     evidence = -2 * log(alpha)
     return sqrt((evidence + log(1 + evidence)) / tuning_parameter)

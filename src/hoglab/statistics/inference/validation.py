@@ -19,7 +19,7 @@ class ValidationFailure(StrEnum):
 
 
 def variant_failures(statistics: SufficientStatistics) -> tuple[ValidationFailure, ...]:
-    """Return validation failures of a test variant, in the order of the wire; empty when it is valid.
+    """Return the validation failures of a test variant, in the order of the wire; empty when it is valid.
 
     Funnels and retention need at least 5 conversions, other kinds have no minimum.
     """
@@ -32,6 +32,6 @@ def variant_failures(statistics: SufficientStatistics) -> tuple[ValidationFailur
 
 
 def baseline_failures(statistics: SufficientStatistics) -> tuple[ValidationFailure, ...]:
-    """Validation failures of the baseline: as for a variant, and its sum must not be zero (values may cancel to it)."""
+    """Return the failures of the baseline: those of a variant, and a sum of zero (values may cancel to it)."""
     failures = variant_failures(statistics)
     return (*failures, ValidationFailure.BASELINE_MEAN_IS_ZERO) if statistics.sum == 0 else failures

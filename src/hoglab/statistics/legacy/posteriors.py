@@ -31,7 +31,7 @@ class Posterior(Protocol):
     """A continuous distribution with a bounded density."""
 
     def density(self, x: Array) -> Array:
-        """f(x), up to a constant factor near 1 that rounding leaves in large parameters."""
+        """Return f(x), up to a constant factor near 1 that rounding leaves in large parameters."""
 
     def cdf(self, x: Array) -> Array:
         """Return F(x)."""
@@ -48,7 +48,7 @@ class BetaPosterior:
     beta: float
 
     def density(self, x: Array) -> Array:
-        """f(x) on 0..1."""
+        """Return f(x) on 0..1."""
         logarithm = scipy.special.xlogy(self.alpha - 1, x) + scipy.special.xlog1py(self.beta - 1, -x)
         return np.asarray(np.exp(logarithm - scipy.special.betaln(self.alpha, self.beta)), dtype=np.float64)
 
@@ -71,7 +71,7 @@ class GammaPosterior:
     rate: float
 
     def density(self, x: Array) -> Array:
-        """f(x) for x >= 0."""
+        """Return f(x) for x >= 0."""
         logarithm = self.shape * log(self.rate) + scipy.special.xlogy(self.shape - 1, x) - self.rate * x
         return np.asarray(np.exp(logarithm - scipy.special.gammaln(self.shape)), dtype=np.float64)
 
@@ -95,7 +95,7 @@ class NormalPosterior:
     sd: float
 
     def density(self, x: Array) -> Array:
-        """f(x)."""
+        """Return f(x)."""
         z = (x - self.mean) / self.sd
         return np.asarray(np.exp(-0.5 * z * z) / (self.sd * sqrt(2 * np.pi)), dtype=np.float64)
 
@@ -128,7 +128,7 @@ def chance_to_beat(target: Posterior, others: Sequence[Posterior]) -> float:
 
 
 def expected_shortfall(target: Posterior, others: Sequence[Posterior]) -> float:
-    """Return E[max(0, best of `others` - target)]: what choosing the target is expected to lose."""
+    """Return E[max(0, best of `others` - target)], the loss to expect from choosing the target."""
     low = _support(target)[0]
     high = max(_support(other)[1] for other in others)
     if high <= low:

@@ -1,13 +1,13 @@
 """Power and sample size of an experiment to come, from the baseline's own history.
 
-A plan runs the comparison that the experiment will run, on the statistics that are to be expected: history
-scaled to the planned size as the control, and the same with every value grown by one factor as the test
-variant. So the plan of a relative effect, of CUPED or of a sequential test is that of this very method.
+A plan runs the comparison that the experiment will run, on the statistics to expect: history scaled to the planned
+size as the control, and
+the same history with every value multiplied by one factor as the test variant. So a relative effect, CUPED or a
+sequential test is planned by the method itself.
 
-The estimate is taken as Normal around the true effect; for a relative one the plan knows that its standard error
-moves with it. Growing by a factor is what most effects on counts and
-amounts look like; where a constant is added to every value instead, the variance does not grow and slightly
-fewer entities suffice.
+The estimate is taken as Normal around the true effect; a plan accounts for the standard error of a relative effect,
+which varies with the estimate. Most effects on counts and amounts multiply; where a constant is added to every
+value instead, the variance does not grow and slightly fewer entities suffice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hoglab.statistics.samples.quantiles import QuantileSample, quantile_precisi
 from hoglab.statistics.samples.sums import Moments, Proportion, Retention, SampleMean, WithCovariate
 
 MIN_PLANNED_SIZE = 100
-"""Fifty in each of two groups: below this a result has no statistics."""
+"""Smallest planned size, fifty in each of two groups: below it a result has no statistics."""
 MAX_PLANNED_SIZE = 10**12
 
 
@@ -70,7 +70,7 @@ def sample_size_for(
     test_share: float = 0.5,
     power: float = DEFAULT_POWER,
 ) -> int:
-    """Return least number of entities in both groups together with at least this `power`, 100 or more.
+    """Return the least number of entities in both groups together with at least this `power`, 100 or more.
 
     Arguments and errors as of `power_at`; ValueError too for a power outside (0, 1) and for one that no
     practical size reaches.
@@ -96,7 +96,7 @@ def sample_size_for(
 def _rejection_bounds(
     config: StatisticsConfig, error: float, variance_df: float | None, sample_size: int
 ) -> tuple[float, float]:
-    """Return an estimate below the first or above the second is significant."""
+    """Return the two bounds below the first and above the second of which an estimate is significant."""
     test = config.inference_config
     if isinstance(test, BayesianConfig):
         return rejection_bounds(test, error, variance_df)
@@ -116,7 +116,10 @@ def _expected_effect(
     sample_size: int,
     test_share: float,
 ) -> tuple[Effect, float]:
-    """The effect between history as control and grown history as test at the planned sizes, and the spread of e/√V."""
+    """Return the effect to expect at the planned sizes, and the spread of e/√V.
+
+    History is the control, and history with grown values the test variant.
+    """
     relative = config.inference_config.difference_type is DifferenceType.RELATIVE
     if difference == 0:
         raise ValueError("difference must not be zero")
@@ -161,7 +164,7 @@ class _Noise:
 
 
 def _spread(growth: float, control: _Noise, test: _Noise) -> float:
-    """Standard deviation of e/√V for a relative effect, which is not 1: V depends on the means that e is made of.
+    """Return the standard deviation of e/√V for a relative effect; it is not 1, as V depends on the means that make e.
 
     With r = ȳt/ȳc, b²·V = D²(r) = A + B(r), where A is the variance of ȳt - θ·x̄t and B(r) that of r·ȳc - θ·x̄c.
     The delta method on e/√V = (ȳt - ȳc - θ(x̄t - x̄c))/D(r): with k = (r - 1)·B'(r)/(2D²), its variance is that
@@ -176,7 +179,7 @@ def _spread(growth: float, control: _Noise, test: _Noise) -> float:
 
 
 def _resized(baseline: SufficientStatistics, history: Moments, size: int) -> Moments:
-    """Return the moments of a group of another size; fewer values also tell less of the variance of a quantile."""
+    """Return the moments of a group of another size; fewer values also make the variance of a quantile less certain."""
     if isinstance(baseline, QuantileSample):
         variance_df = quantile_precision(baseline.level, size)
         return replace(history, number_of_samples=size, variance_df=variance_df)
@@ -195,7 +198,7 @@ def _grown_variance(baseline: SufficientStatistics, moments: Moments, growth: fl
 def _scaled(group: WithCovariate, size: int, growth: float) -> WithCovariate:
     """Return the sums to expect of `size` such entities with grown outcomes and the same covariates.
 
-    A conversion stays a 1: more of them grow Σy² by the factor itself, not by its square.
+    A conversion stays a 1: more conversions grow Σy² by the factor itself, not by its square.
     """
     scale = size / group.number_of_samples
     converts = isinstance(group.outcome, Proportion)

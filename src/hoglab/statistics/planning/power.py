@@ -47,7 +47,7 @@ def required_sample_size(
     alpha: float = DEFAULT_ALPHA,
     power: float = DEFAULT_POWER,
 ) -> int:
-    """Return entities needed in both groups together to detect the absolute `difference`.
+    """Return the number of entities needed in both groups together to detect the absolute `difference`.
 
     (z_{1-α/2} + z_power)²·(v_t/share + v_c/(1 - share))/d². The test variance defaults to the baseline's;
     `test_share` is the test group's share of the two. Raises ValueError for arguments outside their range.

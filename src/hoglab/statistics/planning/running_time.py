@@ -13,9 +13,9 @@ from math import ceil
 MAX_COUNT = 2**53
 """More people or days than this are not counted: nobody has them, and JSON has no such integers."""
 SAMPLE_SIZE_FACTOR = 16
-"""About 2·(1.96 + 0.84)²."""
+"""Factor of the rule of thumb, about 2·(1.96 + 0.84)²."""
 DEFAULT_MINIMUM_DETECTABLE_EFFECT = 30.0
-"""Percent."""
+"""Minimum detectable effect where none is given, in percent."""
 MIN_ELAPSED_DAYS = 1
 MIN_EXPOSURES_FOR_PROGRESS = 100
 _NEAR_INTEGER = 1e-9
@@ -55,7 +55,7 @@ class RunningTime:
 
 
 def running_time_metric(metric_type: str, math: str | None) -> RunningTimeMetric:
-    """Return the kind for the calculator of a stored metric. Raises ValueError for a metric type it does not know."""
+    """Return the kind for the calculator of a stored metric. Raises ValueError for a metric type that has none."""
     if metric_type == "mean":
         return RunningTimeMetric.MEAN_SUM_OR_AVG if math == "sum" else RunningTimeMetric.MEAN_COUNT
     return RunningTimeMetric(metric_type)
@@ -71,7 +71,7 @@ def calculate_running_time(
     exposure_rate_per_day: float | None = None,
     baseline_stats: BaselineStats | None = None,
 ) -> RunningTime:
-    """Return entities over all variants to detect a change of `minimum_detectable_effect` percent, and days to go.
+    """Return the entities over all variants to detect a change of `minimum_detectable_effect` percent, and days to go.
 
     `baseline_value` and `variance` are taken from `baseline_stats` when not given; the variance of a mean is
     a rule of thumb and that of a funnel p(1 - p), which the result does not repeat. Fields that cannot be
@@ -92,10 +92,10 @@ def calculate_running_time(
 def remaining_days(
     recommended_sample_size: int, exposures: int, elapsed_days: float, exposure_rate_per_day: float | None
 ) -> int | None:
-    """Return days until the recommended size is reached; None without a positive rate.
+    """Return the days until the recommended size is reached; None without a positive rate.
 
-    In the first day, or below 100 exposures, what has been reached so far is too little to count on and the
-    whole size is planned for.
+    In the first day, or below 100 exposures, the number so far is too small to count on, and the whole size is
+    planned for.
     """
     early = elapsed_days < MIN_ELAPSED_DAYS or exposures < MIN_EXPOSURES_FOR_PROGRESS
     if not early and exposures >= recommended_sample_size:
@@ -123,7 +123,7 @@ def _variance(
     variance: float | None,
     stats: BaselineStats | None,
 ) -> float | None:
-    """Return a given variance stands, except for a funnel, whose variance follows from its rate."""
+    """Return the given variance, except for a funnel, whose variance follows from its rate."""
     if metric_type is RunningTimeMetric.FUNNEL:
         return None
     if variance is not None or baseline_value is None:
@@ -162,7 +162,7 @@ def _days(size: int | None, rate: float | None) -> int | None:
 
 
 def _ceil(value: float) -> int | None:
-    """Return the next whole number; rounding noise just above a whole number is no reason to go one up."""
+    """Return the next whole number; rounding noise just above a whole number does not raise it by one."""
     if not abs(value) <= MAX_COUNT:  # also when it is no number
         return None
     nearest = round(value)

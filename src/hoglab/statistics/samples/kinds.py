@@ -1,4 +1,4 @@
-"""The kinds of metrics: whatever `compare` accepts."""
+"""The kinds of metrics that `compare` accepts."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from hoglab.statistics.samples.quantiles import QuantileSample
 from hoglab.statistics.samples.sums import Proportion, Ratio, Retention, SampleMean, WithCovariate
 
 SufficientStatistics = SampleMean | Proportion | Ratio | Retention | WithCovariate | QuantileSample
-"""One variant's statistics of one metric; all but those of quantiles add up."""
+"""Statistics of one variant and one metric; all but those of quantiles add up."""

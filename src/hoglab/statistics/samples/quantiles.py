@@ -1,7 +1,7 @@
 """Quantile metrics, an extension: comparing e.g. medians or 90th percentiles.
 
-Quantiles of two groups do not add up to that of both, so a `QuantileSample` has no `+`: whoever adds a day
-takes the quantile anew. What does add up are the counts per entity behind the cluster factor, a `Ratio`.
+Quantiles of two groups do not add up to that of both, so a `QuantileSample` has no `+`: with each added day the
+quantile is computed again. What does add up are the counts per entity behind the cluster factor, a `Ratio`.
 
 Source: spec experiment-results 10 (quantile metric); Deng, Knoblich, Lu 2018, section 5.
 """
@@ -41,8 +41,8 @@ class QuantileRanks:
 class QuantileSample:
     """A sample quantile with the values at the ranks of `quantile_ranks` (at alpha 0.05).
 
-    `number_of_samples` counts values. `cluster_factor` is that of the function of this name: 1 for one value
-    per entity, mostly larger for event-level values.
+    `number_of_samples` counts values. `cluster_factor` is what the function of this name returns: 1 for one value per
+    entity, mostly larger for event-level values.
     """
 
     number_of_samples: int
@@ -59,7 +59,7 @@ class QuantileSample:
 
     @classmethod
     def of(cls, values: Iterable[float], level: float) -> QuantileSample:
-        """Return statistics of independent values, one per entity. Raises RefusalError without values."""
+        """Compute the statistics of independent values, one per entity. Raises RefusalError without values."""
         ordered = sorted(values)
         if not ordered:
             raise RefusalError(StatisticsRefusal.NO_SAMPLES)
@@ -67,7 +67,7 @@ class QuantileSample:
 
     @classmethod
     def of_ordered(cls, ordered: Ordered, level: float) -> QuantileSample:
-        """Return statistics of ascending values, at least one; only those at `quantile_positions` are looked at."""
+        """Compute the statistics of ascending values, at least one; only those at `quantile_positions` are read."""
         ranks = quantile_ranks(level, len(ordered))
         return cls(
             len(ordered),
@@ -79,7 +79,7 @@ class QuantileSample:
 
     @classmethod
     def of_clusters(cls, clusters: Iterable[Collection[float]], level: float) -> QuantileSample:
-        """Return statistics of all values of all entities, one collection for each entity.
+        """Compute the statistics of all values of all entities, one collection for each entity.
 
         Raises RefusalError without values, or with those of a single entity.
         """
@@ -92,12 +92,12 @@ class QuantileSample:
 
     @property
     def sum(self) -> float:
-        """n times the quantile, so that whoever divides a row's sum by n sees the quantile."""
+        """n times the quantile, so that a row's sum divided by n is the quantile."""
         return self.number_of_samples * self.quantile
 
     @property
     def sum_squares(self) -> float:
-        """The Σy² that gives a sample mean this mean and variance; NaN where there is no variance."""
+        """Σy² that gives a sample mean this mean and variance; NaN where there is no variance."""
         try:
             return (self.number_of_samples - 1) * self.variance + self.sum * self.quantile
         except RefusalError:
@@ -110,7 +110,7 @@ class QuantileSample:
 
     @property
     def mean(self) -> float:
-        """The quantile itself, which takes the place of a mean in a comparison."""
+        """Quantile, which replaces a mean in a comparison."""
         return self.quantile
 
     @property
@@ -129,7 +129,7 @@ class QuantileSample:
         return (n - 1) * spread * spread * self.cluster_factor
 
     def moments(self) -> Moments:
-        """Return quantile, variance and number of values. Raises RefusalError as `variance` does."""
+        """Return the quantile, its variance and the number of values. Raises RefusalError as `variance` does."""
         return Moments(
             self.quantile,
             self.variance,
@@ -139,14 +139,14 @@ class QuantileSample:
 
 
 def quantile_ranks(level: float, number_of_samples: int) -> QuantileRanks:
-    """n·(ν ∓ z·√(ν(1 - ν)/n)) with z of a 95 % interval. Raises ValueError for a level outside (0, 1)."""
+    """Compute n·(ν ∓ z·√(ν(1 - ν)/n)) with z of a 95 % interval. Raises ValueError for a level outside (0, 1)."""
     _require_level(level)
     half = normal_critical_value(DEFAULT_ALPHA / 2) * sqrt(number_of_samples * level * (1 - level))
     return QuantileRanks(number_of_samples * level - half, number_of_samples * level + half)
 
 
 def quantile_positions(level: float, number_of_samples: int) -> list[int]:
-    """Return positions, from 0, of the ascending values that decide a `QuantileSample` of so many, one at least."""
+    """Return the positions, from 0, of the ascending values that decide a `QuantileSample` of a size of one or more."""
     ranks = quantile_ranks(level, number_of_samples)
     last = number_of_samples - 1
     ends = [max(floor(rank) - 1, 0) for rank in (ranks.lower, ranks.upper)]
@@ -155,7 +155,7 @@ def quantile_positions(level: float, number_of_samples: int) -> list[int]:
 
 
 def quantile_precision(level: float, number_of_samples: int) -> float:
-    """Return degrees of freedom of the variance of a quantile, which only the values between the two ranks tell.
+    """Return the degrees of freedom of a quantile's variance, which only the values between the two ranks determine.
 
     m·(1 + 1/z²), with m = z·√(nν(1 - ν)) the distance of the ranks from the middle: the bounds of Student's t
     with them are to first order z + z³/(4m), those of a quantile over its estimated standard error. Raises

@@ -37,7 +37,7 @@ class Moments:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Those of the estimate of the variance."""
+        """Degrees of freedom of the estimate of the variance."""
         return self.number_of_samples - 1 if self.variance_df is None else self.variance_df
 
     @property
@@ -61,7 +61,7 @@ class SampleMean:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> SampleMean:
-        """Return statistics of the per-entity values themselves."""
+        """Compute the statistics of the per-entity values."""
         ys = list(values)
         return cls(len(ys), _total(ys), _total([y * y for y in ys]))
 
@@ -81,7 +81,7 @@ class SampleMean:
         return _sample_variance(self.number_of_samples, self.sum, self.sum_squares)
 
     def moments(self) -> Moments:
-        """Return mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
+        """Return the mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> SampleMean:
@@ -140,7 +140,7 @@ class Proportion:
         return _sample_variance(self.number_of_samples, self.sum, self.sum)
 
     def moments(self) -> Moments:
-        """Return mean, variance and size. Raises RefusalError as `mean` does."""
+        """Return the mean, variance and size. Raises RefusalError as `mean` does."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> Proportion:
@@ -174,7 +174,7 @@ class Ratio:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> Ratio:
-        """Return statistics of the per-entity (numerator, denominator) pairs themselves."""
+        """Compute the statistics of the per-entity (numerator, denominator) pairs."""
         rows = list(pairs)
         return cls(
             len(rows),
@@ -221,7 +221,7 @@ class Ratio:
         return _without_noise(spread - cross, spread + abs(cross)) / (mean_denominator * mean_denominator)
 
     def moments(self) -> Moments:
-        """Return mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
+        """Return the mean, variance and size. Raises RefusalError as `mean` and `variance` do."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> Ratio:
@@ -285,7 +285,7 @@ class Retention:
         return _sample_variance(self.number_of_samples, self.sum, self.sum)
 
     def moments(self) -> Moments:
-        """Return mean, variance and size. Raises RefusalError as `mean` does."""
+        """Return the mean, variance and size. Raises RefusalError as `mean` does."""
         return Moments(self.mean, self.variance, self.number_of_samples)
 
     def __add__(self, other: object) -> Retention:
@@ -309,7 +309,7 @@ class WithCovariate:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> WithCovariate:
-        """Return statistics of per-entity (value, covariate) pairs of a mean metric."""
+        """Compute the statistics of per-entity (value, covariate) pairs of a mean metric."""
         rows = list(pairs)
         return cls(
             SampleMean.of(y for y, _ in rows),
@@ -335,7 +335,7 @@ class WithCovariate:
 
     @property
     def minimum_sum(self) -> float | None:
-        """That of the outcome."""
+        """Smallest possible sum of the outcome."""
         return self.outcome.minimum_sum
 
     @property
@@ -372,7 +372,7 @@ class WithCovariate:
         )
 
     def moments(self) -> Moments:
-        """Return mean, variance and size of the unadjusted outcome."""
+        """Return the mean, variance and size of the unadjusted outcome."""
         return self.outcome.moments()
 
     def __add__(self, other: object) -> WithCovariate:
@@ -395,7 +395,7 @@ class WithCovariate:
 
 
 def _total(values: list[float]) -> float:
-    """Σ, exact for integers and correctly rounded for floats."""
+    """Return Σ, exact for integers and correctly rounded for floats."""
     return sum(values) if all(isinstance(value, int) for value in values) else fsum(values)
 
 
@@ -413,14 +413,14 @@ def _rate(successes: int, number_of_samples: int) -> float:
 
 
 def _without_noise(value: float, scale: float) -> float:
-    """`value`, which cannot be negative, with rounding noise relative to `scale` removed."""
+    """Return `value`, which cannot be negative, with rounding noise relative to `scale` removed."""
     if value < -SHORTFALL_TOLERANCE * scale:
         raise RefusalError(StatisticsRefusal.INCONSISTENT)
     return value if value > ROUNDING_NOISE * scale else 0.0
 
 
 def _sample_variance(n: int, total: float, total_of_squares: float) -> float:
-    """(Σy² - (Σy)²/n)/(n - 1); exact for integer sums, because Python's integers do not round."""
+    """Compute (Σy² - (Σy)²/n)/(n - 1); exact for integer sums, because Python's integers do not round."""
     if _require_samples(n) == 1:
         return 0.0
     centred = n * total_of_squares - total * total
@@ -432,7 +432,7 @@ def _sample_variance(n: int, total: float, total_of_squares: float) -> float:
 
 
 def _sample_covariance(n: int, total_of_products: float, total_x: float, total_y: float) -> float:
-    """(Σxy - Σx·Σy/n)/(n - 1); 0 for one sample."""
+    """Compute (Σxy - Σx·Σy/n)/(n - 1); 0 for one sample."""
     if _require_samples(n) == 1:
         return 0.0
     return (n * total_of_products - total_x * total_y) / (n * (n - 1))

@@ -19,14 +19,14 @@ class WinsorBounds:
     upper: float | None
 
     def clamp(self, value: float) -> float:
-        """min(max(lower, value), upper): where the bounds cross, the upper one wins."""
+        """Return min(max(lower, value), upper): where the bounds cross, the upper one wins."""
         if self.lower is not None:
             value = max(self.lower, value)
         return value if self.upper is None else min(value, self.upper)
 
 
 def quantile_rank(level: float, size: int) -> int:
-    """0-based rank of the quantile among `size` ascending values: floor(level·size), at most size - 1.
+    """Return the 0-based rank of the quantile among `size` ascending values: floor(level·size), at most size - 1.
 
     Raises ValueError for a level outside 0..1 or no values.
     """
@@ -44,10 +44,10 @@ def winsor_bounds(
     *,
     ignore_zeros: bool = False,
 ) -> WinsorBounds:
-    """Return bounds from the pooled values of all variants; percentiles are fractions (0.99, not 99).
+    """Compute the bounds from the pooled values of all variants; percentiles are fractions (0.99, not 99).
 
-    `ignore_zeros` leaves zeros out of the upper percentile only. Where there is nothing to take a quantile
-    of, nothing is clamped. Raises ValueError for a level outside 0..1.
+    `ignore_zeros` leaves zeros out of the upper percentile only. Without values to take a quantile of, nothing
+    is clamped. Raises ValueError for a level outside 0..1.
     """
     ordered = sorted(pool)
     upper_pool = [value for value in ordered if value != 0] if ignore_zeros else ordered

@@ -35,11 +35,11 @@ class Decision(StrEnum):
     WORSE = "worse"
     UNCLEAR = "unclear"
     EARLY = "early"
-    """The method allows a single look at the planned end, and that is not reached."""
+    """Decision of a method that allows a single look, before its planned end."""
     MISSING = "missing"
-    """There are no statistics."""
+    """Decision without statistics."""
     WITHHELD = "withheld"
-    """Something critical is wrong, with the experiment or with this metric."""
+    """Decision withheld: a critical finding is about the experiment or about this metric."""
 
 
 class Action(StrEnum):
@@ -60,7 +60,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """A critical finding about the health of the experiment. ``metric_uuid``: the only metric that it is about."""
+    """A critical finding about the health of the experiment. ``metric_uuid`` is the only metric that it is about."""
 
     code: str
     message: str
@@ -74,11 +74,11 @@ class Evidence:
 
     variant: str
     interval: Interval | None = None
-    """Of the effect."""
+    """Interval of the effect."""
     is_significant: bool = False
-    """By the method, with the p-value corrected where the experiment asks for that."""
+    """Whether the method calls the effect significant; its p-value is corrected where the experiment asks for that."""
     p_value: float | None = None
-    """Corrected likewise."""
+    """P-value, corrected where the experiment asks for that."""
     chance_to_win: float | None = None
     problem: str | None = None
     """Reason for which there are no statistics."""
@@ -99,7 +99,7 @@ class Evidence:
 
     @property
     def strength(self) -> float:
-        """The effect in halves of its interval: comparable between metrics."""
+        """Effect in half-widths of its interval: comparable between metrics."""
         if self.interval is None or self.effect is None:
             return 0.0
         half = (self.interval[1] - self.interval[0]) / 2
@@ -107,7 +107,7 @@ class Evidence:
 
     @property
     def largest_difference(self) -> float | None:
-        """The largest effect, up or down, that is still possible."""
+        """Largest effect, up or down, that is still possible."""
         return None if self.interval is None else max(map(abs, self.interval))
 
 
@@ -138,7 +138,7 @@ class Case:
     critical: Sequence[Concern] = ()
     has_ended: bool = False
     as_of: date | None = None
-    """The day at whose end the numbers are, where later ones do not count."""
+    """The day at whose end the numbers are final, where later ones do not count."""
 
     @property
     def invalidating(self) -> Sequence[Concern]:
@@ -148,7 +148,7 @@ class Case:
 
     @property
     def withheld(self) -> frozenset[str]:
-        """The metrics, by uuid, of which something critical is wrong with themselves."""
+        """The metrics, by uuid, that have a critical finding of their own."""
         return frozenset(each.metric_uuid for each in self.critical if each.metric_uuid is not None)
 
     @property
@@ -162,7 +162,7 @@ class Case:
 
     @property
     def level(self) -> float:
-        """Of the intervals, e.g. 0.95."""
+        """Confidence level of the intervals, e.g. 0.95."""
         return self.config.level
 
     @property
@@ -172,7 +172,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that the verdict rests on. ``code`` is for programs, ``text`` for people."""
+    """A fact that the verdict rests on. ``code`` is for programs, ``text`` for people."""
 
     code: str
     text: str

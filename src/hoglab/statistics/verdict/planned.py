@@ -2,7 +2,7 @@
 
 The plan is the one that was written down with the experiment. Where there is none it is made from the experiment's
 own variance, of all groups taken together: a plan that looked at the groups apart would end sooner where they differ,
-and with that the error rates of the test would be others (blinded sample size re-estimation; Friede, Kieser 2006).
+which would change the error rates of the test (blinded sample size re-estimation; Friede, Kieser 2006).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import QuantileSample
 
 MIN_PLANNED_DAYS = 7
-"""A plan that nobody wrote down takes a whole week, so that every weekday is in it."""
+"""Minimum length of a plan that nobody wrote down: a whole week, so that it contains every weekday."""
 
 
 class PlanSource(StrEnum):
@@ -39,7 +39,7 @@ class PlanSource(StrEnum):
     OWN_VARIANCE = "planner"
     """The planner, on what was measured so far."""
     UNKNOWN = "unknown"
-    """Nothing says it: too little was measured."""
+    """No source: too little was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class Plan:
     """Plan of an experiment. Without people and days they are planned for ``effect``."""
 
     people: int | None = None
-    """Exposed in all compared variants together."""
+    """Number of people exposed in all compared variants together."""
     days: int | None = None
     effect: float = DEFAULT_MINIMUM_DETECTABLE_EFFECT / 100
-    """The least effect that is to be found, as a share of the baseline."""
+    """The least effect to detect, as a share of the baseline."""
 
     @classmethod
     def of(cls, running_time: Mapping[str, Any], default_effect: float | None = None) -> Plan:
-        """The plan of a ``running_time_calculation``, whose effect is in percent; what is no number counts as missing.
+        """Read the plan of a ``running_time_calculation``, whose effect is in percent; what is no number is missing.
 
-        ``default_effect`` is that of the project, in percent.
+        ``default_effect`` is the project's, in percent.
         """
         effect = _positive(running_time.get("minimum_detectable_effect")) or _positive(default_effect)
         people = _positive(running_time.get("recommended_sample_size"))
@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The statistics of one primary metric at one moment: those of the baseline first."""
+    """The statistics of one primary metric at one moment, the baseline's first."""
 
     groups: Sequence[SufficientStatistics]
     wants_decrease: bool = False
@@ -86,13 +86,13 @@ class Look:
 
     people: int
     days: float
-    """Since the start."""
+    """Days since the start."""
     primary: Sequence[Measured] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an experiment towards its plan. None: not known."""
+    """Progress of an experiment towards its plan; None where it is not known."""
 
     people: int
     days: int
@@ -108,7 +108,7 @@ class Progress:
 
     @property
     def days_remaining(self) -> int | None:
-        """Until all is reached, if as many people come in a day as so far."""
+        """Days until everything planned is reached, if as many people come in a day as so far."""
         if self.is_reached:
             return 0
         waits = [1]  # days are counted whole
@@ -124,7 +124,7 @@ class Progress:
 
     @property
     def days_needed(self) -> int | None:
-        """In all, if as many people come in a day as so far."""
+        """Days needed in all, if as many people come in a day as so far."""
         remaining = self.days_remaining
         if self.is_reached:
             return self.least_days
@@ -132,7 +132,7 @@ class Progress:
 
 
 def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
-    """Return progress of an experiment at a look."""
+    """Return the progress of an experiment at a look."""
     if plan.is_written:
         people, days, source = plan.people, plan.days, PlanSource.WRITTEN
     else:
@@ -142,7 +142,7 @@ def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
 
 
 def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
-    """Return whether everything that was planned is there."""
+    """Decide whether everything planned is reached."""
     if plan.is_written:
         return (plan.people is None or look.people >= plan.people) and (
             plan.days is None or look.days >= plan.days
@@ -160,7 +160,7 @@ def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
 def planned_end(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> int | None:
     """Return the number of the first of the looks at which everything is reached; None when it is at none of them.
 
-    A test for a single look decides by what was known at that one and by nothing later. Looks are the ends of days.
+    A test for a single look decides by the data of that look and by nothing later. Looks are the ends of days.
     """
     return next((number for number, look in enumerate(looks) if is_reached(plan, config, look)), None)
 
@@ -168,10 +168,10 @@ def planned_end(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> 
 def standing(
     plan: Plan, config: StatisticsConfig, looks: Sequence[Look], *, last_is_over: bool = True
 ) -> tuple[int, Progress]:
-    """The number of the look that a verdict is about, and how far the experiment was then. There is at least one look.
+    """Return the number of the look that a verdict is about, and the progress at it. There is at least one look.
 
-    That of the planned end for a method of a single look, and else the last one. Unless ``last_is_over`` the day of the
-    last look goes on, so that a single look is not taken yet.
+    For a method of a single look it is the look at the planned end, otherwise the last one. Unless ``last_is_over`` the
+    day of the last look still runs, so that a single look is not taken yet.
     """
     if not config.is_sequential:
         end = planned_end(plan, config, looks if last_is_over else looks[:-1])
@@ -184,7 +184,7 @@ def standing(
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The baseline and the smallest other group, with what is known of all groups together."""
+    """The baseline and the smallest other group, with the pooled statistics of all groups."""
 
     config: StatisticsConfig
     pooled: SufficientStatistics
@@ -196,7 +196,7 @@ class _Pair:
         return power_at(self.config, self.pooled, self.difference, self.size, test_share=self.test_share)
 
     def growth_needed(self) -> float:
-        """Return factor by which the number of people has to grow."""
+        """Return the factor by which the number of people has to grow."""
         needed = sample_size_for(self.config, self.pooled, self.difference, test_share=self.test_share)
         return needed / self.size
 
@@ -214,7 +214,7 @@ def _people_needed(plan: Plan, config: StatisticsConfig, look: Look) -> int | No
 def _planned(
     plan: Plan, config: StatisticsConfig, measured: Measured, what: Callable[[_Pair], float]
 ) -> float | None:
-    """Return a number of the plan of one metric; None while too little is known of it."""
+    """Compute a number of the plan of one metric; None while too little data is there."""
     baseline, *others = measured.groups
     smallest = min((group.number_of_samples for group in others), default=0)
     size = baseline.number_of_samples + smallest
@@ -239,7 +239,7 @@ def _planned(
 
 
 def _pooled(groups: Sequence[SufficientStatistics]) -> SufficientStatistics:
-    """Return all groups as one; of quantiles, which do not add up, one with the mean of their numbers."""
+    """Return all groups as one; quantiles, which do not add up, as one with the mean of their numbers."""
     quantiles = [group for group in groups if isinstance(group, QuantileSample)]
     if not quantiles:
         whole: SufficientStatistics = reduce(add, groups)

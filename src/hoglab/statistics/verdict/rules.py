@@ -20,11 +20,11 @@ from hoglab.statistics.verdict.model import (
 
 
 def verdict(case: Case) -> Verdict:
-    """Return verdict on an experiment: state, reasons and recommended action.
+    """Decide what the results say: state, reasons and recommended action.
 
-    While a critical finding of the experiment or of a primary metric stands nothing is decided; one of a secondary
-    metric concerns that metric alone. A method of a single look decides at the planned end and
-    not before; a sequential one whenever an effect is clear. Primary metrics decide; a secondary metric that is
+    Nothing is decided while there is a critical finding about the experiment or a primary metric; one about a secondary
+    metric concerns that metric alone. A method of a single look decides at the planned end and not before; a sequential
+    one whenever an effect is clear. Primary metrics decide; a secondary metric that is
     clearly worse makes a better variant a mixed one. The order of metrics and variants decides nothing.
     """
     metrics = tuple(_decided(case, metric) for metric in case.metrics)

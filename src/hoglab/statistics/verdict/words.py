@@ -39,7 +39,7 @@ _SAYS = {Decision.BETTER: "better", Decision.WORSE: "worse"}
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """One metric's clear word on one variant."""
+    """A clear decision of one metric about one variant."""
 
     case: Case
     metric: MetricEvidence
@@ -99,7 +99,7 @@ def headline(
 def action(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> NextAction:
-    """Return recommended next action."""
+    """Return the recommended next action."""
     said = _clear(case, metrics)
     baseline = f"“{case.baseline}”"
     has_primary = any(metric.is_primary for metric in case.metrics)
@@ -132,7 +132,7 @@ def action(
 def reasons(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> Iterator[Reason]:
-    """Yield reasons of the verdict: what was found, how it was read, and what to be careful with."""
+    """Yield the reasons of the verdict: the numbers, how they were read, and what to be careful with."""
     concerns = [Reason(each.code, each.message, each.metric_uuid) for each in case.critical]
     if state is State.INVALID:
         yield from concerns
@@ -251,7 +251,7 @@ def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
 
 
 def _so_far(progress: Progress) -> str:
-    """``for 6 of 15 days, with 3,210 of 8,000 people``."""
+    """Describe the progress: ``for 6 of 15 days, with 3,210 of 8,000 people``."""
     days = _counted(progress.days, "day") if progress.days else "less than a day"
     people = _counted(progress.people, "person", "people")
     if progress.days_needed is not None and progress.days_needed > progress.days:
@@ -279,7 +279,7 @@ def _keep_running(case: Case) -> str:
 
 
 def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
-    """Return every clear word, primary metrics first."""
+    """Return every clear decision, primary metrics first."""
     found = [
         _Said(case, metric, evidence, decided.decision)
         for metric, decisions in zip(case.metrics, metrics, strict=True)
@@ -290,7 +290,7 @@ def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
 
 
 def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
-    """Clear decisions of primary metrics, the clearest first."""
+    """Return the clear decisions of primary metrics, the clearest first."""
     found = [each for each in said if each.metric.is_primary and each.decision is decision]
     return sorted(found, key=lambda each: (-each.evidence.strength, each.evidence.variant, each.metric.uuid))
 
