@@ -136,5 +136,5 @@ class IngestServices(SharedServices):
 
     def problems(self) -> list[Problem]:
         """Return problems of the process now."""
-        found = shared_problems(self.shared_engines, self.functions, self.delivery)
+        found = shared_problems(self.shared_engines, self.functions, self.delivery, self.evaluator.registry)
         return in_role([*ingestion_problems(self._store, self.ingestion), *found], self.role)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hoglab.app.roles import Role
 from hoglab.delivery.service import Delivery
+from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.http.health import Problem
 from hoglab.ingestion.quarantine import Quarantine
@@ -30,6 +31,7 @@ def problems(
     quarantine: Quarantine,
     functions: FunctionRegistry,
     delivery: Delivery,
+    flags: FlagRegistry,
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
     role: Role,
@@ -45,7 +47,7 @@ def problems(
     ]
     if lag_s > LATE_S and (ingestion is None or ingestion.fault is None):
         of_events.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
-    return in_role(of_events + shared_problems(engines, functions, delivery), role)
+    return in_role(of_events + shared_problems(engines, functions, delivery, flags), role)
 
 
 def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
@@ -55,7 +57,9 @@ def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
     return [replace(each, blocks=each.component in role.blocking) for each in problems]
 
 
-def shared_problems(engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery) -> list[Problem]:
+def shared_problems(
+    engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery, flags: FlagRegistry
+) -> list[Problem]:
     """Return problems now of the parts that processes of all roles have."""
     problems = []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
@@ -70,6 +74,7 @@ def shared_problems(engines: SharedEngines, functions: FunctionRegistry, deliver
     if unusable := functions.unusable():
         text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
         problems.append(Problem("functions", text, blocks=False))
+    problems += [Problem("flags", text, blocks=False) for text in flags.problems()]
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
     problems += [Problem("delivery", text, blocks=False) for text in delivery.problems()]

@@ -223,6 +223,7 @@ class Services(SharedServices):
             self.quarantine,
             self.functions,
             self.delivery,
+            self.evaluator.registry,
             self.integrity,
             self._lost_commits,
             self.role,

@@ -130,7 +130,7 @@ class SharedServices:
 
     def problems(self) -> list[Problem]:
         """Return problems now."""
-        found = shared_problems(self.shared_engines, self.functions, self.delivery)
+        found = shared_problems(self.shared_engines, self.functions, self.delivery, self.evaluator.registry)
         if Part.SDK in self.role.parts and not self.preload.is_done:
             found.append(Problem("flags", "are not loaded yet"))
         return in_role(found, self.role)

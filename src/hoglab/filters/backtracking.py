@@ -14,6 +14,7 @@ from typing import Final
 import regex
 
 from hoglab.fairness.token_bucket import TokenBucket
+from hoglab.filters.pattern_grammar import PatternRefusedError, check_grammar
 
 SEARCH_TIMEOUT_S: Final = 0.02
 """Time limit of one search; a sound pattern takes microseconds."""
@@ -26,9 +27,6 @@ REFILL: Final = 0.02
 """And how much of it comes back in a second, in seconds."""
 MAX_ACCOUNTS: Final = 10_000
 """Accounts whose buckets are remembered; beyond that all count as full."""
-
-MAX_PATTERN_LENGTH: Final = 1_000
-"""Longest pattern that backtracks; longer ones count as invalid."""
 
 MAX_TEXT_LENGTH: Final = 10_000
 """Longest text that is searched this way; longer ones do not match."""
@@ -57,13 +55,17 @@ def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
     """Return an unanchored, case-sensitive search for a pattern that RE2 cannot take.
 
     None for a pattern that is invalid, and for one that fails in RE2 for another reason than what RE2 lacks. Nothing is
-    found where searches on the same account took too long before.
+    found where searches on the same account took too long before. Raises `PatternRefusedError` for a pattern that is
+    outside of the grammar of `pattern_grammar`, or too large.
     """
-    if len(pattern) > MAX_PATTERN_LENGTH or not _NEEDS_BACKTRACKING.search(pattern):
+    if not _NEEDS_BACKTRACKING.search(pattern):
         return None
+    check_grammar(pattern)
     try:
         compiled = regex.compile(pattern, regex.VERSION0)
-    except (regex.error, OverflowError, RecursionError):
+    except (MemoryError, RecursionError):
+        raise PatternRefusedError("the regular expression needs too much memory") from None
+    except (regex.error, OverflowError):
         return None
 
     def search(text: str) -> bool:
@@ -75,7 +77,7 @@ def compile_backtracking(pattern: str) -> Callable[[str], bool] | None:
             return False
         try:
             return compiled.search(text, timeout=SEARCH_TIMEOUT_S) is not None
-        except (TimeoutError, MemoryError):
+        except (TimeoutError, MemoryError, RecursionError):
             return False
         finally:
             used_s = time.thread_time() - started

@@ -59,7 +59,10 @@ DEFAULT_CONTEXT: Final = EvaluationContext()
 
 
 def compile_predicate(operator: str, value: Any, context: EvaluationContext = DEFAULT_CONTEXT) -> Predicate:
-    """Return the test of one operator against one filter value. An unknown operator never matches."""
+    """Return the test of one operator against one filter value. An unknown operator never matches.
+
+    Raises `FilterError` for a pattern that may be valid elsewhere but is not run here (see `pattern_grammar`).
+    """
     rule = _RULES.get(operator)
     if rule is None:
         return _never
@@ -243,20 +246,24 @@ def compile_regex(pattern: str) -> Callable[[str], bool] | None:
     return lambda text: compiled.search(text.encode("utf-8", "replace")) is not None
 
 
-def _compile_search(value: Any) -> Callable[[str], bool] | None:
-    pattern = text_of(value)
+def compile_search(pattern: str) -> Callable[[str], bool] | None:
+    """Return an unanchored, case-sensitive search of the pattern of a flag, or None for an invalid pattern.
+
+    RE2 searches for what it knows. Look-around and back-references, which it lacks, are searched by an engine that
+    backtracks, for a limited time. Raises `PatternRefusedError` for those of them that are not run here.
+    """
     return compile_regex(pattern) or compile_backtracking(pattern)
 
 
 def _regex(value: Any, _context: EvaluationContext) -> Predicate:
-    search = _compile_search(value)
+    search = compile_search(text_of(value))
     if search is None:
         return _never
     return lambda actual: search(text_of(actual))
 
 
 def _not_regex(value: Any, _context: EvaluationContext) -> Predicate:
-    search = _compile_search(value)
+    search = compile_search(text_of(value))
     if search is None:
         return _never
     return lambda actual: not search(text_of(actual))

@@ -11,6 +11,7 @@ import orjson
 
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import PropertyFilter
+from hoglab.filters.operands import operand_problem
 from hoglab.flags.filter_schemas import FlagFilters
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
@@ -27,7 +28,7 @@ GROUP_TYPES = range(5)
 _KEY = re.compile(r"[a-zA-Z0-9_-]+")
 _STORED_OPERATORS = {"min": "gte", "max": "lte"}
 _OPERATORS = frozenset(OPERATORS) | {"in", "not_in", "flag_evaluates_to"}
-_TEXT_OPERATORS = frozenset({"regex", "icontains", "gt", "gte", "lt", "lte"})
+_TEXT_OPERATORS = frozenset({"regex", "icontains"})
 _PROPERTY_TYPES = frozenset({"person", "cohort", "group", "flag", "person_metadata"})
 _SUM_TOLERANCE = 1e-9
 
@@ -307,6 +308,8 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
                 f"{place}.value",
                 f"Operator {operator} requires a string value.",
             )
+        if operator is not None and (problem := operand_problem(operator, leaf.get("value"))):
+            raise _cross_field("operand_never_matches", f"{place}.value", problem)
 
 
 def _check_cohorts(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> None:

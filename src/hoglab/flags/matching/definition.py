@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from hoglab.filters.evaluate import number_of
 from hoglab.filters.model import FilterError, parse_filters
 from hoglab.flags.matching.checks import Check, CheckCompiler, CompiledCheck
@@ -16,6 +18,8 @@ from hoglab.flags.payloads import REDACTED_PAYLOAD
 ENROLLMENT_PREFIX = "$feature_enrollment/"
 
 _INHERIT = object()
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,17 @@ class CompiledFlag:
         try:
             self._compile(source, compiler)
         except (FilterError, _DefinitionError) as error:
-            self.broken = str(error)
-            self.conditions = ()
+            self._break(str(error))
+        except (
+            Exception
+        ):  # MemoryError and RecursionError, too: one flag must not take the project's others away
+            _log.exception("flag_not_compiled", flag_id=source.id)
+            self._break("The definition cannot be evaluated")
         self.is_special = any((self.broken, self.enrollment_key, self.super_condition, self.holdout))
+
+    def _break(self, reason: str) -> None:
+        self.broken = reason
+        self.conditions = ()
 
     def _compile(self, source: FlagSource, compiler: CheckCompiler) -> None:
         filters = source.filters

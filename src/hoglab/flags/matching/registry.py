@@ -69,6 +69,7 @@ class FlagRegistry:
         self._loaded: dict[int, LoadedProject] = {}
         self._locks: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._unreadable: set[int] = set()
 
     def current(self, project: Project) -> LoadedProject | None:
         """Return the flags in memory when they are up to date; cheap enough for every request."""
@@ -98,13 +99,30 @@ class FlagRegistry:
     def _read_or_keep(self, project: Project) -> LoadedProject:
         """Return the flags as they are now, or, while they cannot be read, as they were: old flags beat none."""
         try:
-            return self._read(project)
+            loaded = self._read(project)
         except Exception as error:
             _log.exception("flags_unreadable", project_id=project.id)
+            self._unreadable.add(project.id)
             known = self._loaded.get(project.id)
             if known is None:
                 raise unavailable("Feature flags cannot be read at present.", RETRY_S) from error
             return known
+        self._unreadable.discard(project.id)
+        return loaded
+
+    def problems(self) -> list[str]:
+        """Return what does not work of the flags that were asked for, in words for the operator."""
+        broken = sum(
+            flag.active and flag.broken is not None
+            for loaded in list(self._loaded.values())
+            for flag in loaded.flags.flags.values()
+        )
+        texts = []
+        if unreadable := len(self._unreadable):
+            texts.append(f"those of {unreadable} projects cannot be read: the server's log says why")
+        if broken:
+            texts.append(f"{broken} active flags cannot be evaluated: answers and their pages say why")
+        return texts
 
     def _versions(self, project: Project) -> Versions:
         version = self._database.changes.version

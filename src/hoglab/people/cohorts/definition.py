@@ -11,6 +11,7 @@ import orjson
 from hoglab.filters.dates import MAX_RELATIVE_NUMBER
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_filters, parse_group
+from hoglab.filters.operands import operand_problem
 from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields.dates import parse_moment
 
@@ -149,6 +150,8 @@ def _check_leaf(leaf: PropertyFilter) -> None:
             raise filters_error("A filter needs the key of a property")
         if leaf.operator not in OPERATORS:
             raise filters_error(f"{leaf.operator[:100]} is not a known operator")
+        if problem := operand_problem(leaf.operator, leaf.value):
+            raise filters_error(f"{leaf.key[:100]}: {problem}")
     else:
         raise filters_error(f"Filters of type {leaf.type[:100]} cannot define a cohort")
 

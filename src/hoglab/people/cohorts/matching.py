@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from hoglab.filters.evaluate import MISSING, EvaluationContext, compile_predicate
-from hoglab.filters.model import PropertyFilter, PropertyGroup
+from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.people.cohorts.definition import BEHAVIOURAL, cohort_reference
 
 _INITIAL_NAMES: Final = re.findall(
@@ -111,7 +111,10 @@ class _Compiler:
             return self.cohort(cohort_reference(leaf) or 0)
         if leaf.type == BEHAVIOURAL:
             return _listed(self._sources.behaviour(leaf))
-        predicate = compile_predicate(leaf.operator, leaf.value, self._sources.context)
+        try:
+            predicate = compile_predicate(leaf.operator, leaf.value, self._sources.context)
+        except FilterError as error:
+            raise CohortError(f"{leaf.key}: {error.message}") from None
         key = leaf.key
         if leaf.type == "person_metadata":
             if key != "created_at":
