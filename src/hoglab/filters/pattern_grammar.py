@@ -20,7 +20,7 @@ MAX_STEPS: Final = 2_000
 """Largest number of steps of a pattern: ``(ab){1,9}`` has 27, three of them for each turn."""
 
 MAX_DEPTH: Final = 20
-"""How deep groups may nest."""
+"""Largest number of groups that stand in each other."""
 
 MAX_GROUPS: Final = 50
 """Largest number of groups of a pattern, whether they capture or not."""
@@ -48,7 +48,7 @@ class PatternRefusedError(FilterError):
 
 @dataclass(slots=True)
 class _Group:
-    """What was read of a group: its steps so far, and how many of them the next repeat multiplies."""
+    """Steps of a group that is being read, and those of its last item, which a repeat multiplies."""
 
     steps: int = 1
     last: int = 0
