@@ -46,7 +46,7 @@ CHECKLIST = {
     "blocked addresses fail at once": [
         "delivery/guard/test_guard.py: test_no_spelling_reaches_an_internal_address"
     ],
-    "redirects are not followed": ["delivery/test_turns.py: test_redirects_are_answers"],
+    "redirects are not followed": ["delivery/test_redirects.py: test_a_redirect_acknowledges_nothing"],
     "kill between request and save": [
         "delivery/test_worker.py: test_killed_between_request_and_save_the_same_request_is_sent_again"
     ],
@@ -112,7 +112,8 @@ FAULTS = {
     "spellings of addresses": [
         (
             "delivery/guard/test_guard.py: test_no_spelling_reaches_an_internal_address, "
-            "test_public_addresses_are_reached_in_every_spelling_that_denotes_them, test_a_redirect_is_not_followed, "
+            "test_public_addresses_are_reached_in_every_spelling_that_denotes_them, "
+            "test_a_redirect_to_another_host_is_not_followed, "
             "test_settings_of_proxies_do_not_lead_around_the_guard"
         )
     ],

@@ -148,18 +148,6 @@ def test_get_and_head_have_no_body(run: Any, method: str) -> None:
     run(story())
 
 
-def test_redirects_are_returned_as_they_are(run: Any) -> None:
-    async def redirect(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=302, headers={"Location": "http://169.254.169.254/"}, text="elsewhere")
-
-    async def story() -> None:
-        async with Destination(redirect) as destination:
-            answer = await fetch(FetchRequest(destination.url))
-            assert (answer.status, answer.body, len(destination.requests)) == (302, "elsewhere", 1)
-
-    run(story())
-
-
 @pytest.mark.parametrize(
     ("headers", "named"),
     [({"X-A": "a\r\nX-B: b"}, "X-A"), ({"X A": "a"}, "X A"), ({"": "a"}, ""), ({"X": "\0"}, "X")],

@@ -100,8 +100,9 @@ class Listener:
             first = await reader.readexactly(1)
             if first != TLS_HANDSHAKE:
                 first += await reader.readuntil(b"\r\n")
-            redirect = b" /redirect " in first
-            status = f"302 Found\r\nLocation: http://{REDIRECTS_TO}/" if redirect else "200 OK"
+            path = first.split(b" ")[1].decode() if first.count(b" ") > 1 else ""
+            target = {"redirect": f"http://{REDIRECTS_TO}/", "again": "/"}.get(path[1:-4])
+            status = "200 OK" if target is None else f"{path[-3:]} Moved\r\nLocation: {target}"
             writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
             await writer.drain()
         writer.close()

@@ -114,9 +114,16 @@ def test_what_a_name_leads_to_is_judged_each_time() -> None:
     assert [each["reached"] for each in later[2:]] == [["1.1.1.1"], ["2606:4700:4700::1111"]]
 
 
-def test_a_redirect_is_not_followed() -> None:
-    (outcome,) = run([{"url": "http://1.1.1.1/redirect"}])
-    assert outcome == {"outcome": "302", "reached": ["1.1.1.1"]}
+def test_a_redirect_to_another_host_is_not_followed() -> None:
+    statuses = ("301", "302", "303", "307", "308")
+    outcomes = run([{"url": f"http://1.1.1.1/redirect/{status}"} for status in statuses])
+    assert outcomes == [{"outcome": status, "reached": ["1.1.1.1"]} for status in statuses]
+
+
+def test_what_a_name_leads_to_is_judged_at_each_redirect() -> None:
+    known, rebinding = run([{"url": f"http://{host}/again/307"} for host in ("1.1.1.1", spellings.REBINDING)])
+    assert known == {"outcome": "200", "reached": ["1.1.1.1", "1.1.1.1"]}
+    assert rebinding == {"outcome": "blocked: Hostname is not allowed", "reached": [spellings.PUBLIC[0]]}
 
 
 def test_settings_of_proxies_do_not_lead_around_the_guard() -> None:

@@ -87,9 +87,10 @@ class Hosts:
             return web.Response(status=418, text="the case has no answer to this request")
         answer = self.answers.pop(0)
         body = answer.get("body", "")
+        status, given = answer["status"], answer.get("headers")
         if isinstance(body, str):
-            return web.Response(status=answer["status"], text=body)
-        return web.json_response(body, status=answer["status"])
+            return web.Response(status=status, text=body, headers=given)
+        return web.json_response(body, status=status, headers=given)
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)

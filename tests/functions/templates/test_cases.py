@@ -188,7 +188,7 @@ def test_the_worker_delivers_what_a_template_sends_and_tries_again(
 ) -> None:
     """From a stored event through queue and retry: an outage of the service is the runtime's affair."""
     hosts.lead_here(monkeypatch)
-    hosts.answer_with([{"status": 503}, {"status": 200, "body": {}}])
+    hosts.answer_with([{"status": 503}, {"status": 200, "body": {"results": [{"id": "1"}]}}])
     case = next(case for case in CASES if case.id == "hubspot: writes a contact")
     house = House(Path(shutil.copytree(prepared[0], tmp_path / "data")))
     house.open()

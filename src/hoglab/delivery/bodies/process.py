@@ -19,6 +19,7 @@ import gc  # noqa: E402
 
 gc.disable()  # while everything is loaded, there is nothing to find, and to look for it takes an eighth of the time
 
+import math  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
 import socket  # noqa: E402
@@ -50,6 +51,7 @@ from hoglab.functions.environments import GeoIpLookup, transforming  # noqa: E40
 from hoglab.hog import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
     REPEAT_FACTOR,
     Environment,
+    ErrorInfo,
     Execution,
     Finished,
     HogRuntimeError,
@@ -72,6 +74,8 @@ RETIRE_BYTES = 384 << 20
 OPEN_FILES = 64
 MAX_EVENT_BYTES = 4 << 20
 """Largest JSON text of an event that a transformation may return."""
+BY_POLICY = -1.0
+"""For ``TurnOutcome.retry_after_s`` of an error that does not say how long to wait."""
 TURN_S = 0.5
 """After this much computing for one request, what is done of it is answered."""
 TURN_BYTES = 8 << 20
@@ -233,6 +237,7 @@ class Bench:
         outcome.dropped, outcome.steps, outcome.memory = result.dropped_lines, result.steps, result.memory
         if result.error is not None:
             outcome.error = _clean(result.error.message)
+            outcome.retry_after_s = _retry_after_s(result.error)
         elif result.value is not None:
             try:
                 outcome.value = json_of(to_json(result.value))
@@ -276,6 +281,19 @@ def _transformed(program: Program, seed: str, shared: dict[str, Any], text: byte
         run.error = f"The transformed event has {len(run.value)} bytes; {MAX_EVENT_BYTES} are allowed"
         run.value = None
     return run
+
+
+def _retry_after_s(error: ErrorInfo) -> float | None:
+    """Return how long to wait before another attempt, by an uncaught ``RetryError``, whose payload may be seconds.
+
+    None for other errors, `BY_POLICY` when it does not say.
+    """
+    if error.kind != "throw" or error.type != "RetryError":
+        return None
+    wanted = error.payload
+    if isinstance(wanted, bool) or not isinstance(wanted, int | float) or not 0 <= wanted < math.inf:
+        return BY_POLICY
+    return float(wanted)
 
 
 def _go_on(execution: HostedExecution, answer: bytes) -> Finished | Suspended:

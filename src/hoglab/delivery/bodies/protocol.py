@@ -81,7 +81,8 @@ class TurnOutcome(msgspec.Struct, array_like=True):
     ``lines`` were printed since the last outcome; ``dropped`` and ``used_s`` count from the start of the run.
     ``held``: the process waits for `Resume`. ``answered``: calls that were answered so far. ``unknown``: the
     process has no run of that number (any more). ``refused``: the source cannot be compiled, and why. ``crashed``
-    is set by the pool: the processes that ran it died.
+    is set by the pool: the processes that ran it died. ``retry_after_s``: the error asks for another attempt, after so
+    many seconds at least, negative for as long as after a failed request.
     """
 
     call: str | None = None
@@ -101,6 +102,7 @@ class TurnOutcome(msgspec.Struct, array_like=True):
     unknown: bool = False
     refused: str | None = None
     crashed: bool = False
+    retry_after_s: float | None = None
 
 
 class Transformed(msgspec.Struct, array_like=True):

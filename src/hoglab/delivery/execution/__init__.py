@@ -11,7 +11,8 @@ from hoglab.delivery.execution.program_run import (
     ProgramRun,
     clipped,
 )
-from hoglab.delivery.execution.turn import Perform, Settled, Turn, TurnContext
+from hoglab.delivery.execution.steps import Perform, Settled, TurnContext
+from hoglab.delivery.execution.turn import Turn
 
 __all__ = [
     "BATCH_QUEUE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,10 +14,21 @@ TOLD_FROM_S = 10.0
 Answer = FetchResponse | FetchFailure | MailSent | MailFailure
 
 
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """End of a program that threw ``RetryError``: its last call is to be repeated later.
+
+    ``after_s``: seconds to wait at least, None for as long as after a failed request.
+    """
+
+    reason: str
+    after_s: float | None
+
+
 def is_failure(answer: Answer) -> bool:
     match answer:
         case FetchResponse():
-            return answer.status >= 400
+            return answer.status >= 400 or bool(answer.undelivered)
         case MailSent():
             return False
     return True
@@ -26,13 +38,19 @@ def failure_text(answer: Answer, attempts: int) -> str:
     """Return the line of the log for a failed attempt."""
     match answer:
         case FetchResponse():
-            return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}."
+            reason = f": {answer.undelivered}" if answer.undelivered else ""
+            return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}{reason}."
         case FetchFailure():
             return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.told}."
         case MailFailure(code=code):
             said = "" if code is None else f" with SMTP code {code}"
             return f"E-mail failed on attempt {attempts}{said}. Error: {answer.detail}."
     raise AssertionError("a success has no such line")
+
+
+def postponed_text(postponed: Postponed, attempts: int) -> str:
+    """Return the line of the log for an attempt after which a program asked for another one."""
+    return f"The function asked to be run again on attempt {attempts}: {postponed.reason}."
 
 
 def next_attempt_text(due: datetime, delay_s: float) -> str:
@@ -44,7 +62,9 @@ def for_program(answer: Answer) -> dict[str, Any]:
     """Return the value of the call in the program (spec: hog-runtime 4.2, 4.5)."""
     match answer:
         case FetchResponse():
-            return {"status": answer.status, "body": answer.body, "headers": answer.headers}
+            shown = {"status": answer.status, "body": answer.body, "headers": answer.headers}
+            # Programs that look at errors from 400 on only must not take a redirect for an acknowledgement.
+            return {**shown, "error": answer.undelivered} if answer.undelivered else shown
         case FetchFailure():
             # The status is the upstream product's; `error` is there to tell that nobody sent it.
             return {"status": 500, "body": f"{answer.name}: {answer.detail}", "error": answer.told}

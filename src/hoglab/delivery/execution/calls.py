@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab.delivery.outbound import Email, FetchFailure, FetchRequest, MailFailure, MailLimits, email_of
 from hoglab.hog.values import format_number, stringify
@@ -14,6 +15,9 @@ SENDING = frozenset({"fetch", "sendEmail"})
 """Calls that send something."""
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+
+REDIRECTS: Mapping[Any, Literal["follow", "manual"]] = {"follow": "follow", "manual": "manual"}
+"""Values of the option ``redirect`` of `fetch`."""
 
 MAX_SLEEP_S = 86_400.0
 """The longest `sleep`."""
@@ -51,7 +55,10 @@ def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailu
     headers = _headers(options.get("headers"))
     if key is not None and not any(name.lower() == "idempotency-key" for name in headers):
         headers[IDEMPOTENCY_KEY] = key
-    return FetchRequest(url, str(method), headers, _body(options.get("body")))
+    redirect = REDIRECTS.get(options.get("redirect") or "follow")
+    if redirect is None:
+        return FetchFailure("invalid_url", "TypeError", "The option redirect must be 'follow' or 'manual'")
+    return FetchRequest(url, str(method), headers, _body(options.get("body")), redirect)
 
 
 def _headers(wanted: Any) -> dict[str, str]:

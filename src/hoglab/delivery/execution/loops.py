@@ -127,14 +127,17 @@ def _chained(request: FetchRequest, causes: Iterable[bytes]) -> FetchRequest:
 
 
 def _own_path(url: str, site_url: str) -> str | None:
-    """Return the path of a URL of this server, None for others."""
+    """Return the path of a URL of this server, None for others.
+
+    A URL that the server's own address is an upgrade of to HTTPS is one of them: redirects lead there.
+    """
     try:
         there, here = URL(url.strip()), URL(site_url)
     except ValueError:
         return None
-    if there.port != here.port or not (there.host == here.host or {there.host, here.host} <= _LOOPBACK):
-        return None
-    return there.path
+    is_same_port = there.port == here.port or (there.scheme, here.scheme) == ("http", "https")
+    is_same_host = there.host == here.host or {there.host, here.host} <= _LOOPBACK
+    return there.path if is_same_port and is_same_host else None
 
 
 def _bearer(request: FetchRequest) -> str | None:

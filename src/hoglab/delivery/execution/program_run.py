@@ -13,6 +13,7 @@ import orjson
 from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.protocol import TurnOutcome, json_of
+from hoglab.delivery.execution.answers import Postponed
 from hoglab.delivery.runs.globals import milliseconds
 from hoglab.delivery.runs.state import NOTHING, Timing
 from hoglab.hog.values import TRUNCATED, format_number
@@ -109,6 +110,8 @@ class ProgramRun:
         self.refused: str | None = None
         """Reason for which the program cannot be run at all."""
         self.crashed = False
+        self.postponed: Postponed | None = None
+        """The wish of a program that ended with ``RetryError``."""
         self.captured: dict[str, Any] | None = None
         """The event that the program captured."""
         self.calls_made = 0
@@ -150,6 +153,9 @@ class ProgramRun:
         self._end = outcome
         if outcome.error is not None:
             self.error = self.cleaned(outcome.error)
+            if outcome.retry_after_s is not None:
+                after_s = None if outcome.retry_after_s < 0 else outcome.retry_after_s
+                self.postponed = Postponed(self.error, after_s)
         elif outcome.value is not None:
             self.value = orjson.loads(outcome.value)
         return None

@@ -16,16 +16,18 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from hoglab.delivery.execution.answers import Answer
+from hoglab.delivery.execution.answers import Answer, Postponed
 from hoglab.delivery.outbound import FetchFailure, FetchResponse, MailFailure
 
 if TYPE_CHECKING:
     from hoglab.functions.configuration.delivery_policy import Retry
 
-RETRIABLE = frozenset({408, 429, 500, 502, 503, 504})
-MAX_DOUBLINGS = 60
-ASKED_TO_WAIT = frozenset({429, 503})
+RETRIABLE = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 530)})
+"""Statuses that are over sooner or later: too early (RFC 8470), and those of proxies, which tell from 520 to 529 that
+the server behind them was away, slow or overloaded, among the usual ones."""
+ASKED_TO_WAIT = RETRIABLE - {408, 500, 502, 504}
 """Statuses with which the other side may say how long to wait."""
+MAX_DOUBLINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,9 @@ class RetryPolicy:
             max_age_s=retry.max_age_s,
         )
 
-    def delay_s(self, answer: Answer, attempts: int, now: datetime, age_s: float = 0.0) -> float | None:
+    def delay_s(
+        self, answer: Answer | Postponed, attempts: int, now: datetime, age_s: float = 0.0
+    ) -> float | None:
         """Delay before the next attempt, None when there is to be none.
 
         ``attempts``: made so far; ``age_s``: how long ago the run was queued.
@@ -119,18 +123,25 @@ def parse_policy(text: str) -> RetryPolicy:
     return replace(LASTING, max_age_s=float(age_s))
 
 
-def retriable(answer: Answer) -> bool:
+def retriable(answer: Answer | Postponed) -> bool:
     """Return whether a later attempt may succeed."""
     match answer:
         case FetchResponse():
             return answer.status in RETRIABLE
         case FetchFailure() | MailFailure():
             return answer.retriable
+        case Postponed():
+            return True
     return False
 
 
-def _asked_s(answer: Answer, now: datetime) -> float | None:
-    """Delay asked for by ``Retry-After``, in seconds from now; the header holds a date or a number of seconds."""
+def _asked_s(answer: Answer | Postponed, now: datetime) -> float | None:
+    """Return the delay that the program or ``Retry-After`` asks for, in seconds from now.
+
+    The header holds a date or a number of seconds.
+    """
+    if isinstance(answer, Postponed):
+        return answer.after_s
     if not isinstance(answer, FetchResponse) or answer.status not in ASKED_TO_WAIT:
         return None
     text = answer.headers.get("retry-after", "").strip()

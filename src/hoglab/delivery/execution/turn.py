@@ -8,8 +8,6 @@ own; the worker performs the request and does the waiting.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,14 +20,16 @@ from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution.answers import (
     Answer,
+    Postponed,
     failure_text,
     for_program,
     is_failure,
     metric_of,
     next_attempt_text,
+    postponed_text,
 )
 from hoglab.delivery.execution.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
-from hoglab.delivery.execution.batches import item_of, merge
+from hoglab.delivery.execution.batches import item_of
 from hoglab.delivery.execution.calls import SENDING, key_of, sent_by, sleep_seconds
 from hoglab.delivery.execution.loops import EndlessLoopError, marked
 from hoglab.delivery.execution.program_run import (
@@ -40,9 +40,10 @@ from hoglab.delivery.execution.program_run import (
     clipped,
     known_globals,
 )
-from hoglab.delivery.execution.retries import LASTING, RetryPolicy, excused
-from hoglab.delivery.outbound import Email, FetchFailure, FetchRequest, FetchResponse, MailFailure, MailLimits
-from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, Versions, error_kind, kept_globals
+from hoglab.delivery.execution.retries import RetryPolicy, excused
+from hoglab.delivery.execution.steps import Perform, Settled, Step, TurnContext
+from hoglab.delivery.outbound import FetchFailure, FetchRequest, FetchResponse, MailFailure
+from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, error_kind, kept_globals
 from hoglab.delivery.runs.state import (
     NOTHING,
     InvalidStateError,
@@ -61,7 +62,6 @@ from hoglab.storage.invocations import (
     InvocationOutcome,
     InvocationResult,
     LogEntry,
-    NewInvocation,
     ResultStatus,
 )
 
@@ -70,9 +70,9 @@ if TYPE_CHECKING:
 
     from hoglab.delivery.bodies.child import SuspendedRun, Work
     from hoglab.delivery.bodies.protocol import TurnOutcome
-    from hoglab.delivery.runs.globals import EventGlobals, ShownProject, Site
-    from hoglab.functions.runtime import CompiledFunction, CompiledMapping, FunctionRegistry
-    from hoglab.functions.secrets import Redact, SecretBox
+    from hoglab.delivery.runs.globals import ShownProject
+    from hoglab.functions.runtime import CompiledFunction, CompiledMapping
+    from hoglab.functions.secrets import Redact
     from hoglab.storage.invocations import ClaimedInvocation
 
 _KINDS: Mapping[ResultStatus, tuple[str, str]] = {
@@ -91,66 +91,6 @@ MAX_PRIORITY = 9
 """Each attempt makes a run less urgent, down to this."""
 
 _logger = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Perform:
-    """The turn goes on, with `Turn.answered`, when this was sent."""
-
-    request: FetchRequest | Email
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Results of a turn, to be written together."""
-
-    outcome: InvocationOutcome
-    logs: list[LogEntry]
-    metrics: list[AppMetric]
-    results: list[InvocationResult]
-    """One; of a batch, one for each of its events."""
-    function_id: str
-    timings: list[Timing]
-    """Of the whole invocation, when it is over; else empty."""
-    captured: dict[str, Any] | None = None
-    """An event to capture before anything is written."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnContext:
-    """Services and settings that turns work with."""
-
-    registry: FunctionRegistry
-    box: SecretBox
-    site: Site
-    event_globals: EventGlobals
-    now: Callable[[], datetime]
-    retries: RetryPolicy = LASTING
-    versions: Versions = field(default_factory=Versions)
-    mail_limits: MailLimits = field(default_factory=MailLimits)
-
-    def batch_size(self, function_id: str) -> int:
-        """Return maximum number of events in a run of a function.
-
-        1 when it does not run, so that each run reports so.
-        """
-        known = self.registry.find(function_id)
-        batch = None if known is None else known[1].delivery.batch
-        return 1 if batch is None else batch.max_events
-
-    def merge(self, claimed: list[ClaimedInvocation]) -> tuple[NewInvocation | None, list[InvocationResult]]:
-        """Return one run of many; see `batches`."""
-        known = self.registry.find(claimed[0].function_id)
-        return merge(claimed, self.versions, self.now(), None if known is None else known[1].hog)
-
-    def pace_of(self, function_id: str) -> float | None:
-        """Return maximum number of runs of a function per second, None for any number."""
-        known = self.registry.find(function_id)
-        return None if known is None else known[1].delivery.per_s
-
-
-Step = Perform | Settled | Compute["Perform | Settled"]
-"""Next step of a turn."""
 
 
 class Turn:
@@ -459,6 +399,10 @@ class Turn:
 
     def _finish(self, run: ProgramRun, error: str | None = None) -> Settled:
         state = self._parts[1]
+        if error is None and run.postponed is not None:
+            delayed = self._postpone(run, state, run.postponed)
+            if delayed is not None:
+                return delayed
         if error is not None:
             run.close()
             run.log("error", error)
@@ -471,6 +415,19 @@ class Turn:
             return self._settle("completed", "succeeded")
         kind = POISON_PILL if run.crashed else None
         return self._settle("failed", "failed", error=failure, kind=kind)
+
+    def _postpone(self, run: ProgramRun, state: RunState, postponed: Postponed) -> Settled | None:
+        """Put the invocation back to its last call, as its program asked for; None when no attempt is left."""
+        now = self._shop.now()
+        delay_s = self._retries().delay_s(postponed, state.postponed + 1, now, self._age_s(now))
+        if delay_s is None:
+            return None
+        state.postponed += 1
+        state.error = None
+        message = postponed_text(postponed, state.postponed)
+        due = now + timedelta(seconds=delay_s)
+        run.log("error", f"{message} Retrying.{next_attempt_text(due, delay_s)}")
+        return self._suspend(scheduled_at=due, error=message)
 
     def _suspend(self, scheduled_at: datetime | None = None, *, error: str | None = None) -> Settled:
         """Put the invocation back, with all that it takes to come to this point again.

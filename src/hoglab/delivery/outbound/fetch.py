@@ -1,7 +1,7 @@
 """Outgoing HTTP requests of hog functions.
 
-What is sent, and what programs get to see of the answer (spec hog-runtime 4.5 and 9). Redirects are not followed.
-`connections` does the talking, behind the guard.
+What is sent, and what programs get to see of the answer (spec hog-runtime 4.5 and 9). `connections` does the talking,
+behind the guard, and `redirects` says which redirects are followed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Literal
@@ -43,6 +43,7 @@ from hoglab.delivery.outbound.connections import (
     Origin,
 )
 from hoglab.delivery.outbound.deadlines import SharedTimeout
+from hoglab.delivery.outbound.redirects import MAX_REDIRECTS, next_url, refusal
 from hoglab.delivery.outbound.urls import INVALID, UrlError, parse_url
 from hoglab.fairness.fair_semaphore import Holder
 
@@ -95,20 +96,32 @@ class FetchLimits(ConnectionLimits):
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
+    """A request to send.
+
+    ``redirect`` is the option of that name of the web's Fetch standard: ``follow`` follows the redirects that
+    `hoglab.delivery.outbound.redirects` allows and has any other answer of the 3xx kind count as a failure, ``manual``
+    takes a redirect for an answer.
+    """
+
     url: str
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
+    redirect: Literal["follow", "manual"] = "follow"
 
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """An answer. ``body`` is JSON where it parses, else text; ``headers``: lower-case name to first value."""
+    """An answer. ``body`` is JSON where it parses, else text; ``headers``: lower-case name to first value.
+
+    ``undelivered`` says why an answer without an error status does not acknowledge the request; empty where it does.
+    """
 
     status: int
     body: Any
     headers: dict[str, str]
     truncated: bool = False
+    undelivered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +168,66 @@ class Fetcher:
         self._deadlines = SharedTimeout(self._limits.total_s)
 
     async def fetch(self, request: FetchRequest, holder: Holder = NOBODY) -> FetchResponse | FetchFailure:
-        """Send one request on somebody's account. Never raises for what the network or the other side does."""
+        """Send one request on somebody's account, and again where it is redirected to.
+
+        Never raises for what the network or the other side does.
+        """
         target = self._target_of(request.url)
         if isinstance(target, FetchFailure):
             return target
-        method = request.method.upper()
-        raw = self._bytes_of(request, method, target)
-        if isinstance(raw, FetchFailure):
-            return raw
-        origin, progress = target.origin, ExchangeProgress()
-        if target.blocked is not None:
-            return _blocked(origin, target.blocked)
+        progress = ExchangeProgress()
         try:
             with self._deadlines.limit():
-                answer = await self._connections.exchange(
-                    origin, raw, bodiless=method == "HEAD", holder=holder, progress=progress
-                )
+                return await self._follow(request, target, holder, progress)
         except TimeoutError:
             detail = f"The request timed out after {self._limits.total_s:g} s"
             return FetchFailure("timeout", "TimeoutError", detail, f"it was {progress}")
+
+    async def _follow(
+        self, request: FetchRequest, target: _Target, holder: Holder, progress: ExchangeProgress
+    ) -> FetchResponse | FetchFailure:
+        """Send a request, and again wherever an answer redirects it to and may. Raises `TimeoutError`."""
+        url, authorization = request.url, target.authorization
+        for followed in range(MAX_REDIRECTS + 1):
+            answer = await self._send(request, target, authorization, holder, progress)
+            if isinstance(answer, FetchFailure) or not 300 <= answer.status < 400:
+                return answer
+            if request.redirect == "manual":
+                return answer
+            location = answer.headers.get("location")
+            following = next_url(url, answer.status, location)
+            if following is None or followed == MAX_REDIRECTS:
+                reason = refusal(url, location, exhausted=following is not None)
+                return replace(answer, undelivered=reason)
+            url = following
+            found = self._target_of(url)
+            if isinstance(found, FetchFailure):
+                return found
+            target = found
+        raise AssertionError("the last redirect is refused")
+
+    async def _send(
+        self,
+        request: FetchRequest,
+        target: _Target,
+        authorization: str | None,
+        holder: Holder,
+        progress: ExchangeProgress,
+    ) -> FetchResponse | FetchFailure:
+        """Send a request to one target, once. Raises `TimeoutError` when the time for all of it is over."""
+        method = request.method.upper()
+        raw = self._bytes_of(request, method, target, authorization)
+        if isinstance(raw, FetchFailure):
+            return raw
+        origin = target.origin
+        if target.blocked is not None:
+            return _blocked(origin, target.blocked)
+        try:
+            answer = await self._connections.exchange(
+                origin, raw, bodiless=method == "HEAD", holder=holder, progress=progress
+            )
+        except TimeoutError:
+            raise
         except (OSError, InvalidAnswerError) as error:
             return _network_failure(error, origin)
         except ValueError:  # a name that is none
@@ -214,11 +268,13 @@ class Fetcher:
         head = f" {path} HTTP/1.1\r\nHost: {name}\r\n".encode()
         return _Target(origin, head, _authorization(url), blocked)
 
-    def _bytes_of(self, request: FetchRequest, method: str, target: _Target) -> bytes | FetchFailure:
+    def _bytes_of(
+        self, request: FetchRequest, method: str, target: _Target, authorization: str | None
+    ) -> bytes | FetchFailure:
         """Return the request as it goes over the wire."""
         if not _METHOD.fullmatch(request.method) or method == "CONNECT":
             return FetchFailure("invalid_url", "TypeError", f"'{request.method}' is not a valid HTTP method")
-        head = _head_of(request.headers, target.authorization)
+        head = _head_of(request.headers, authorization)
         if isinstance(head, FetchFailure):
             return head
         body = b""

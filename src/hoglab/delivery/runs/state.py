@@ -70,6 +70,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
     rerun: int = 0  # how often it was run again from its result
     first_scheduled_us: int | None = None
     attempts: int = 0  # of the call at hand
+    postponed: int = 0  # how often the program asked to be run again later
     sleep_until: float | None = None  # Unix time; the call at hand is `sleep`, which ends then
     timings: list[Timing] = []
     error: str | None = None

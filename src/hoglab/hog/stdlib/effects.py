@@ -92,7 +92,8 @@ def _plain_error(message: Value = None, payload: Value = None) -> HogError:
     "payload?: any",
     returns="error",
     cost="linear",
-    doc="An error of the type RetryError.",
+    doc="An error of the type RetryError. A destination that it ends is run again later, from its last call on; "
+    "a number as payload is how many seconds to wait at least.",
     examples=(
         ("RetryError('later')", "RetryError('later')"),
         ("RetryError().message", "'An error occurred'"),

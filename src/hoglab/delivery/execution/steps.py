@@ -1,0 +1,88 @@
+"""Steps that a turn takes, and the services and settings that it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from hoglab.delivery.bodies.pool import Compute
+from hoglab.delivery.execution.batches import merge
+from hoglab.delivery.execution.retries import LASTING, RetryPolicy
+from hoglab.delivery.outbound import Email, FetchRequest, MailLimits
+from hoglab.delivery.runs.results import Versions
+
+if TYPE_CHECKING:
+    from hoglab.delivery.runs.globals import EventGlobals, Site
+    from hoglab.delivery.runs.state import Timing
+    from hoglab.functions.runtime import FunctionRegistry
+    from hoglab.functions.secrets import SecretBox
+    from hoglab.storage.invocations import (
+        AppMetric,
+        ClaimedInvocation,
+        InvocationOutcome,
+        InvocationResult,
+        LogEntry,
+        NewInvocation,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """The turn goes on, with `Turn.answered`, when this was sent."""
+
+    request: FetchRequest | Email
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Results of a turn, to be written together."""
+
+    outcome: InvocationOutcome
+    logs: list[LogEntry]
+    metrics: list[AppMetric]
+    results: list[InvocationResult]
+    """One; of a batch, one for each of its events."""
+    function_id: str
+    timings: list[Timing]
+    """Of the whole invocation, when it is over; else empty."""
+    captured: dict[str, Any] | None = None
+    """An event to capture before anything is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContext:
+    """Services and settings that turns work with."""
+
+    registry: FunctionRegistry
+    box: SecretBox
+    site: Site
+    event_globals: EventGlobals
+    now: Callable[[], datetime]
+    retries: RetryPolicy = LASTING
+    versions: Versions = field(default_factory=Versions)
+    mail_limits: MailLimits = field(default_factory=MailLimits)
+
+    def batch_size(self, function_id: str) -> int:
+        """Return the maximum number of events in a run of a function.
+
+        1 when it does not run, so that each run reports so.
+        """
+        known = self.registry.find(function_id)
+        batch = None if known is None else known[1].delivery.batch
+        return 1 if batch is None else batch.max_events
+
+    def merge(self, claimed: list[ClaimedInvocation]) -> tuple[NewInvocation | None, list[InvocationResult]]:
+        """Return one run of many; see `batches`."""
+        known = self.registry.find(claimed[0].function_id)
+        return merge(claimed, self.versions, self.now(), None if known is None else known[1].hog)
+
+    def pace_of(self, function_id: str) -> float | None:
+        """Return the maximum number of runs of a function per second, None for any number."""
+        known = self.registry.find(function_id)
+        return None if known is None else known[1].delivery.per_s
+
+
+Step = Perform | Settled | Compute["Perform | Settled"]
+"""Next step of a turn."""
