@@ -118,7 +118,7 @@ def measure(
 ) -> None:
     """Answer from what is kept and from all events, and note what that costs."""
     state = AggregateCache(store, timeout_s=600, limits=CacheLimits(min_events=1))
-    raw, kept = Computer(store, timeout_s=600), Computer(store, timeout_s=600, state=state)
+    raw, kept = Computer(store, timeout_s=600), Computer(store, timeout_s=600, aggregate_cache=state)
     raw.result(asked)  # what is read first is read from the disk
     *cost, points = timed(lambda: kept.points(asked))
     costs.setdefault(step, []).append((cost[0], cost[1]))
@@ -139,13 +139,13 @@ def main() -> int:
     costs: Costs = {name: {} for name in metrics}
     checkpoints: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as directory:
-        path, state_path = Path(directory) / "events.duckdb", Path(directory) / "results-state.duckdb"
+        path, cache_path = Path(directory) / "events.duckdb", Path(directory) / "aggregate-cache.duckdb"
         EmbeddedEventStore(path).close()
         with duckdb.connect(
             str(path)
         ) as connection:  # at once, which a store's limit of memory would not let
             add_days(connection.execute, events, 0, DAYS - NEW_DAYS)
-        store = EmbeddedEventStore(path, state_path=state_path)  # which stays open, as in a server
+        store = EmbeddedEventStore(path, cache_path=cache_path)  # which stays open, as in a server
         for day in range(DAYS - NEW_DAYS, DAYS + 1):
             if day > DAYS - NEW_DAYS:
                 with store.reader() as reader:
@@ -156,7 +156,7 @@ def main() -> int:
                 step = "first" if day == DAYS - NEW_DAYS else "increment"
                 measure(store, at_end_of(asked, day), step, costs[name])
         store.close()
-        size = state_path.stat().st_size / path.stat().st_size
+        size = cache_path.stat().st_size / path.stat().st_size
     print(f"{events:,} events, {events // EVENTS_PER_USER:,} users, {DAYS} days; processor ms (clock ms)")
     for name, found in costs.items():
         middle = {

@@ -6,6 +6,7 @@ Rooms never read this module: they are given what they need by `hoglab.app`.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import quote
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from hoglab import old_names
 from hoglab.delivery.execution.retries import RetryPolicy, parse_policy
 from hoglab.delivery.outbound import MailServer
 
@@ -294,10 +296,10 @@ class Settings(BaseSettings):
         description="A running experiment's newest point is computed anew when older than this.",
         examples=["60"],
     )
-    results_state_max_bytes: int = Field(
+    aggregate_cache_max_bytes: int = Field(
         8192 * MIB,
         ge=0,
-        description="Maximum size of results-state.duckdb, which keeps of events what results need; 0: none.",
+        description="Maximum size of aggregate-cache.duckdb, which saves reading old events; 0: no cache.",
         examples=["8589934592"],
     )
 
@@ -521,7 +523,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         event_store_memory=settings.event_store_memory,
         query_timeout_s=settings.query_timeout_s,
         trace_days=settings.log_retention_days,
-        keeps_results_state=settings.results_state_max_bytes > 0,
+        has_aggregate_cache=settings.aggregate_cache_max_bytes > 0,
         tables=TableDirectory(settings.warehouse_directory),
         database_url=settings.database_address,
         event_log_url=settings.event_log_address,
@@ -531,12 +533,19 @@ def engine_options(settings: Settings) -> EngineOptions:
 
 
 def load(**overrides: Any) -> Settings:
-    """Return settings from the environment, with the given values (those that are not None) on top.
+    """Return settings from the environment, with the given values that are not None on top.
 
-    Raises `SettingsError` with one line that names the variable, its value, what is wrong with it, and an example.
+    A variable with an old name (`hoglab.old_names`) counts where the new one is not set. Raises `SettingsError` with
+    one line that names the variable, its value, what is wrong with it, and an example.
     """
+    environment = {name.upper(): value for name, value in os.environ.items()}
+    renamed = {
+        new.removeprefix(PREFIX).lower(): environment[old]
+        for old, new in old_names.renamed_variables(environment).items()
+    }
+    given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+        return Settings(**{**renamed, **given})
     except ValidationError as error:
         raise SettingsError(_explained(error.errors()[0])) from error
 
@@ -560,7 +569,7 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     unknown = sorted(
         name.removeprefix(PREFIX)
         for name in environment
-        if name.startswith(PREFIX) and name not in OF_CLIENTS
+        if name.startswith(PREFIX) and name not in OF_CLIENTS and name not in old_names.SETTINGS
     )
     likely = {name: difflib.get_close_matches(name, known, n=1) for name in unknown if name not in known}
-    return {PREFIX + name: PREFIX + found[0] if found else None for name, found in likely.items()}
+    return {PREFIX + name: PREFIX + matches[0] if matches else None for name, matches in likely.items()}

@@ -85,7 +85,7 @@ class Lab:
                 memory="512MB",
                 threads=2,
                 tables=self.tables,
-                state_path=path / "state.duckdb" if keeps else None,
+                cache_path=path / "state.duckdb" if keeps else None,
             )
             if beside is None
             else beside.events
@@ -110,7 +110,7 @@ class Lab:
             refresh_s=refresh_s,
             query_timeout_s=30,
             tables=self.tables,
-            state=AggregateCache(self.events, timeout_s=30, limits=CacheLimits(min_events=0)),
+            aggregate_cache=AggregateCache(self.events, timeout_s=30, limits=CacheLimits(min_events=0)),
             jobs=jobs,
             now=lambda: self.now,
         )

@@ -52,7 +52,7 @@ HOUR = timedelta(hours=1)
 
 
 class Stateful(DuckDbEngine):
-    """The product's store, with results state; ``computer`` reads all events."""
+    """The product's store, with an aggregate cache; ``computer`` reads all events."""
 
     def __init__(self, path: Path, limits: CacheLimits = ALWAYS) -> None:
         self.path = path
@@ -65,11 +65,11 @@ class Stateful(DuckDbEngine):
             self.path / "events.duckdb",
             memory="512MB",
             threads=2,
-            state_path=self.path / "results-state.duckdb",
+            cache_path=self.path / "aggregate-cache.duckdb",
         )
         self.state = AggregateCache(self.store, timeout_s=60, limits=limits)
         self.computer = Computer(self.store, timeout_s=60)
-        self.stateful = Computer(self.store, timeout_s=60, state=self.state)
+        self.stateful = Computer(self.store, timeout_s=60, aggregate_cache=self.state)
 
 
 @pytest.fixture
@@ -432,7 +432,7 @@ def test_of_many_metrics_those_that_are_known_cost_no_events(experiment: Experim
 def test_a_deleted_file_is_made_anew(experiment: Experiment) -> None:
     engine = experiment.engine
     engine.close()
-    (engine.path / "results-state.duckdb").unlink()
+    (engine.path / "aggregate-cache.duckdb").unlink()
     engine.open()
     assert experiment.cost(experiment.ask(REVENUE)).events == 2 * experiment.stored
 
@@ -443,20 +443,40 @@ def test_what_is_kept_outlives_the_process(experiment: Experiment) -> None:
     assert experiment.cost(experiment.ask(REVENUE)).events == 0
 
 
+def test_the_file_of_an_earlier_version_is_used_further(experiment: Experiment) -> None:
+    engine = experiment.engine
+    engine.close()
+    old = engine.path / "results-state.duckdb"
+    (engine.path / "aggregate-cache.duckdb").rename(old)
+    engine.open()
+    assert not old.exists()
+    assert experiment.cost(experiment.ask(REVENUE)).events == 0
+
+
+def test_the_file_of_an_earlier_version_is_deleted_beside_a_newer_one(experiment: Experiment) -> None:
+    engine = experiment.engine
+    engine.close()
+    old = engine.path / "results-state.duckdb"
+    old.write_bytes(b"old")
+    engine.open()
+    assert not old.exists()
+    assert experiment.cost(experiment.ask(REVENUE)).events == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000])
 def test_a_file_that_is_no_database_is_replaced(experiment: Experiment, content: bytes) -> None:
     engine = experiment.engine
     engine.close()
-    (engine.path / "results-state.duckdb").write_bytes(content)
+    (engine.path / "aggregate-cache.duckdb").write_bytes(content)
     engine.open()
-    assert engine.store.has_state
+    assert engine.store.has_aggregate_cache
     assert experiment.cost(experiment.ask(REVENUE)).events == 2 * experiment.stored
 
 
 def test_a_damaged_file_is_replaced(experiment: Experiment) -> None:
     engine = experiment.engine
     engine.close()
-    path = engine.path / "results-state.duckdb"
+    path = engine.path / "aggregate-cache.duckdb"
     content = bytearray(path.read_bytes())
     for place in range(3 * 4096 + 8 * 1024, len(content), 1024):  # behind the headers
         content[place : place + 512] = bytes(512)
@@ -473,14 +493,14 @@ def test_damage_that_a_statement_runs_into_is_mended(experiment: Experiment) -> 
     assert_same_points(engine, question, "damaged")
     other = experiment.ask(REVENUE | in_window((1, "day")))
     assert experiment.cost(other).events == 2 * experiment.stored
-    assert engine.store.has_state
+    assert engine.store.has_aggregate_cache
 
 
 def test_flipped_bits_change_no_answer_and_are_not_blamed_on_the_events(experiment: Experiment) -> None:
     engine, dice = experiment.engine, Random(7)
     question = experiment.ask(REVENUE)
     engine.close()
-    path = engine.path / "results-state.duckdb"
+    path = engine.path / "aggregate-cache.duckdb"
     content = path.read_bytes()
     for start in range(3 * 4096, len(content), 256 * 1024):  # one block after the other
         flipped = bytearray(content)
@@ -508,11 +528,11 @@ def test_state_of_other_events_is_thrown_away(experiment: Experiment) -> None:
 @pytest.mark.parametrize(
     "point",
     [
-        "UPDATE results_state.log SET",
-        "INSERT INTO results_state.of_",
-        "INSERT INTO results_state.sum_",
-        "UPDATE results_state.at_",
-        "UPDATE results_state.contributions SET",
+        "UPDATE aggregate_cache.log SET",
+        "INSERT INTO aggregate_cache.of_",
+        "INSERT INTO aggregate_cache.sum_",
+        "UPDATE aggregate_cache.at_",
+        "UPDATE aggregate_cache.contributions SET",
     ],
 )
 def test_a_step_that_breaks_off_leaves_nothing_behind(
@@ -543,7 +563,9 @@ def test_a_step_that_breaks_off_leaves_nothing_behind(
 
 def contents(engine: Stateful) -> set[str]:
     with engine.store.reader() as reader:
-        rows = reader.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'results_state'")
+        rows = reader.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'aggregate_cache'"
+        )
     return {name for (name,) in rows}
 
 
@@ -560,12 +582,12 @@ def test_what_was_not_asked_for_the_longest_goes_first(experiment: Experiment) -
         engine.stateful.points(experiment.ask(metric))
     before = contents(engine)
     with engine.store.reader() as reader:
-        reader.execute("CHECKPOINT results_state")
+        reader.execute("CHECKPOINT aggregate_cache")
         [(size,)] = reader.execute(
-            "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'results_state'"
+            "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'aggregate_cache'"
         )
     engine.state = AggregateCache(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=size - 1))
-    engine.stateful = Computer(engine.store, timeout_s=60, state=engine.state)
+    engine.stateful = Computer(engine.store, timeout_s=60, aggregate_cache=engine.state)
     funnels = experiment.ask(funnel(PURCHASE, CHECKOUT))
     engine.stateful.points(funnels)
     after = contents(engine)
@@ -577,9 +599,9 @@ def test_what_was_not_asked_for_the_longest_goes_first(experiment: Experiment) -
 def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) -> None:
     engine = experiment.engine
     with engine.store.reader() as reader:
-        reader.execute("CHECKPOINT results_state")
+        reader.execute("CHECKPOINT aggregate_cache")
     engine.state = AggregateCache(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=1))
-    engine.stateful = Computer(engine.store, timeout_s=60, state=engine.state)
+    engine.stateful = Computer(engine.store, timeout_s=60, aggregate_cache=engine.state)
     question = experiment.ask(REVENUE)
     assert_same_points(engine, question, "too large")
     last = engine.state.last
@@ -656,7 +678,7 @@ def test_with_a_full_disk_results_come_from_the_events(
 def test_when_the_state_takes_too_long_results_come_from_the_events(experiment: Experiment) -> None:
     engine = experiment.engine
     hurried = AggregateCache(engine.store, timeout_s=0.000001, limits=ALWAYS)
-    engine.stateful = Computer(engine.store, timeout_s=60, state=hurried)
+    engine.stateful = Computer(engine.store, timeout_s=60, aggregate_cache=hurried)
     assert_same_points(engine, experiment.ask(REVENUE), "hurried")
 
 

@@ -1,4 +1,4 @@
-"""The file of results state has no write-ahead log: what a process that is killed loses of it, and what never."""
+"""The file of the aggregate cache has no write-ahead log: what a process that is killed loses of it, and what never."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.analysis.test_state import (
 
 from hoglab.analysis.query.model import Question
 from hoglab.storage.event_store import duckdb as store_module
-from hoglab.storage.event_store.results_state import ROW_GROUP_ROWS
+from hoglab.storage.event_store.aggregate_cache_file import ROW_GROUP_ROWS
 
 __all__ = ["engine", "experiment"]  # fixtures
 
 ROOT = Path(__file__).parents[2]
-FILE = "results-state.duckdb"
+FILE = "aggregate-cache.duckdb"
 
 
 def purchases(users: range, hours: int, amount: int = 7) -> list[Event]:
@@ -52,14 +52,14 @@ def killed_now(engine: Stateful, path: Path) -> Stateful:
 
 
 def unwritten(engine: Stateful) -> int:
-    state = engine.store._file.state
+    state = engine.store._file.cache
     assert state is not None
     return state.unwritten_bytes(engine.store._file.connection)
 
 
 def written_blocks(engine: Stateful) -> int:
     with engine.store.reader() as reader:
-        sizes = "SELECT used_blocks FROM pragma_database_size() WHERE database_name = 'results_state'"
+        sizes = "SELECT used_blocks FROM pragma_database_size() WHERE database_name = 'aggregate_cache'"
         [(blocks,)] = reader.execute(sizes)
     return int(blocks)
 
@@ -72,7 +72,7 @@ def test_there_is_no_write_ahead_log(experiment: Experiment) -> None:
 def test_what_a_killed_process_had_not_written_is_made_again(experiment: Experiment, tmp_path: Path) -> None:
     engine, question = experiment.engine, experiment.ask(REVENUE)
     with engine.store.reader() as reader:
-        reader.execute("CHECKPOINT results_state")
+        reader.execute("CHECKPOINT aggregate_cache")
     engine.add(purchases(range(10), 30), project_id=experiment.project)
     assert experiment.cost(question).events == 2 * 10
     experiment.engine = killed_now(engine, tmp_path / "next")
@@ -104,7 +104,7 @@ def test_an_idle_writer_does_not_wait_for_a_computation(
     monkeypatch.setattr(store_module, "IDLE_CHECKPOINT_BYTES", 1)
     with engine.store.reader() as reader:
         reader.execute("BEGIN TRANSACTION")
-        reader.execute("UPDATE results_state.about SET seq = seq")
+        reader.execute("UPDATE aggregate_cache.about SET seq = seq")
         engine.store.checkpoint()
         reader.execute("ROLLBACK")
     assert unwritten(engine) > 0
@@ -129,8 +129,8 @@ def test_a_write_ahead_log_of_an_earlier_version_is_taken_over(
     engine.close()
     path = engine.path / FILE
     with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{path}' AS results_state")
-        connection.execute("UPDATE results_state.contributions SET used = 17")
+        connection.execute(f"ATTACH '{path}' AS aggregate_cache")
+        connection.execute("UPDATE aggregate_cache.contributions SET used = 17")
         before = tmp_path / "before"
         before.mkdir()
         for file in engine.path.glob("*.duckdb*"):
@@ -139,7 +139,7 @@ def test_a_write_ahead_log_of_an_earlier_version_is_taken_over(
     assert (before / f"{FILE}.wal").stat().st_size > 0
     experiment.engine = Stateful(before)
     with experiment.engine.store.reader() as reader:
-        assert reader.execute("SELECT DISTINCT used FROM results_state.contributions") == [(17,)]
+        assert reader.execute("SELECT DISTINCT used FROM aggregate_cache.contributions") == [(17,)]
     assert experiment.cost(question).events == 0
     experiment.engine.add(purchases(range(3), 30), project_id=experiment.project)
     assert experiment.cost(question).events == 2 * 3
@@ -151,7 +151,7 @@ def test_rows_that_fit_a_row_group_wait_for_a_checkpoint(experiment: Experiment)
     engine, question = experiment.engine, experiment.ask(REVENUE)
     for rows, waits in ((ROW_GROUP_ROWS - 1000, True), (ROW_GROUP_ROWS + 1000, False)):
         with engine.store.reader() as reader:
-            reader.execute("CHECKPOINT results_state")
+            reader.execute("CHECKPOINT aggregate_cache")
             reader.execute(
                 "INSERT INTO events BY NAME SELECT e.* REPLACE (s.next_seq + i AS seq, uuid() AS uuid, "
                 "e.timestamp + to_microseconds(86400000000 + i) AS timestamp) "

@@ -212,7 +212,7 @@ def test_a_person_deleted_with_events_is_in_no_file(start_server: StartServer, t
         [person] = client.ok("GET", "persons/", params={"distinct_id": SOMEBODY})["results"]
     found = places(data, [MARK])
     assert not PLACES - found
-    assert "results-state.duckdb" in {place.partition(":")[0] for place in places(data, [person["id"]])}
+    assert "aggregate-cache.duckdb" in {place.partition(":")[0] for place in places(data, [person["id"]])}
     packed = packed_cells(data, [MARK])
     assert packed
     with serving() as client:

@@ -34,7 +34,7 @@ STOPPED = (
     "queue.db",
     "events.duckdb",
     "events.duckdb.keys",
-    "results-state.duckdb",
+    "aggregate-cache.duckdb",
     "secret-keys",
 )
 KILLED = ("hoglab.db-wal", "hoglab.db-shm", "queue.db-wal", "queue.db-shm", "events.duckdb.wal")

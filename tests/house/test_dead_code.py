@@ -17,6 +17,7 @@ CALLED_BY_LIBRARIES = (
     "process_bind_param", "process_result_value",  # SQLAlchemy
     "readinto",  # io
     "finalize",  # sqlite3
+    "describe",  # prometheus_client
     "render_to_output",  # python-liquid
 )  # fmt: skip
 OFFERED = (

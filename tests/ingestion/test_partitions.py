@@ -308,7 +308,7 @@ def test_loops_share_partitions_and_what_they_ingest_is_in_order(house: House) -
     house.check()
     assert first.steps.taken["append"]
     assert second.steps.taken["append"]
-    assert _counted("partitions_held") == 2  # of the loop that was asked last
+    assert _counted("partitions_owned") == 2  # of the loop that was asked last
     assert house.persons() == {
         frozenset({named(0), named(1)}): {"n": 4},
         frozenset({named(2)}): {"n": 4},

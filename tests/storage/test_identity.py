@@ -228,7 +228,7 @@ def test_repairing_what_is_sound_changes_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data"
     run(data, 3)
     before = contents(data)
-    assert {"events.duckdb", "results-state.duckdb", "hoglab.db", "queue.db"} <= before.keys()
+    assert {"events.duckdb", "aggregate-cache.duckdb", "hoglab.db", "queue.db"} <= before.keys()
     done = CliRunner().invoke(app, ["repair", "--data", str(data)])
     assert (done.exit_code, done.stdout[:25]) == (0, "nothing is to be repaired")
     assert contents(data) == before

@@ -13,8 +13,7 @@ from hoglab.accounts.sessions.service import SessionService
 from hoglab.actions.store import names as action_names
 from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.execution.behaviour import performers
-from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError
-from hoglab.analysis.incremental.aggregate_cache import CacheLimits as StateLimits
+from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
 from hoglab.app.ingesting import Ingesting
@@ -105,7 +104,7 @@ class Services(SharedServices):
             jobs,
             ingested=ingesting.done,
             without=without_persons,
-            forget_results=lambda: _forget(self.kept_results),
+            forget_results=lambda: _forget(self.aggregate_cache),
         )
         self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
         self.catch_up = catch_up = CatchUp(engines.log, ingesting.stored)
@@ -119,13 +118,13 @@ class Services(SharedServices):
             metric_problem=partial(metric_problem, store.dialect),
             exposure_problem=partial(exposure_problem, store.dialect),
         )
-        self.kept_results = kept_results = (
+        self.aggregate_cache = aggregate_cache = (
             None
             if engines.event_file is None
             else AggregateCache(
                 engines.event_file,
                 timeout_s=settings.query_timeout_s,
-                limits=StateLimits(bytes=settings.results_state_max_bytes),
+                limits=CacheLimits(bytes=settings.aggregate_cache_max_bytes),
             )
         )
         self.results = ResultsService(
@@ -136,7 +135,7 @@ class Services(SharedServices):
             query_timeout_s=settings.query_timeout_s,
             refresh_s=settings.results_refresh_s,
             tables=engines.tables,
-            state=kept_results,
+            aggregate_cache=aggregate_cache,
             jobs=jobs,
             position=ingesting.stored.position,
         )
@@ -249,7 +248,7 @@ def _chores(services: Services) -> list[Chore]:
         services.accounts.projects,
         jobs,
         most_days=services.settings.event_retention_days,
-        forget_results=partial(_forget, services.kept_results),
+        forget_results=partial(_forget, services.aggregate_cache),
     )
     chores = [
         Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),

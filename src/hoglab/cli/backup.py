@@ -187,7 +187,7 @@ def repair(data: DataOption = None) -> None:
                         f"{error}; nothing can be made again here: restore a backup"
                     ) from error
                 # Both caches know events that are in the damaged log alone, and that are to be ingested again.
-                aside = [wal, directory.known_keys_path, directory.results_state_path]
+                aside = [wal, directory.known_keys_path, directory.aggregate_cache_path]
                 names = ", ".join(path.name for path in aside if path.exists())
                 folder = directory.set_aside(aside)
                 done.append(f"set aside in {folder}: {names}")

@@ -99,11 +99,14 @@ def serve(
     import uvloop
 
     from hoglab.http.logs import configure_logging
+    from hoglab.old_names import renamed_variables
     from hoglab.settings import unknown_variables
 
     try:
         settings = load_settings(host=host, port=port, data=data, database_url=database_url, role=role)
         configure_logging(settings.log_level, settings.log_format)
+        for old, new in renamed_variables(os.environ).items():
+            _log.warning("renamed_setting", variable=old, use=new, works_until="the next release")
         for name, likely in unknown_variables(os.environ).items():
             _log.warning("unknown_setting", variable=name, **({"did_you_mean": likely} if likely else {}))
         uvloop.run(_serve(settings, accept_loss=accept_loss, deliver=deliver))

@@ -14,6 +14,8 @@ from prometheus_client.core import REGISTRY, CounterMetricFamily, HistogramMetri
 from prometheus_client.registry import Collector
 from prometheus_client.utils import INF, floatToGoString
 
+from hoglab.old_names import OldMetricNames
+
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, INF)
 """The bounds of the histogram of times."""
 _KNOWN = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -71,3 +73,4 @@ class _RequestCollector(Collector):
 
 
 REGISTRY.register(_RequestCollector())
+REGISTRY.register(OldMetricNames(REGISTRY))

@@ -50,7 +50,7 @@ EVERYTHING = 1 << 62
 
 _log = structlog.get_logger(__name__)
 
-_HELD = Gauge("hoglab_event_log_partitions_held", "Partitions of the event log that this process ingests.")
+_HELD = Gauge("hoglab_event_log_partitions_owned", "Partitions of the event log that this process ingests.")
 _TAKEN = Counter("hoglab_event_log_partitions_taken", "Partitions that this process began to ingest.")
 _TAKEN_OVER = Counter(
     "hoglab_event_log_batches_taken_over", "Batches that another process had begun, and this one ended."

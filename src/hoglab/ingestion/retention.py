@@ -58,7 +58,7 @@ class EventRetention:
         """``jobs`` are those of this process.
 
         ``most_days`` holds for all projects, which may keep events for fewer; None: they are kept for ever.
-        ``forget_results`` drops what results keep of events from before a moment.
+        ``forget_results`` drops what the aggregate cache has of events before a moment.
         """
         self._database = database
         self._events = events

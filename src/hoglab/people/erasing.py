@@ -112,7 +112,7 @@ class PersonErasing:
         """``jobs`` are those of this process; ``ingested`` is the log offset up to which everything is done.
 
         ``without`` leaves persons with some ids, or distinct ids, out of the state of an invocation (None: nobody is
-        left); ``forget_results`` drops what results keep of events.
+        left); ``forget_results`` drops the aggregate cache.
         """
         self._database = database
         self._runs = runs

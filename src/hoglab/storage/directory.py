@@ -63,7 +63,7 @@ class DataDirectory:
         self.events_path = path / "events.duckdb"
         self.known_keys_path = path / "events.duckdb.keys"
         self.remote_keys_path = path / "events.clickhouse.keys"
-        self.results_state_path = path / "results-state.duckdb"
+        self.aggregate_cache_path = path / "aggregate-cache.duckdb"
         self.secret_keys_path = path / "secret-keys"
         self.socket_path = path / "hoglab.sock"
         self.unannounced_path = path / "first-start"

@@ -70,7 +70,7 @@ class EngineOptions:
     event_store_memory: str = MEMORY
     query_timeout_s: float = QUERY_TIMEOUT_S
     trace_days: int = TRACE_RETENTION_DAYS
-    keeps_results_state: bool = False
+    has_aggregate_cache: bool = False
     wait_s: float = WAIT_S
 
 
@@ -350,5 +350,5 @@ def _opened_event_store(directory: DataDirectory, options: EngineOptions) -> Eve
         query_timeout_s=options.query_timeout_s,
         min_free_disk_bytes=options.min_free_disk_bytes,
         tables=options.tables,
-        state_path=directory.results_state_path if options.keeps_results_state else None,
+        cache_path=directory.aggregate_cache_path if options.has_aggregate_cache else None,
     )

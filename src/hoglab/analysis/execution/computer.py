@@ -86,16 +86,16 @@ class Computer:
         *,
         timeout_s: float,
         tables: TableDirectory | None = None,
-        state: AggregateCache | None = None,
+        aggregate_cache: AggregateCache | None = None,
         groups: Groups = no_groups,
     ) -> None:
         """``tables`` is where the files of tables beside the events are; the store must be able to read them.
 
-        ``state`` is of the same store; without it all is read from the events.
+        ``aggregate_cache`` is of the same store; without it all is read from the events.
         """
         self._runner = StatementRunner(store, timeout_s, tables)
         self._resolver = QuestionResolver(self._runner, groups)
-        self._state = state
+        self._aggregate_cache = aggregate_cache
 
     @property
     def runner(self) -> StatementRunner:
@@ -109,7 +109,7 @@ class Computer:
     def _result(self, question: Question) -> Answer:
         """Return the same of a resolved question."""
         if self._is_known(question):
-            known = self._from_state(question)
+            known = self._from_cache(question)
             if known is not None:
                 return known[-1]
         return self._runner.answer(whole(question))
@@ -179,7 +179,7 @@ class Computer:
         if grid is None:
             raise ValueError("a series needs days")
         question = self._resolver.resolved(question)
-        known = self._from_state(question)
+        known = self._from_cache(question)
         if all_days_at_once(question):
             if known is not None:
                 return dict(enumerate(known))
@@ -197,25 +197,25 @@ class Computer:
 
     def _is_known(self, question: Question) -> bool:
         """Return whether there may be an answer without looking at all events; told without a statement for it."""
-        if self._state is None or question.span.days is None:
+        if self._aggregate_cache is None or question.span.days is None:
             return False
         with explained_failures(self._runner.timeout_s):
-            return self._state.knows(key_of(question))
+            return self._aggregate_cache.knows(key_of(question))
 
-    def _from_state(self, question: Question) -> list[Answer] | None:
+    def _from_cache(self, question: Question) -> list[Answer] | None:
         """Return the points of a metric whose days add up, or the last point of another; None: look at the events."""
-        found = self._read_state(materialized, question)
+        found = self._read_cache(materialized, question)
         if found is None:
             return None
         query, rows = found
         answers = [query.answer(rows)] if query.question.span.days is None else query.points(rows)
         return [bounded(answer) for answer in answers]
 
-    def _read_state(
+    def _read_cache(
         self, how: Callable[[Question, Dialect], Materialization | None], question: Question
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
         """Return materialized query of a question, and the rows that answer it; None: look at the events."""
-        if self._state is None:
+        if self._aggregate_cache is None:
             return None
         try:
             found = how(question, self._runner.dialect)
@@ -224,7 +224,7 @@ class Computer:
         if found is None:
             return None
         with explained_failures(self._runner.timeout_s):
-            rows = self._state.rows(found)
+            rows = self._aggregate_cache.rows(found)
         return None if rows is None else (found.query, rows)
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:
@@ -234,7 +234,7 @@ class Computer:
             raise ValueError("exposures are counted by day")
         question = self._resolver.resolved(question)
         variants = question.exposures.variants
-        known = self._read_state(materialized_exposures, question)
+        known = self._read_cache(materialized_exposures, question)
         rows = known[1] if known is not None else self._runner.rows(exposures_per_day, question)
         counts = {key: [0] * grid.count for key in variants}
         for day, variant, entities in rows:

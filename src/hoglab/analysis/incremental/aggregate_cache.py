@@ -31,14 +31,14 @@ from hoglab.analysis.incremental.cache_tables import (
 from hoglab.analysis.incremental.materialization import SCHEMA, VERSION, Materialization
 from hoglab.analysis.incremental.refresh import covered, increment, rebuild, same, sums
 from hoglab.storage.event_store import (
-    DamagedStateError,
+    DamagedCacheError,
     EventStoreUnavailableError,
     QueryCancelledError,
     QueryError,
     QueryMemoryError,
     QueryTimeoutError,
 )
-from hoglab.storage.event_store.results_state import TABLE_NAMES
+from hoglab.storage.event_store.aggregate_cache_file import TABLE_NAMES
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
@@ -56,19 +56,19 @@ CHUNK_EVENTS = 20_000_000
 CHECK_EVERY = 30
 """After so many increments contributions are made anew from the logs and compared (spec experiment-results 11.4)."""
 PATIENCE_S = 10.0
-"""Time for which one computation waits for another that uses the state."""
+"""Time for which one computation waits for another that uses the cache."""
 
 _BYTES = f"SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = '{SCHEMA}'"
 _log = structlog.get_logger(__name__)
 
 
 class Store(Protocol):
-    """Event store as far as the state needs it: see `hoglab.storage.engines.EventFile`."""
+    """Event store as far as the cache needs it: see `hoglab.storage.engines.EventFile`."""
 
     @property
-    def has_state(self) -> bool: ...
+    def has_aggregate_cache(self) -> bool: ...
 
-    def reset_state(self) -> None: ...
+    def reset_aggregate_cache(self) -> None: ...
 
     def check_room(self) -> None: ...
 
@@ -87,11 +87,11 @@ class CacheLimits:
 
 
 class BusyError(Exception):
-    """Another computation uses the state."""
+    """Another computation uses the cache."""
 
 
 class _ReplacedError(Exception):
-    """The state is of other events, or of another version."""
+    """The cache is of other events, or of another version."""
 
 
 class AggregateCache:
@@ -111,20 +111,20 @@ class AggregateCache:
     def rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
         """Return the rows that answer the statement of ``view``, of all events that are stored now.
 
-        None when the state cannot help. Raises `QueryCancelledError`.
+        None when the cache cannot help. Raises `QueryCancelledError`.
         """
-        if not self._store.has_state or view.key in self._refused:
+        if not self._store.has_aggregate_cache or view.key in self._refused:
             return None
         try:
             with self.in_use():
                 return self._rows(view)
         except BusyError:
-            _log.info("results_state_busy")
+            _log.info("aggregate_cache_busy")
         return None
 
     def knows(self, key: str) -> bool:
         """Return whether the question with this key was asked before."""
-        if not self._store.has_state:
+        if not self._store.has_aggregate_cache:
             return False
         known = self._known  # which another thread may forget
         if known is None:
@@ -136,7 +136,7 @@ class AggregateCache:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Nobody else uses the state during the block. Raises `BusyError`."""
+        """Nobody else uses the cache during the block. Raises `BusyError`."""
         if not self._lock.acquire(timeout=self._limits.patience_s):
             raise BusyError
         try:
@@ -153,16 +153,16 @@ class AggregateCache:
                 self._reset()
                 return self._answered(view)
         except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
-            _log.warning("results_state_failed", reason=str(error))
+            _log.warning("aggregate_cache_failed", reason=str(error))
         except QueryError as error:
-            _log.error("results_state_failed", reason=str(error), action="begun anew")
-            if not isinstance(error, DamagedStateError):
+            _log.error("aggregate_cache_failed", reason=str(error), action="begun anew")
+            if not isinstance(error, DamagedCacheError):
                 self._refused.add(view.key)
             self._reset()
         return None
 
     def _reset(self) -> None:
-        self._store.reset_state()
+        self._store.reset_aggregate_cache()
         self._known = None
         self._is_made = False
 
@@ -190,7 +190,7 @@ class AggregateCache:
             yield RefreshRun(reader, self._timeout_s)
 
     def _begin(self, refresh: RefreshRun) -> None:
-        """See whether the state is of these events, and in this form."""
+        """See whether the cache is of these events, and in this form."""
         if not self._is_made:
             if not refresh.run(TABLE_NAMES):
                 with transaction(refresh.reader):
@@ -200,7 +200,7 @@ class AggregateCache:
         if version != VERSION:
             raise _ReplacedError
         if seq and refresh.run("SELECT uuid FROM stored_events WHERE seq = $seq", {"seq": seq}) != [(uuid,)]:
-            _log.warning("results_state_of_other_events")
+            _log.warning("aggregate_cache_of_other_events")
             raise _ReplacedError
 
     def forget(self, before: datetime | None = None) -> None:
@@ -208,7 +208,7 @@ class AggregateCache:
 
         Raises `BusyError` and the errors of `Reader`.
         """
-        if not self._store.has_state:
+        if not self._store.has_aggregate_cache:
             return
         with self.in_use():
             if before is not None:
@@ -250,7 +250,7 @@ class AggregateCache:
         refresh.work.checked = True
         if not same(view, rows, anew):
             refresh.work.mismatch = True
-            _log.error("results_state_mismatch", table=view.table)
+            _log.error("aggregate_cache_mismatch", table=view.table)
         return anew
 
     # -- room ------------------------------------------------------------------------------------------
@@ -275,4 +275,4 @@ class AggregateCache:
                 refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": key})
                 drop_unused_logs(refresh)
             refresh.run(f"CHECKPOINT {SCHEMA}")
-            _log.info("results_state_evicted", key=key)
+            _log.info("aggregate_cache_evicted", key=key)

@@ -1,4 +1,4 @@
-"""The tables of results state: what one answer does to them, how logs grow and how merges are noted.
+"""The tables of the aggregate cache: what one answer does to them, how logs grow and how merges are noted.
 
 Each step is a transaction that writes a table together with how far it goes, so that a step is done or not. No
 transaction reads what it wrote itself: the engine (2.0.0) misses its own rows when they are more than a row group.

@@ -1,6 +1,6 @@
 """Materialization, what is kept of events for a question that is asked again and again (spec experiment-results 11.2).
 
-Kinds of tables in `hoglab.storage.event_store.results_state`:
+Kinds of tables in `hoglab.storage.event_store.aggregate_cache_file`:
 
 - *Relevance logs*: the events that a question may look at, with the columns and properties that it reads. One of the
   exposures, which all metrics of an experiment share, and one of the events that the metric counts; where an event
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 VERSION = 7
 """Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
 
-SCHEMA = "results_state"
+SCHEMA = "aggregate_cache"
 _RELATION = EventRelation(EVENTS, ENTITY, extracted=frozenset((Form.TEXT, Form.JSON_NUMBER)))
 """The events of logs as statements read them."""
 

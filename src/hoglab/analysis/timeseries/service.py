@@ -56,7 +56,7 @@ class ResultsService:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         refresh_s: float = REFRESH_S,
         tables: TableDirectory | None = None,
-        state: AggregateCache | None = None,
+        aggregate_cache: AggregateCache | None = None,
         jobs: JobLeases | None = None,
         position: Callable[[], int] | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -69,7 +69,11 @@ class ResultsService:
         self.database = database
         self.jobs = jobs or JobLeases(database)
         self.computer = Computer(
-            event_store, timeout_s=query_timeout_s, tables=tables, groups=self._groups_of_type, state=state
+            event_store,
+            timeout_s=query_timeout_s,
+            tables=tables,
+            groups=self._groups_of_type,
+            aggregate_cache=aggregate_cache,
         )
         self.now = now
         self.queries = Queries(database, self.jobs, now=now, position=position)

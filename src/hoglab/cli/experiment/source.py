@@ -171,7 +171,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
         try:
             database = Database.open(settings.database_address or directory.metadata_path)
             opened.callback(database.dispose)
-            # The lock of the directory is ours, so that no server has the results state.
+            # The lock of the directory is ours, so that no server has the aggregate cache open.
             events = opened.enter_context(open_event_store(directory, engine_options(settings)))
         except (DatabaseError, EventStoreUnavailableError) as error:
             raise OperatorError(str(error)) from error
@@ -224,10 +224,10 @@ class _Local:
             projects=accounts.project,
             query_timeout_s=settings.query_timeout_s,
             tables=TableDirectory(settings.warehouse_directory),
-            state=AggregateCache(
+            aggregate_cache=AggregateCache(
                 events,
                 timeout_s=settings.query_timeout_s,
-                limits=CacheLimits(bytes=settings.results_state_max_bytes),
+                limits=CacheLimits(bytes=settings.aggregate_cache_max_bytes),
             ),
             jobs=jobs,
         )

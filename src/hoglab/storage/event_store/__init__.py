@@ -42,8 +42,8 @@ class QueryError(Exception):
     """The engine refused the query (syntax, types, unknown columns)."""
 
 
-class DamagedStateError(QueryError):
-    """A query met damage in what results keep, which can be made anew; the store is fine."""
+class DamagedCacheError(QueryError):
+    """A query met damage in the aggregate cache, which can be rebuilt; the store is fine."""
 
 
 class EventRow(msgspec.Struct, frozen=True, gc=False):

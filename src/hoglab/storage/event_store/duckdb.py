@@ -118,18 +118,18 @@ class DuckDbEventStore:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         min_free_disk_bytes: int = MIN_FREE_DISK_BYTES,
         tables: TableDirectory | None = None,
-        state_path: Path | None = None,
+        cache_path: Path | None = None,
     ) -> None:
         """Open the store in a file, creating it when it is missing.
 
         ``memory`` is a size such as "512MB"; ``threads`` defaults to the processors of the machine. Queries may
-        read the files of ``tables`` too. ``state_path`` is the file of the schema ``results_state``; None: there is
+        read the files of ``tables`` too. ``cache_path`` is the file of the schema ``aggregate_cache``; None: there is
         no such schema.
         Raises `EventStoreUnavailableError` when another process has the file open, when it cannot be read,
         and when a newer program wrote it.
         """
         self._path = path
-        self._state_path = state_path
+        self._cache_path = cache_path
         self._config = {
             "memory_limit": memory,
             "block_allocator_memory": memory,
@@ -179,7 +179,7 @@ class DuckDbEventStore:
             self._config,
             max_spill_bytes=self._max_spill_bytes,
             readable=self._readable,
-            state_path=self._state_path,
+            cache_path=self._cache_path,
         )
 
     # -- writing ------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class DuckDbEventStore:
             raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
 
     def checkpoint(self) -> None:
-        """Work the write-ahead log into the file, and into the one of results state what changed there.
+        """Work the write-ahead log into the file, and into the one of the aggregate cache what changed there.
 
         Called by the writer when it is idle; may do nothing.
         """
@@ -491,19 +491,19 @@ class DuckDbEventStore:
         if sealer is not None:
             sealer.interrupt()
 
-    # -- results state ------------------------------------------------------------------------------
+    # -- aggregate cache ----------------------------------------------------------------------------
 
     @property
-    def has_state(self) -> bool:
-        """Whether there is a schema ``results_state`` to read and write."""
-        state = self._file.state
-        return state is not None and state.is_attached
+    def has_aggregate_cache(self) -> bool:
+        """Whether there is a schema ``aggregate_cache`` to read and write."""
+        cache = self._file.cache
+        return cache is not None and cache.is_attached
 
-    def reset_state(self) -> None:
-        """Begin with an empty file of results state; nobody may be using the old one."""
-        if self._file.state is not None:
+    def reset_aggregate_cache(self) -> None:
+        """Begin with an empty aggregate cache; nobody may be using the old one."""
+        if self._file.cache is not None:
             with self._file.cursor() as cursor:
-                self._file.state.reset(cursor)
+                self._file.cache.reset(cursor)
 
     def close(self) -> None:
         """Interrupt what runs, write everything into the file and close it. Again: does nothing."""

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import duckdb
 
 from hoglab.storage.event_store import (
-    DamagedStateError,
+    DamagedCacheError,
     EventStoreUnavailableError,
     QueryCancelledError,
     QueryError,
     QueryMemoryError,
     QueryTimeoutError,
 )
-from hoglab.storage.event_store.results_state import SCHEMA as STATE_SCHEMA
-from hoglab.storage.event_store.results_state import ResultsStateFile
+from hoglab.storage.event_store.aggregate_cache_file import SCHEMA as CACHE_SCHEMA
+from hoglab.storage.event_store.aggregate_cache_file import AggregateCacheFile
 from hoglab.storage.event_store.rows import SCHEMA, SCHEMA_VERSION, UPGRADES
 from hoglab.storage.table_files import confine
 
@@ -60,11 +60,11 @@ class DuckDbFile:
         *,
         max_spill_bytes: int,
         readable: Sequence[Path] = (),
-        state_path: Path | None = None,
+        cache_path: Path | None = None,
     ) -> None:
         """``readable`` directories are all that queries may read.
 
-        ``state_path`` is a second file, of which `results_state` tells. Raises `EventStoreUnavailableError`.
+        ``cache_path`` is the file of the aggregate cache. Raises `EventStoreUnavailableError`.
         """
         self._path = path
         is_whole = path.exists() and not path.with_name(f"{path.name}.wal").exists()
@@ -81,7 +81,7 @@ class DuckDbFile:
         # Not heeded in the configuration.
         self.connection.execute(f"SET max_temp_directory_size = '{max_spill_bytes // 1024}KiB'")
         # Before other files are forbidden.
-        self.state = None if state_path is None else ResultsStateFile.attached(self.connection, state_path)
+        self.cache = None if cache_path is None else AggregateCacheFile.attached(self.connection, cache_path)
         confine(self.connection, readable)
         self.broken = False
         self.damage: str | None = None  # what could not be read; known when somebody tried to
@@ -186,8 +186,8 @@ class DuckDbFile:
         """Yield the statements that write what changed into the files, of those where that is so many bytes."""
         if self._wal_bytes() >= at_least:
             yield "CHECKPOINT"
-        if self.state is not None and self.state.unwritten_bytes(self.connection) >= at_least:
-            yield f"CHECKPOINT {STATE_SCHEMA}"
+        if self.cache is not None and self.cache.unwritten_bytes(self.connection) >= at_least:
+            yield f"CHECKPOINT {CACHE_SCHEMA}"
 
     def _wal_bytes(self) -> int:
         try:
@@ -199,8 +199,8 @@ class DuckDbFile:
         """Return our exception for one of the engine's."""
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             self.broken = True  # after either the engine answers nothing any more
-        if self.state is not None and self.state.is_source_of(str(error)):
-            return DamagedStateError(f"results-state.duckdb is damaged: {first_line(error)}")
+        if self.cache is not None and self.cache.is_source_of(str(error)):
+            return DamagedCacheError(f"aggregate-cache.duckdb is damaged: {first_line(error)}")
         if _is_damage(error):
             self.damage = first_line(error)
             return EventStoreUnavailableError(f"{self._path} is damaged: {self.damage}")

@@ -92,7 +92,7 @@ def make_room(directory: DataDirectory, source: Location, *, events: bool = Fals
         if directory.remote_keys_path.exists():
             files.append(directory.remote_keys_path)
         if directory.events_path.exists() and _moved_before(directory, source):
-            files += [directory.events_path, directory.known_keys_path, directory.results_state_path]
+            files += [directory.events_path, directory.known_keys_path, directory.aggregate_cache_path]
     return directory.set_aside(files) if files else None
 
 
