@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hoglab.fairness.fair_semaphore import TooManyWaitingError
+from hoglab.fairness.fair_semaphore import Holder, TooManyWaitingError
 from hoglab.fairness.fair_threads import WAITING_FOR_EACH_THREAD, FairThreads
 
 
@@ -35,8 +35,11 @@ class Work:
         with self.changed:
             assert self.changed.wait_for(lambda: Counter(self.begun) == expected, 10), self.begun
 
-    def ask(self, owner: str, times: int) -> list[asyncio.Task[str]]:
-        return [asyncio.create_task(self.threads.run(owner, lambda: self._run(owner))) for _ in range(times)]
+    def ask(self, owner: str, times: int, member: str | None = None) -> list[asyncio.Task[str]]:
+        return [
+            asyncio.create_task(self.threads.run(Holder(owner, member), lambda: self._run(member or owner)))
+            for _ in range(times)
+        ]
 
     def end(self, owner: str, times: int) -> None:
         with self.changed:
@@ -54,8 +57,8 @@ def run(work: Work, test: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(test)
     finally:
-        for owner in "abcd":
-            work.end(owner, 1_000)
+        for name in ("a", "b", "c", "d", "a1", "a2", "a3", "a4", "b1"):
+            work.end(name, 1_000)
         work.threads.close()
 
 
@@ -98,12 +101,53 @@ def test_too_much_of_one_is_refused() -> None:
         tasks = work.ask("a", 1 + WAITING_FOR_EACH_THREAD)
         await work.at_work(a=1)
         with pytest.raises(TooManyWaitingError):
-            await work.threads.run("a", lambda: None)
+            await work.threads.run(Holder("a"), lambda: None)
         others = work.ask("b", 1)
         for owner in "ab":
             work.end(owner, 100)
         assert await asyncio.gather(*others) == ["b"]
         assert len(await asyncio.gather(*tasks)) == 1 + WAITING_FOR_EACH_THREAD
+
+    run(work, test())
+
+
+def test_a_member_leaves_threads_to_the_others_of_its_owner() -> None:
+    work = Work(4)
+
+    async def test() -> None:
+        tasks = work.ask("a", 10, "a1")
+        await work.at_work(a1=2)
+        tasks += work.ask("a", 5, "a2")
+        await work.at_work(a1=2, a2=1)
+        tasks += work.ask("b", 1, "b1")
+        await work.at_work(a1=2, a2=1, b1=1)
+        for member in ("a1", "a2", "b1"):
+            work.end(member, 10)
+        assert Counter(await asyncio.gather(*tasks)) == {"a1": 10, "a2": 5, "b1": 1}
+
+    run(work, test())
+
+
+def test_members_that_flood_leave_room_to_wait() -> None:
+    work = Work(1)
+    refused = Counter[str]()
+
+    async def flood(member: str) -> None:
+        try:
+            await asyncio.gather(*work.ask("a", 1, member))
+        except TooManyWaitingError:
+            refused[member] += 1
+
+    async def test() -> None:
+        tasks = [asyncio.create_task(flood("a1")) for _ in range(3 * WAITING_FOR_EACH_THREAD)]
+        await work.at_work(a1=1)
+        assert refused["a1"] > 0
+        tasks += [asyncio.create_task(flood(member)) for member in ("a2", "a3", "a4")]
+        await asyncio.sleep(0.02)
+        for member in ("a1", "a2", "a3", "a4"):
+            work.end(member, 100)
+        await asyncio.gather(*tasks)
+        assert set(refused) == {"a1"}
 
     run(work, test())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,44 @@ def test_reads() -> None:
         "project.name",
     ]
     assert list(hog.reads("Hi {person.name}", kind="template")) == ["person.name"]
+
+
+def shapes_of(size: int) -> dict[str, str]:
+    """Programs of a kind that has much to say, as long as ``size`` says."""
+    return {
+        "parameters": f"fun f({','.join(f'a{i}' for i in range(size))}) {{ return 1 }} f()",
+        "parameters before a used one": f"fun f({','.join(f'a{i}' for i in range(size))}) {{ return a{size - 1} }} f()",
+        "parameters of a lambda": f"let f := ({','.join(f'a{i}' for i in range(size))}) -> 1 print(f)",
+        "misspelt variables": "\n".join(f"let value{i} := valeu{i}" for i in range(size)),
+        "variables": "\n".join(f"let v{i} := 1" for i in range(size)),
+        "unknown names": "\n".join(f"print(undefined{i})" for i in range(size)),
+        "unknown functions": "\n".join(f"lenght{i}(1)" for i in range(size)),
+        "functions": "\n".join(f"fun f{i}() {{ return 1 }}" for i in range(size)),
+        "loops": "\n".join(f"for (let k{i}, v{i} in [1]) {{ }}" for i in range(size)),
+        "hidden functions": "\n".join(f"{{ let length := {i} }}" for i in range(size)),
+        "calls with too many arguments": "\n".join("length(1, 2, 3)" for _ in range(size)),
+        "a long name": f"let {'n' * size * 10} := 1 print({'n' * size * 10}m)",
+    }
+
+
+def steps_of(source: str) -> int:
+    """Number of calls that checking a program takes."""
+    steps = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        hog.check(source)
+    finally:
+        sys.setprofile(None)
+    return steps
+
+
+@pytest.mark.parametrize("shape", shapes_of(1))
+def test_a_check_takes_steps_in_proportion_to_the_text(shape: str) -> None:
+    steps_of(shapes_of(10)[shape])  # what is made once
+    once, thrice = steps_of(shapes_of(100)[shape]), steps_of(shapes_of(300)[shape])
+    assert thrice < once * 4

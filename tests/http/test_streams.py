@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hoglab.fairness.fair_semaphore import Holder
 from hoglab.http.errors import ApiError
 from hoglab.http.streams import EventStream, ServerEvent, Streams
 
@@ -16,11 +17,16 @@ class Client:
     """One request for a stream, as an ASGI server would pass it on."""
 
     def __init__(
-        self, streams: Streams, events: AsyncGenerator[ServerEvent, None], method: str, owner: str
+        self,
+        streams: Streams,
+        events: AsyncGenerator[ServerEvent, None],
+        method: str,
+        owner: str,
+        member: str | None,
     ) -> None:
         self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._gone = asyncio.Event()
-        response = streams.response(events, owner)
+        response = streams.response(events, Holder(owner, member))
         self.task = asyncio.create_task(
             response({"type": "http", "method": method}, self._receive, self._send)
         )
@@ -56,8 +62,10 @@ class Source:
             self.closed = True
 
 
-async def opened(streams: Streams, source: Source, method: str = "GET", owner: str = "a") -> Client:
-    client = Client(streams, source.events(), method, owner)
+async def opened(
+    streams: Streams, source: Source, method: str = "GET", owner: str = "a", member: str | None = None
+) -> Client:
+    client = Client(streams, source.events(), method, owner, member)
     start = await client.next()
     headers = dict(start["headers"])
     assert (start["status"], headers[b"content-type"]) == (200, b"text/event-stream; charset=utf-8")
@@ -148,7 +156,7 @@ def test_there_is_a_limit_and_a_closed_server_takes_none() -> None:
         client = await opened(streams, source)
         for _ in range(2):
             with pytest.raises(ApiError) as refused:
-                streams.response(Source().events(), "a")
+                streams.response(Source().events(), Holder("a"))
             assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "5")
             streams.close()
         await client.task
@@ -161,13 +169,27 @@ def test_one_project_leaves_some_of_them_to_others() -> None:
         streams = Streams(limit=4)
         clients = [await opened(streams, Source(), owner="a") for _ in range(3)]
         with pytest.raises(ApiError):
-            streams.response(Source().events(), "a")
+            streams.response(Source().events(), Holder("a"))
         clients += [await opened(streams, Source(), owner="b")]
         clients[0].hang_up()
         await clients[0].task
         clients.append(await opened(streams, Source(), owner="c"))
         with pytest.raises(ApiError):
-            streams.response(Source().events(), "b")
+            streams.response(Source().events(), Holder("b"))
+        streams.close()
+        await asyncio.gather(*(client.task for client in clients))
+
+    run(story())
+
+
+def test_a_key_leaves_streams_to_the_other_keys_of_its_project() -> None:
+    async def story() -> None:
+        streams = Streams(limit=30)
+        clients = [await opened(streams, Source(), owner="a", member="one key") for _ in range(10)]
+        with pytest.raises(ApiError, match="throttled"):
+            streams.response(Source().events(), Holder("a", "one key"))
+        others = [("a", "another key"), ("a", "a third key"), ("b", "a key")]
+        clients += [await opened(streams, Source(), owner=owner, member=member) for owner, member in others]
         streams.close()
         await asyncio.gather(*(client.task for client in clients))
 
@@ -182,7 +204,7 @@ def test_who_may_no_longer_have_it_is_asked_now_and_then() -> None:
         async def is_allowed() -> bool:
             return answers.pop(0)
 
-        response = streams.response(source.events(), "a")
+        response = streams.response(source.events(), Holder("a"))
         assert isinstance(response, EventStream)
         response.is_allowed = is_allowed
         sent: list[Any] = []

@@ -16,7 +16,7 @@ from hoglab.fairness.fair_queue import FairQueue
 from hoglab.fairness.thresholds import more_of_member, one_less, room_of_owner
 
 MEMBER_PART = 3
-"""A member has no more than this part of the places: a third."""
+"""Part of the places that a member has at most, unless another is asked for: a third."""
 
 
 class TooManyWaitingError(Exception):
@@ -53,6 +53,7 @@ class _Holders:
     of_owner: Counter[Hashable] = field(default_factory=Counter)
     waiting: FairQueue[_Waiter] = field(default_factory=FairQueue)
     waiting_of: Counter[Hashable] = field(default_factory=Counter)
+    waiting_of_member: Counter[Hashable] = field(default_factory=Counter)
 
 
 class FairSemaphore:
@@ -71,16 +72,19 @@ class FairSemaphore:
         slow_s: float | None = None,
         kept_free: int = 0,
         max_waiting: int | None = None,
+        member_part: int = MEMBER_PART,
     ) -> None:
         """``slow_s``: None for never. ``kept_free``: places that only those get who hold none.
 
-        ``max_waiting``: how often one owner may wait for a key, None for any number.
+        ``max_waiting``: how often one owner may wait for a key, None for any number; members of an owner share that as
+        they share places. ``member_part``: see `MEMBER_PART`.
         """
         self._places = places
         self._most = max(places, most or 0)
         self._slow_s = slow_s
         self._kept_free = kept_free
         self._max_waiting = max_waiting
+        self._member_part = member_part
         self._keys: dict[str, _Holders] = {}
         self._counted: dict[Place, None] = {}  # in the order in which they were taken
         self._timer: asyncio.TimerHandle | None = None
@@ -100,12 +104,13 @@ class FairSemaphore:
         if place is not None:
             return place
         holders = self._keys[key]
-        if self._max_waiting is not None and holders.waiting_of[holder.owner] >= self._max_waiting:
+        if not self._may_wait(holders, holder):
             raise TooManyWaitingError
         place = Place(key, holder)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         holders.waiting.append(holder.owner if holder.member is None else holder.member, (place, turn))
         holders.waiting_of[holder.owner] += 1
+        holders.waiting_of_member[holder.member] += 1
         try:
             await turn
         except asyncio.CancelledError:
@@ -148,7 +153,15 @@ class FairSemaphore:
         if member is None:
             return True
         has = holders.of_member.get(member, 0)
-        return has < max(1, self._places // MEMBER_PART) and more_of_member(has, room) > 0
+        return has < max(1, self._places // self._member_part) and more_of_member(has, room) > 0
+
+    def _may_wait(self, holders: _Holders, holder: Holder) -> bool:
+        if self._max_waiting is None:
+            return True
+        room = self._max_waiting - holders.waiting_of[holder.owner]
+        if holder.member is None:
+            return room > 0
+        return more_of_member(holders.waiting_of_member[holder.member], room) > 0
 
     def _take(self, holders: _Holders, place: Place) -> None:
         holders.of_member[place.holder.member] += 1
@@ -173,6 +186,7 @@ class FairSemaphore:
                 return
             place, turn = waiter
             one_less(holders.waiting_of, place.holder.owner)
+            one_less(holders.waiting_of_member, place.holder.member)
             if not turn.done():  # else it was cancelled
                 self._take(holders, place)
                 turn.set_result(None)

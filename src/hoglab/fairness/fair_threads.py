@@ -1,13 +1,14 @@
 """A thread pool that its owners share fairly: nobody's slow work takes all of its threads.
 
 The last free thread is for those who have nothing at work. So one that is alone leaves a thread free, and the first
-work of somebody else begins at once, however much one has sent. Those who wait take turns.
+work of somebody else begins at once, however much one has sent. Members of an owner (the keys of a project) leave
+threads to each other: one has half of them at most. Those who wait take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 WAITING_FOR_EACH_THREAD = 16
 """Maximum number of waiting jobs of one owner for each thread of the pool; more are refused."""
+MEMBER_PART = 2
+"""Part of the threads that a member of an owner has at most: half of them."""
 _KEY = ""
 
 
@@ -31,12 +34,13 @@ class FairThreads:
             threads,
             kept_free=1,
             max_waiting=threads * WAITING_FOR_EACH_THREAD if waiting is None else waiting,
+            member_part=MEMBER_PART,
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
-    async def run(self, owner: Hashable, work: Callable[[], T]) -> T:
-        """Do some work of an owner in a thread. Raises `TooManyWaitingError`."""
-        place = await self._places.enter(_KEY, Holder(owner))
+    async def run(self, holder: Holder, work: Callable[[], T]) -> T:
+        """Do some work of an owner, or of a member of it, in a thread. Raises `TooManyWaitingError`."""
+        place = await self._places.enter(_KEY, holder)
         loop = asyncio.get_running_loop()
         try:
             done = self._pool.submit(work)

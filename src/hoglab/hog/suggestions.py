@@ -6,10 +6,15 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 SIMILARITY = 0.75
 """Minimum similarity of two names, from 0 to 1."""
+
+LONGEST_NAME = 64
+"""Characters of the longest name that a suggestion is looked for: comparing takes their square."""
+MAX_COMPARISONS = 5_000
+"""Pairs of names that are compared for one text: many unknown names beside many known ones are their product."""
 
 FOREIGN_FUNCTIONS = {
     "len": "length", "size": "length", "count": "length", "str": "toString", "String": "toString",
@@ -27,12 +32,29 @@ FOREIGN_FUNCTIONS = {
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that the name most likely stands for, if any is close enough."""
+    if len(name) > LONGEST_NAME:
+        return None
     others = sorted(set(candidates) - {name})
     for candidate in others:
         if candidate.lower() == name.lower():
             return candidate
     found = get_close_matches(name, others, n=1, cutoff=SIMILARITY)
     return found[0] if found else None
+
+
+class Guesses:
+    """Suggestions for all unknown names of one text, which are left out once `MAX_COMPARISONS` were made."""
+
+    def __init__(self, candidates: Collection[str]) -> None:
+        self._candidates = candidates
+        self._left = MAX_COMPARISONS
+
+    def closest(self, name: str) -> str | None:
+        """Return what `closest` returns, or None once too much was compared."""
+        if self._left < len(self._candidates):
+            return None
+        self._left -= len(self._candidates)
+        return closest(name, self._candidates)
 
 
 def closest_function(name: str, functions: Iterable[str]) -> str | None:

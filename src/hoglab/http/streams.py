@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 EVENT_STREAM = "text/event-stream"
 
 MAX_STREAMS = 100
-"""Open-ended answers at the same time; one more is refused with 429. A project that is alone leaves a quarter."""
+"""Open-ended answers at the same time; one more is refused with 429. A project that is alone leaves a quarter; one key
+has a third at most."""
 BUSY_RETRY_S = 5.0
 """Value of ``Retry-After`` for a client that was refused."""
 HEARTBEAT_S = 15.0
@@ -73,12 +74,12 @@ class Streams:
         """Number of open streams."""
         return len(self._open)
 
-    def response(self, events: AsyncGenerator[ServerEvent, None], owner: str) -> Response:
+    def response(self, events: AsyncGenerator[ServerEvent, None], holder: Holder) -> Response:
         """Return an answer that sends events as they come, until the client leaves or the server stops.
 
-        ``events`` is closed then; ``owner``: on whose account. Raises 429 when there are too many.
+        ``events`` is closed then; ``holder``: on whose account. Raises 429 when there are too many.
         """
-        place = None if self._closed else self._places.try_enter("", Holder(owner))
+        place = None if self._closed else self._places.try_enter("", holder)
         if place is None:
             raise throttled(BUSY_RETRY_S)
         stream = EventStream(events, self.heartbeat_s, self.recheck_s, done=partial(self._ended, place))

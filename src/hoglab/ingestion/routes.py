@@ -208,7 +208,7 @@ def events_router(
         """
         wanted = _live_query(call, store.dialect)
         after = parse_integer(call.request.headers.get("last-event-id"))
-        return streams.response(live.follow(wanted, after), f"project:{call.project.id}")
+        return streams.response(live.follow(wanted, after), call.holder)
 
     return router
 

@@ -110,7 +110,7 @@ def router(
         wanted = call.validate_query(TailQuery)
         after = parse_integer(call.request.headers.get("last-event-id"))
         events = live.follow(call.project.id, function_id, _tail_query(wanted), after)
-        return streams.response(events, f"project:{call.project.id}")
+        return streams.response(events, call.holder)
 
     @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
     def totals(call: Call, function_id: UuidId) -> dict[str, Any]:

@@ -315,11 +315,12 @@ class Webhooks:
         if function_id is None:
             return NOT_FOUND
         owner = self.owner_of(address) or UNKNOWN_OWNER
-        place = self._places.try_enter("", Holder(owner))
+        holder = Holder(owner)
+        place = self._places.try_enter("", holder)
         if place is None:
             return BUSY
         try:
-            return await self._answer(owner, function_id, request)
+            return await self._answer(holder, function_id, request)
         finally:
             self._places.leave(place)
 
@@ -329,8 +330,8 @@ class Webhooks:
         project_id = None if function_id is None else self._shop.registry.known_project(function_id)
         return None if project_id is None else f"project:{project_id}"
 
-    async def _answer(self, owner: str, function_id: str, request: IncomingRequest) -> Reply:
-        visit = await self._pool.run(owner, partial(self._visit, function_id, request))
+    async def _answer(self, holder: Holder, function_id: str, request: IncomingRequest) -> Reply:
+        visit = await self._pool.run(holder, partial(self._visit, function_id, request))
         if visit.captured is not None and self._capture is not None:
             try:
                 await self._capture(visit.project_id, visit.captured)
@@ -339,7 +340,7 @@ class Webhooks:
             except Exception as error:
                 _logger.warning("webhook_event_not_stored", function_id=function_id, error=str(error))
                 visit = self._not_captured(visit)
-        return await self._pool.run(owner, partial(self._leave, visit))
+        return await self._pool.run(holder, partial(self._leave, visit))
 
     def close(self) -> None:
         """Take no more requests. Those that are worked on are finished."""

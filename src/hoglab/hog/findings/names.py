@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.suggestions import closest
+from hoglab.hog.suggestions import Guesses, closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hoglab.hog.env import Globals
     from hoglab.hog.stdlib.registry import Function
 
+_WORD = re.compile(r"[\w$]+")
 _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 
 
@@ -27,17 +28,18 @@ def name_findings(
     provides.
     """
     read = _read(tree, names)
+    before_a_used_one = _before_a_used_one(names, read)
+    places = _Places(names.source)
     for symbol, node in _declared(names):
         if symbol.name.startswith("_"):
             continue
         if symbol.name in functions and symbol.kind != "catch":
-            _report(
-                names, symbol, node, "shadows-function",
-                f"`{symbol.name}` hides the library function of that name",
-                "calls of that name now mean the variable; take another name",
+            names.report(
+                "warning", "shadows-function", f"`{symbol.name}` hides the library function of that name",
+                places.of(symbol, node), "calls of that name now mean the variable; take another name",
             )  # fmt: skip
-        if symbol not in read and _counts(symbol, node, read, names):
-            _report_unused(names, symbol, node)
+        if symbol not in read and symbol not in before_a_used_one and _counts(symbol, node):
+            _report_unused(names, symbol, node, places.of(symbol, node))
     _unknown(names, functions, known)
 
 
@@ -69,15 +71,21 @@ def _declared(names: SymbolTable) -> Iterator[tuple[Symbol, n.Node]]:
             yield symbol, scope.node
 
 
-def _counts(symbol: Symbol, node: n.Node, read: set[Symbol], names: SymbolTable) -> bool:
-    """Return whether not being read says something: parameters before a used one must be there, values of loops too."""
+def _before_a_used_one(names: SymbolTable, read: set[Symbol]) -> set[Symbol]:
+    """Return the parameters that must be there, as one after them is read."""
+    needed: set[Symbol] = set()
+    for scope in names.scopes.values():
+        last_read = max((place for place, symbol in enumerate(scope.params) if symbol in read), default=0)
+        needed.update(scope.params[:last_read])
+    return needed
+
+
+def _counts(symbol: Symbol, node: n.Node) -> bool:
+    """Return whether not being read says something: the value of a loop must be there."""
     if symbol.kind == "catch":
         return False
     if symbol.kind == "loop":
         return isinstance(node, n.ForInStatement) and symbol.name == node.key_var
-    if symbol.kind == "param":
-        params = names.scopes[node].params
-        return not any(later in read for later in params[params.index(symbol) + 1 :])
     return True
 
 
@@ -89,27 +97,39 @@ _UNUSED = {
 }
 
 
-def _report_unused(names: SymbolTable, symbol: Symbol, node: n.Node) -> None:
+def _report_unused(names: SymbolTable, symbol: Symbol, node: n.Node, place: n.Node) -> None:
     code, text = _UNUSED[symbol.kind]
     hint = f"remove it, or call it `_{symbol.name}` if it must be there"
     if symbol.kind == "loop" and isinstance(node, n.ForInStatement):
         hint = f"write `for (let {node.value_var} in ...)`"
-    _report(names, symbol, node, code, text.format(symbol.name), hint)
+    names.report("warning", code, text.format(symbol.name), place, hint)
 
 
-def _report(names: SymbolTable, symbol: Symbol, node: n.Node, code: str, message: str, hint: str) -> None:
-    names.report("warning", code, message, _name_place(names.source, symbol.name, node), hint)
+class _Places:
+    """Positions of names inside the nodes that declare them."""
 
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._params: dict[n.Node, dict[str, n.Node]] = {}
 
-def _name_place(source: str, name: str, node: n.Node) -> n.Node:
-    """Return the position of the name inside the node that declares it."""
-    start = node.start + (4 if isinstance(node, (n.VariableDeclaration, n.Function)) else 0)
-    found = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])").search(source, start, max(node.end, start))
-    return node if found is None else n.Node(found.start(), found.end())
+    def of(self, symbol: Symbol, node: n.Node) -> n.Node:
+        """Return the position of a name inside the node that declares it; the node itself where it is not found."""
+        if symbol.kind == "param":  # one of many in a node, which is read once for all of them
+            if node not in self._params:
+                self._params[node] = dict(reversed(list(self._words(node))))
+            return self._params[node].get(symbol.name, node)
+        return next((place for word, place in self._words(node) if word == symbol.name), node)
+
+    def _words(self, node: n.Node) -> Iterator[tuple[str, n.Node]]:
+        start = node.start + (4 if isinstance(node, (n.VariableDeclaration, n.Function)) else 0)
+        for match in _WORD.finditer(self._source, start, max(node.end, start)):
+            yield match[0], n.Node(match.start(), match.end())
 
 
 def _unknown(names: SymbolTable, functions: Mapping[str, Function], known: Globals | None) -> None:
     declared = {symbol.name for symbol in names.symbols}
+    candidates = declared if known is None else {*declared, *known}
+    guesses = Guesses(candidates)
     for node in names.globals:
         name = node.chain[0]
         if name in functions and len(node.chain) == 1:
@@ -117,7 +137,7 @@ def _unknown(names: SymbolTable, functions: Mapping[str, Function], known: Globa
         if known is not None and name in known:
             _unknown_member(names, node, known[name])
             continue
-        guess = closest(name, declared if known is None else {*declared, *known})
+        guess = guesses.closest(name)
         if name in declared:
             names.report(
                 "warning", "unknown-name", f"`{name}` is declared, but not here: it is read from the globals", node,

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from hoglab.fairness.fair_semaphore import Holder
 from hoglab.http import errors
 from hoglab.http.fields.fields import JsonAny, JsonList, JsonObject
 from hoglab.http.management.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page, read_page, replace_query
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from hoglab.http.requests.body import Body
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def holder_of(principal: Principal, project: Project | None) -> Holder:
+    """Return the project (of paths without one the user) as the owner, and the key as the member of it that counts.
+
+    Sessions that were opened with a key count as that key, or it would be as many as it opens.
+    """
+    owner = f"user:{principal.user.id}" if project is None else f"project:{project.id}"
+    return Holder(owner, principal.key_id or principal.session_id)
 
 
 @dataclass
@@ -55,6 +65,11 @@ class Call:
         if self.path_project is None:
             raise LookupError("this route belongs to no project")
         return self.path_project
+
+    @property
+    def holder(self) -> Holder:
+        """The holder that places, threads and streams of this request are counted for."""
+        return holder_of(self.principal, self.path_project)
 
     @property
     def body(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hoglab.fairness.fair_semaphore import TooManyWaitingError
+from hoglab.fairness.fair_semaphore import Holder, TooManyWaitingError
 from hoglab.fairness.fair_threads import FairThreads
 from hoglab.http import errors
 from hoglab.http.compression import compress
@@ -24,7 +24,7 @@ from hoglab.http.fields.dates import utc_now
 from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
 from hoglab.http.identity import Principal, Project, Unknown
 from hoglab.http.management import access
-from hoglab.http.management.call import Call
+from hoglab.http.management.call import Call, holder_of
 from hoglab.http.management.idempotency import HEADER as IDEMPOTENCY_KEY
 from hoglab.http.management.preconditions import EntityTags, entity_tag, tag_of
 from hoglab.http.management.routing import LAG_HEADER
@@ -200,8 +200,8 @@ class ManagementApi:
             record.project_id = project.id
         else:
             access.check_outside_projects(principal, operation)
-        owner = f"user:{principal.user.id}" if project is None else f"project:{project.id}"
-        budget.known_owner(scope, owner)
+        holder = holder_of(principal, project)
+        budget.known_owner(scope, str(holder.owner))
         self._credentials(principal).used(principal)
         if self._throttle is not None and counted:
             wait_s = self._throttle.admit(principal.credential)
@@ -218,7 +218,7 @@ class ManagementApi:
         request = Request(scope, arrived.receive)
         call = Call(request, principal, self._now(), body, project, self._public_url, record.notes)
         response = await self._handled(
-            operation, operation.handler, call, segments, arrived.raw or b"", owner
+            operation, operation.handler, call, segments, arrived.raw or b"", holder
         )
         if isinstance(response, EventStream) and project is not None:
             response.is_allowed = partial(self._is_allowed, arrived, operation, project)
@@ -251,8 +251,8 @@ class ManagementApi:
         assert operation.handler is not None  # noqa: S101 - those that refuse ask for a scope
         request = Request(scope, arrived.receive)
         call = Call(request, None, self._now(), body, None, self._public_url, record.notes)
-        owner = f"address:{nearest_address(scope)}"
-        return await self._handled(operation, operation.handler, call, {}, b"", owner)
+        holder = Holder(f"address:{nearest_address(scope)}")
+        return await self._handled(operation, operation.handler, call, {}, b"", holder)
 
     def _reads_at_home(self, scope: Scope) -> bool:
         """Return whether a request only reads, and comes from no page of another origin."""
@@ -350,7 +350,7 @@ class ManagementApi:
         call: Call,
         segments: dict[str, str],
         raw_body: bytes,
-        owner: str,
+        holder: Holder,
     ) -> Response:
         values: dict[str, int | str] = {}
         for name, kind in operation.params.items():
@@ -377,7 +377,7 @@ class ManagementApi:
         pool = self._heavy_threads if operation.heavy else self._threads
         answered = partial(_finished, run, operation, call)
         try:
-            return await pool.run(owner, partial(contextvars.copy_context().run, answered))
+            return await pool.run(holder, partial(contextvars.copy_context().run, answered))
         except TooManyWaitingError:
             raise errors.throttled(CROWDED_RETRY_S) from None
 
