@@ -8,7 +8,7 @@ Each wing imports only those below it:
 - ``trends``: how many events, or people with such an event, over time.
 - ``timeseries``: daily points, computed, stored and scheduled; answers that are cached.
 - ``execution``: questions answered on the event store.
-- ``incremental``: what is kept of events, so that an answer costs what is new.
-- ``definitions``: questions read from what users wrote.
+- ``incremental``: materialized parts of answers, so that an answer costs no more than the new events.
+- ``definitions``: questions read from the definitions of users.
 - ``query``: questions as data, and the statements that answer them.
 """

@@ -1,4 +1,4 @@
-"""Ending a computation that nobody waits for any more."""
+"""Cancelling computations that nobody waits for any more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Cancellation:
         self.requested = False
 
     def request(self) -> None:
-        """Interrupt the statement at hand; those that follow are not begun."""
+        """Cancel the computation: its running statement is interrupted, later ones are not begun."""
         with self._lock:
             self.requested = True
             for interrupt in self._interrupts:
@@ -27,7 +27,7 @@ class Cancellation:
 
     @contextmanager
     def reaching(self, interrupt: Callable[[], None]) -> Iterator[bool]:
-        """While the block runs a request calls ``interrupt``; gives whether it was requested before."""
+        """Have a request call ``interrupt`` during the block; yield whether a request came before."""
         with self._lock:
             self._interrupts.append(interrupt)
             requested = self.requested
@@ -40,7 +40,7 @@ class Cancellation:
 
 @contextmanager
 def cancellable(cancellation: Cancellation) -> Iterator[None]:
-    """Provide computations of the block, in this thread, end when ``cancellation`` is requested."""
+    """End the computations of the block, in this thread, when ``cancellation`` is requested."""
     token = _current.set(cancellation)
     try:
         yield
@@ -49,5 +49,5 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
 
 
 def current_cancellation() -> Cancellation | None:
-    """Return the cancellation that may end the computations of this thread; None without one."""
+    """Return the cancellation that can end the computations of this thread; None without one."""
     return _current.get()

@@ -6,7 +6,7 @@ from hoglab.http.errors import STORE_RETRY_S, ApiError, unavailable, validation_
 
 
 class ResultsError(Exception):
-    """The base of all reasons."""
+    """The base of all reasons why results cannot be computed."""
 
 
 class DefinitionError(ResultsError):
@@ -16,7 +16,7 @@ class DefinitionError(ResultsError):
 class ComputationError(ResultsError):
     """The computation took too long, needed too much memory, or could not be run now.
 
-    ``retry`` tells whether the same question may be answered later.
+    ``retry`` says whether the same question may be answered later.
     """
 
     def __init__(self, message: str, *, retry: bool) -> None:
@@ -25,7 +25,7 @@ class ComputationError(ResultsError):
 
 
 class UnavailableError(ComputationError):
-    """The server cannot compute anything now: no question is to blame."""
+    """The server cannot compute anything now; no question is at fault."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry=True)

@@ -90,7 +90,7 @@ def result_object(
 def adjusted(
     results: Mapping[Key, Result], correction: Correction, *, outside: frozenset[Key] = frozenset()
 ) -> dict[Key, dict[str, Any]]:
-    """The results of one moment with ``adjusted_p_value`` in the rows of their variants (spec experiment-results 10).
+    """Return the results of one moment with ``adjusted_p_value`` in the rows of variants (spec experiment-results 10).
 
     The family of an experiment is every primary metric with every test variant. Without a correction, rows are as
     PostHog's.
@@ -123,9 +123,9 @@ def adjusted(
 def evidence_of(
     row: Mapping[str, Any], config: StatisticsConfig, baseline_failures: Sequence[str] = ()
 ) -> Evidence:
-    """Return the evidence of a row of a result about its variant: the rule of significance for every face of results.
+    """Return the evidence of a row about its variant: the rule of significance for every presentation of results.
 
-    With a corrected p-value that one decides. The row of the baseline, which has no method, says nothing.
+    A corrected p-value decides where there is one. The row of the baseline, which has no method, gives no evidence.
     """
     interval = row.get("credible_interval") or row.get("confidence_interval")
     complete = interval is not None and None not in interval
@@ -175,7 +175,7 @@ def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatist
 def _rows(
     groups: Groups, key: str, variants: Sequence[str], config: StatisticsConfig, metric: Metric
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the row of the baseline and those of the others: variants with data first, in flag order."""
+    """Return the row of the baseline and the rows of the others: variants with data first, in flag order."""
     baseline = groups.get(key, _nothing(metric))
     row = {
         "key": key,
@@ -211,7 +211,7 @@ def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[
 
 
 def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> dict[str, Any]:
-    """Return the sums of one row; a variant that nobody saw has none but the first three."""
+    """Return the sums of one row; a variant that nobody saw has only the first three."""
     plain = statistics.outcome if isinstance(statistics, WithCovariate) else statistics
     return {
         "number_of_samples": statistics.number_of_samples,
@@ -225,7 +225,7 @@ def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> d
 
 
 def without_step_sessions(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result as a point of a series: rows name no sessions (spec experiments-api 8.2)."""
+    """Return a result as a point of a series: rows do not list sessions (spec experiments-api 8.2)."""
     return {
         name: [without_step_sessions(row) for row in value]
         if name in _ROWS and isinstance(value, list)
@@ -238,7 +238,7 @@ def without_step_sessions(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quantile(statistics: QuantileSample) -> dict[str, Any]:
-    """Further fields of a row of a quantile metric (an extension, spec experiment-results 10)."""
+    """Return the further fields of a row of a quantile metric (an extension, spec experiment-results 10)."""
     return {
         "quantile_level": statistics.level,
         "quantile": _finite(statistics.quantile),
@@ -249,7 +249,7 @@ def _quantile(statistics: QuantileSample) -> dict[str, Any]:
 
 
 def _nothing(metric: Metric) -> SufficientStatistics:
-    """Return the statistics of nobody (spec experiment-results 3.10)."""
+    """Return the statistics of an empty group (spec experiment-results 3.10)."""
     match metric:
         case FunnelMeasure():
             return Proportion(0, 0)

@@ -103,7 +103,7 @@ def _trends(
 def _exposed(
     inputs: ExperimentInputs, span: Span, query: Mapping[str, Any], computer: Computer
 ) -> dict[str, int]:
-    """Return exposed users by variant: those of the flag's own event, or what ``exposure_query`` counts."""
+    """Count the exposed users by variant: by the flag's own event, or by the event of ``exposure_query``."""
     given = query.get("exposure_query")
     if not isinstance(given, Mapping):
         exposures = inputs.reader.exposures(inputs.project.id, inputs.calculation)
@@ -165,7 +165,7 @@ def _funnels(
 
 
 def _judged(variants: Sequence[LegacyVariant], baseline: str, *, exposures: bool) -> dict[str, Any]:
-    """Return the statistics of either response. Raises `ApiError` without the data for them."""
+    """Compute the statistics of either response. Raises `ApiError` without the data for them."""
     by_key = {each.key: each for each in variants}
     tests = [each for each in variants if each.key != baseline]
     if baseline not in by_key or not tests or not exposures:
@@ -196,7 +196,7 @@ def _no_results(*, exposures: bool, baseline: object, tests: bool) -> ApiError:
 def _question(
     inputs: ExperimentInputs, span: Span, query: Mapping[str, Any], node: Mapping[str, Any]
 ) -> Question:
-    """Return events of a node by the variant in their own property."""
+    """Return the question of a node's events by the variant in their own property."""
     calculation = inputs.calculation
     defaults = inputs.reader.exposures(inputs.project.id, replace(calculation, exposure_criteria=None))
     exposures = replace(
@@ -217,7 +217,7 @@ def _of(inputs: ExperimentInputs, span: Span, exposures: Exposures) -> Question:
 
 
 def _variants(inputs: ExperimentInputs) -> tuple[str, ...]:
-    """Return the variants and, where the experiment has one, its holdout, which counted as another one."""
+    """Return the variants and, where the experiment has one, its holdout, which counted as another variant."""
     holdout = inputs.row.holdout_id
     return (*inputs.calculation.variants, *([] if holdout is None else [f"holdout-{holdout}"]))
 

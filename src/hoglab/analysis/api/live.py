@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 SILENT_FRESH_FOR = timedelta(minutes=1)
-"""Time for which an answer is fresh that changes without any new event: users mature."""
+"""Time for which an answer is fresh that changes without any new event, as users mature."""
 
 TRENDS_FRESH_FOR = timedelta(minutes=1)
 """Time for which an answer is fresh whose range ends now."""
@@ -56,18 +56,18 @@ MAX_FAMILY = 20
 """Maximum number of other primary metrics computed beside one whose p-values are corrected; of others the newest
 stored points count."""
 FAMILY_BUDGET_S = 20.0
-"""Time limit for that; of those that are left the newest stored points count."""
+"""Time limit for computing other primary metrics; of the remaining ones the newest stored points count."""
 
 
 class LiveResults:
-    """Answers queries. Bad input, time-outs and memory limits are errors of the wire, never of the server."""
+    """The answers to queries. Bad input, time-outs and memory limits are errors of the wire, never of the server."""
 
     def __init__(self, service: ResultsService, exposures: ExposureCounts | None = None) -> None:
         self._service = service
         self._exposures = exposures or ExposureCounts(service)
 
     def answer(self, project: Project, body: QueryBody) -> tuple[dict[str, Any], bool]:
-        """Return the answer of one query, and whether it is a whole one; else it is being computed.
+        """Return the answer of one query, and whether it is complete; an incomplete one is being computed.
 
         Raises `ApiError`.
         """
@@ -111,13 +111,13 @@ class LiveResults:
         return {"query_status": self._status_object(found)}, code
 
     def cancel(self, project: Project, query_id: str) -> None:
-        """Ask a query to end; one that has ended, or is unknown, is left alone."""
+        """Cancel a query; one that has ended, or is unknown, is left alone."""
         self._service.queries.cancel(project.id, query_id)
 
     def _shown(
         self, project: Project, query: PreparedQuery, kept: CachedAnswer | None, *, is_cached: bool
     ) -> dict[str, Any]:
-        """Return an answer with what every query's answer carries; without an answer only that it is missing."""
+        """Return an answer with the fields common to all queries; without an answer, only that it is missing."""
         if kept is None:
             return {
                 "cache_key": query.key,
@@ -161,7 +161,7 @@ class LiveResults:
         }
 
     def _prepared(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
-        """Understand a query. Raises `ApiError`."""
+        """Prepare the computation of a query. Raises `ApiError`."""
         try:
             match query.get("kind"):
                 case "ExperimentQuery":
@@ -237,7 +237,7 @@ class LiveResults:
         )
 
     def _table_state(self, inputs: ExperimentInputs, metric: object) -> str | None:
-        """Return an answer that was computed from other files is no answer."""
+        """Return the digest of a metric's files, as an answer from other files does not count; None without tables."""
         tables = inputs.tables_of(metric) if isinstance(metric, Mapping) else ()
         return self._service.computer.state_of_tables(tables)
 
@@ -249,7 +249,7 @@ class LiveResults:
         span: Span,
         family: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
-        """Return the result of a metric; those of its family that are not kept are computed and kept beside it."""
+        """Compute the result of a metric; results of its family that are not cached are computed and cached with it."""
         question, queries = inputs.question(metric, span), self._service.queries
         missing = []
         for other in family[:MAX_FAMILY]:
@@ -312,7 +312,7 @@ class LiveResults:
 
 
 def _metric_asked(inputs: ExperimentInputs, query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metric of a query: as it is given, that of the experiment with its uuid, or its first primary one.
+    """Return the metric of a query: the one given, the experiment's with its uuid, or the first primary one.
 
     Raises 400.
     """
@@ -346,7 +346,7 @@ def _result_of(inputs: ExperimentInputs, answer: Answer, metric: Metric) -> dict
 
 
 def _refresh(body: QueryBody) -> RefreshMode:
-    """Refresh mode of a request. Raises 400."""
+    """Read the refresh mode of a request. Raises 400."""
     if body.async_:
         return RefreshMode.ASYNC
     match body.refresh:

@@ -53,14 +53,14 @@ def health_router(health: ExperimentHealth) -> ResourceRouter:
 
     @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True, reads_events=True)
     def experiment_health(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Return findings about an experiment, each with what is wrong and what to do about it."""
+        """List findings about an experiment, each with what is wrong and what to do about it."""
         return health.examine(call.project, experiment_id)
 
     return routes
 
 
 def results_router(service: ResultsService) -> ResourceRouter:
-    """``/experiments/{id}/timeseries_results`` and ``/experiments/{id}/recalculate_timeseries``."""
+    """Return the routes of ``/experiments/{id}/timeseries_results`` and ``/recalculate_timeseries``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.get(
@@ -71,7 +71,7 @@ def results_router(service: ResultsService) -> ResourceRouter:
         reads_events=True,
     )
     def timeseries_results(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Return the daily results of one metric. Today's are computed when they are older than a minute."""
+        """List the daily results of one metric. Today's are computed when they are older than a minute."""
         return service.timeseries(
             call.project, experiment_id, call.query("metric_uuid"), call.query("fingerprint")
         )
@@ -84,7 +84,7 @@ def results_router(service: ResultsService) -> ResourceRouter:
         answers={200: schemas.RecalculationOut},
     )
     def recalculate_timeseries(call: Call, experiment_id: IntId) -> Response:
-        """Compute all daily results of one metric anew. 200 with the running job when there is one."""
+        """Recalculate all daily results of one metric. 200 with the running job when there is one."""
         job, created = service.recalculate(call.project, experiment_id, call.body)
         return json_response(job, 201 if created else 200)
 
@@ -115,7 +115,7 @@ def recalculations_router(recalculations: Recalculations) -> ResourceRouter:
         answers={404: DetailText},
     )
     def latest_recalculation(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Return the newest results of all metrics: of the last completed job, else of the daily points."""
+        """Read the newest results of all metrics: of the last completed job, else of the daily points."""
         return recalculations.latest(call.project, experiment_id)
 
     @routes.get(
@@ -124,7 +124,7 @@ def recalculations_router(recalculations: Recalculations) -> ResourceRouter:
         answers={404: DetailText},
     )
     def read_recalculation(call: Call, experiment_id: IntId, recalculation_id: TextId) -> dict[str, Any]:
-        """Return a job and what it has computed so far."""
+        """Read a job and its results so far."""
         return recalculations.read(call.project, experiment_id, recalculation_id)
 
     return routes
@@ -143,9 +143,9 @@ def query_router(live: LiveResults) -> ResourceRouter:
         reads_events=True,
     )
     def query(call: Call) -> Response:
-        """Compute an ``ExperimentQuery`` or an ``ExperimentExposureQuery``, or give a kept answer.
+        """Answer an ``ExperimentQuery`` or an ``ExperimentExposureQuery``, by computing or from a cached answer.
 
-        ``refresh`` says when it is computed. A kept answer is fresh while no event has come since. 202: it is
+        ``refresh`` says when it is computed. A cached answer is fresh until a new event arrives. 202: the answer is
         being computed, see ``query_status``.
         """
         body = call.validate(schemas.QueryBody)
@@ -161,13 +161,13 @@ def query_router(live: LiveResults) -> ResourceRouter:
         answers={202: schemas.QueryStatusAnswer, 400: schemas.QueryStatusAnswer},
     )
     def query_status(call: Call, query_id: TextId) -> Response:
-        """Return progress of an asynchronous query, with its results once they are there. 202 while it runs."""
+        """Read the progress of an asynchronous query, with its results once they are there. 202 while it runs."""
         answer, status = live.status(call.project, query_id)
         return json_response(answer, status)
 
     @routes.delete("/{query_id}/", status=204)
     def cancel_query(call: Call, query_id: TextId) -> Response:
-        """Cancel a query that runs, by the id of its status or its ``client_query_id``."""
+        """Cancel a running query, by the id of its status or its ``client_query_id``."""
         live.cancel(call.project, query_id)
         return empty_response(204)
 

@@ -131,7 +131,7 @@ QUESTIONS: Notes = {
 
 
 class TimeseriesQuery(WireModel):
-    """Both are needed; take them from the metric object of the experiment."""
+    """Key of a metric's daily results: take both fields from the metric object of the experiment."""
 
     notes = NOTES
 
@@ -157,7 +157,7 @@ class TimeseriesOut(WireModel):
 
 
 class RecalculateBody(WireModel):
-    """The metric to compute anew."""
+    """The metric to recalculate."""
 
     notes = NOTES
 
@@ -238,7 +238,7 @@ class MetricsRecalculationResultsOut(MetricsRecalculationOut):
 
 
 class HealthOut(WireModel):
-    """``status`` is that of the worst finding; what is only worth knowing leaves an experiment healthy."""
+    """Findings about an experiment. ``status`` is the severity of the worst; notes alone leave it healthy."""
 
     notes = NOTES
 
@@ -308,7 +308,7 @@ class QueryOut(WireModel):
     model_config = ConfigDict(extra="allow")
 
     cache_key: str
-    """The same for queries that ask the same."""
+    """Key of the answer, equal for queries that ask the same."""
     is_cached: bool
     """Whether it was computed before this request."""
     last_refresh: str
@@ -324,23 +324,23 @@ class QueryOut(WireModel):
     variant_results: list[VariantRowOut] | None = None
     """`ExperimentQuery`: the other variants."""
     breakdown_results: list[BreakdownOut] | None = None
-    """`ExperimentQuery`: by the values of breakdowns; null without any."""
+    """`ExperimentQuery`: results by the values of breakdowns; null without any."""
     timeseries: list[ExposureCurveOut] | None = None
-    """`ExperimentExposureQuery`: by variant and day, cumulative."""
+    """`ExperimentExposureQuery`: cumulative exposures by variant and day."""
     total_exposures: dict[str, int] | None = None
-    """`ExperimentExposureQuery`: by variant."""
+    """`ExperimentExposureQuery`: number of exposed people by variant."""
     holdout: HeldOutOut | None = None
-    """`ExperimentExposureQuery`: who is held out; null without a holdout."""
+    """`ExperimentExposureQuery`: the people held out; null without a holdout."""
     sample_ratio_mismatch: MismatchOut | None = None
-    """`ExperimentExposureQuery`: null below 100 people."""
+    """`ExperimentExposureQuery`: test for a sample ratio mismatch; null below 100 people."""
     bias_risk: BiasOut | None = None
-    """`ExperimentExposureQuery`: null where there is none."""
+    """`ExperimentExposureQuery`: risk of bias; null where there is none."""
     date_range: DateRangeOut | None = None
-    """`ExperimentExposureQuery`: of what time it is."""
+    """`ExperimentExposureQuery`: time range of the exposures."""
     interval: Literal["minute", "hour", "day"] | None = None
-    """`TrendsQuery`: how far apart points are."""
+    """`TrendsQuery`: distance between points."""
     results: list[TrendOut] | None = None
-    """`TrendsQuery`: a series each, for each value of a breakdown."""
+    """`TrendsQuery`: series, one for each value of a breakdown."""
 
 
 class _Question(WireModel):
@@ -353,7 +353,7 @@ class _Question(WireModel):
 
 
 class ExperimentQuestion(_Question):
-    """The results of a metric."""
+    """Query for the results of a metric."""
 
     kind: Literal["ExperimentQuery"]
     metric: ExperimentMetric | None = None
@@ -454,7 +454,7 @@ class _FormerQuestion(_Question):
 
 
 class FormerTrendsQuestion(_FormerQuestion):
-    """The results of a metric of the former engine that counts events."""
+    """Query for the results of a metric of the former engine that counts events."""
 
     kind: Literal["ExperimentTrendsQuery"]
     count_query: dict[str, Any] | None = None
@@ -462,7 +462,7 @@ class FormerTrendsQuestion(_FormerQuestion):
 
 
 class FormerFunnelsQuestion(_FormerQuestion):
-    """The results of a metric of the former engine that is a funnel."""
+    """Query for the results of a metric of the former engine that is a funnel."""
 
     kind: Literal["ExperimentFunnelsQuery"]
     funnels_query: dict[str, Any] | None = None
@@ -491,12 +491,12 @@ class QueryBody(WireModel):
 
     For experiments of the former engine also ``ExperimentTrendsQuery`` and ``ExperimentFunnelsQuery``.
 
-    Of the first two ``experiment_id`` alone is enough: what is not said is taken from the experiment. A metric may be
-    given whole (``metric``) or named by its ``metric_uuid``; else it is the first primary one.
+    ``experiment_id`` alone is enough for the first two: everything else is taken from the experiment. A metric may be
+    given whole (``metric``) or by its ``metric_uuid``; the default is the first primary one.
 
-    hoglab's own kinds answer from what the project's people did before. ``ExperimentPlanQuery`` says how many people
-    and days an effect takes (``effects``, ``power``), ``ExperimentSimulationQuery`` how often each method is fooled
-    and what it finds (``effect``, ``experiments``, ``looks``, ``people``, ``seed``); both take ``metric``,
+    hoglab's own kinds answer from the project's history. ``ExperimentPlanQuery`` gives the number of people and days
+    that an effect takes (``effects``, ``power``), ``ExperimentSimulationQuery`` the error rates and the power of each
+    method (``effect``, ``experiments``, ``looks``, ``people``, ``seed``); both take ``metric``,
     ``history_days`` and ``exposure``, the event by which the experiment will meet people.
 
     ``TrendsQuery`` needs no experiment: it counts events (``series``, ``dateRange``, ``interval``,

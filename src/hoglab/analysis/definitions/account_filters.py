@@ -29,8 +29,8 @@ def check_account_filters(
 ) -> None:
     """Raise 400 for what neither results nor functions can use, and for cohorts that the project does not have.
 
-    Some filters only one of them can use: a cohort by behaviour has no meaning for functions. What the project has
-    already may be sent again.
+    Some filters are for one of the two: a cohort by behaviour has no meaning for functions. Filters that the project
+    already has may be sent again.
     """
     stored = project.test_account_filters
     try:

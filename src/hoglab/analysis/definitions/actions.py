@@ -48,7 +48,7 @@ def _url(value: str, way: object) -> PropertyFilter:
 
 
 _WAYS = {"regex": "regex", "contains": "icontains"}
-"""Operators by how a step matches a link address or a text; else it is the whole."""
+"""Operators by the kind of match of a step's link address or text; the default compares the whole text."""
 
 
 def _on_elements(step: Mapping[str, Any]) -> Iterator[PropertyFilter]:

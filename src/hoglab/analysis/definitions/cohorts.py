@@ -20,7 +20,7 @@ MAX_DEPTH = 10
 def named_cohorts(
     connection: Connection, project_id: int, definitions: Iterable[Any]
 ) -> dict[int, CohortMembers]:
-    """Return every cohort that filters anywhere inside JSON definitions name, and those that they are made of.
+    """Return every cohort that filters anywhere inside JSON definitions name, and the cohorts that they are made of.
 
     A cohort that is unknown, deleted or made of behaviour is left out: a filter on it cannot be answered.
     """
@@ -28,7 +28,7 @@ def named_cohorts(
 
 
 def cohorts_of(definitions: Iterable[Any], known: Mapping[int, CohortMembers]) -> dict[int, CohortMembers]:
-    """Those of the known cohorts that `named_cohorts` would find."""
+    """Return the ``known`` cohorts that `named_cohorts` would find."""
     return _with_nested(definitions, lambda ids: {each: known[each] for each in ids & known.keys()})
 
 
@@ -69,7 +69,7 @@ def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, C
 
 
 def _person_filters(tree: Any) -> PropertyGroup | None:
-    """Return the definition of a dynamic cohort when it speaks of persons and cohorts only, and says anything."""
+    """Return the definition of a dynamic cohort when it refers to persons and cohorts only, and is not empty."""
     try:
         group = parse_filters(tree, "cohort", default_type="person")
     except FilterError:
@@ -79,7 +79,7 @@ def _person_filters(tree: Any) -> PropertyGroup | None:
 
 
 def _named(value: Any) -> Iterator[int]:
-    """Yield ids of cohorts in filters anywhere inside JSON."""
+    """Yield the ids of cohorts in filters anywhere inside JSON."""
     if isinstance(value, Mapping):
         kind = value.get("type")
         if isinstance(kind, str) and kind.endswith("cohort") and "value" in value:

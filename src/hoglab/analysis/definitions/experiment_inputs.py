@@ -51,7 +51,7 @@ class ShownMetric:
     metric: dict[str, Any]
     is_primary: bool
     saved_as: str | None = None
-    """The name under which it was saved; None for an inline one."""
+    """The name of a saved metric; None for an inline one."""
     saved_metric_id: int | None = None
 
     @property
@@ -68,11 +68,11 @@ class ExperimentInputs:
     flag: FlagRow | None
     calculation: Calculation
     metrics: tuple[dict[str, Any], ...]
-    """Inline and saved ones that the present engine computes and that have a uuid."""
+    """Inline and saved metrics that the present engine computes and that have a uuid."""
     primary: frozenset[str]
-    """The uuids of those that the experiment is decided by."""
+    """The uuids of the metrics that decide the experiment."""
     shown: tuple[ShownMetric, ...]
-    """All metrics, those of the former engine too: the primary ones first, in the order in which clients show them."""
+    """All metrics, also of the former engine: the primary ones first, in the order in which clients show them."""
     actions: Mapping[int, list[dict[str, Any]]]
     tables: Mapping[str, FileTable]
     cohorts: Mapping[int, CohortMembers]
@@ -103,19 +103,19 @@ class ExperimentInputs:
         return MetricParser(self.actions.get, self.tables.get)
 
     def key(self, metric: Mapping[str, Any]) -> SeriesKey:
-        """Return key under which the points of a metric are stored now."""
+        """Return the key under which the points of a metric are stored now."""
         return SeriesKey(self.row.id, metric["uuid"], fingerprint(metric, self.calculation))
 
     def tables_of(self, metric: Mapping[str, Any]) -> tuple[FileTable, ...]:
-        """Return the tables that a metric names, those of them that there are."""
+        """Return the tables that a metric names and that exist."""
         names = sorted(metrics.table_names([metric]))
         return tuple(self.tables[name] for name in names if name in self.tables)
 
     def edited(self, metric: Mapping[str, Any]) -> tuple[object, ...]:
-        """Return objects named by a metric that may be edited apart from it and change its numbers.
+        """Return the objects named by a metric that can be edited separately and change its numbers.
 
-        The actions and cohorts that it, the exposure criteria and the test accounts name, as they are now. Empty where
-        they name none.
+        They are the actions and cohorts that the metric, the exposure criteria and the test accounts name, in their
+        present state. Empty where they name none.
         """
         criteria = self.calculation.exposure_criteria or {}
         ids = metrics.action_ids([metric]) | set(exposure_action_ids(criteria))
@@ -125,7 +125,7 @@ class ExperimentInputs:
         return (*steps.items(), *((identifier, named[identifier].definition) for identifier in sorted(named)))
 
     def metric_of(self, key: SeriesKey) -> tuple[dict[str, Any], SeriesKey] | None:
-        """Return the metric with that uuid whose present or version 1 fingerprint is asked for, and its present key."""
+        """Return the metric of a uuid whose present or version 1 fingerprint is given, and its present key."""
         for metric in self.metrics:
             if metric["uuid"] != key.metric_uuid:
                 continue
@@ -135,7 +135,7 @@ class ExperimentInputs:
         return None
 
     def former_fingerprint(self, metric: Mapping[str, Any]) -> str:
-        """Return version 1, under which imported points may be stored."""
+        """Return the version 1 fingerprint, under which imported points may be stored."""
         return fingerprint_v1(metric, self.calculation)
 
     def others_of_family(self, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ class ExperimentInputs:
         return adjusted(family, self.calculation.statistics.correction, outside=outside)[None]
 
     def span(self, now: datetime) -> Span | None:
-        """From the start to now or the end, with its days; None before the start."""
+        """Return the span from the start to now or the end, with its days; None before the start."""
         start = self.row.start_date
         if start is None or start > now:
             return None
@@ -169,7 +169,7 @@ class ExperimentInputs:
         return Span(start, end, now, DayGrid.between(start, end, zone_of(self.project.timezone)))
 
     def question(self, metric: Mapping[str, Any], span: Span) -> Question:
-        """Raise `hoglab.analysis.errors.DefinitionError`."""
+        """Return the question of a metric over a span. Raises `hoglab.analysis.errors.DefinitionError`."""
         return Question(
             exposures=self.reader.exposures(self.project.id, self.calculation, metric),
             span=span,
@@ -181,7 +181,7 @@ class ExperimentInputs:
 
 
 def query_to(span: Span, number: int) -> datetime:
-    """Return the moment before which the point of a day lies: the end of the day, of the last day that of the span."""
+    """Return the moment before which the point of a day lies: the end of the day, or of the span on its last day."""
     assert span.days is not None  # noqa: S101 - asked for points only
     if number == span.days.count - 1:
         return exclusive(span.end)
@@ -202,7 +202,7 @@ def read_inputs(
     *,
     further: tuple[Mapping[str, Any], ...] = (),
 ) -> ExperimentInputs:
-    """Read an experiment's plan; ``further`` metrics are not its own, but their actions are looked up too."""
+    """Read the inputs of an experiment; ``further`` metrics are not its own, but their actions are looked up too."""
     flag = experiments.flags(connection, [row.feature_flag_id]).get(row.feature_flag_id)
     links = experiments.links(connection, [row.id]).get(row.id, [])
     stored = [
@@ -238,7 +238,7 @@ def read_inputs(
 def inputs_asked(
     database: Database, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
 ) -> ExperimentInputs:
-    """Return the plan of the experiment that a query names. Raises 400."""
+    """Return the inputs of the experiment that a query names. Raises 400."""
     identifier = query.get("experiment_id")
     if not is_id(identifier):
         raise validation_error("experiment_id is required")
@@ -254,7 +254,7 @@ def is_id(value: object) -> TypeGuard[int]:
 
 
 def _ordered(shown: list[ShownMetric], uuids: Sequence[str] | None) -> list[ShownMetric]:
-    """By the stored order; what it does not name comes last."""
+    """Return metrics sorted by the stored order; metrics without a place come last."""
     place = {uuid: number for number, uuid in enumerate(uuids or ())}
     return sorted(shown, key=lambda each: place.get(each.metric.get("uuid", ""), len(place)))
 
@@ -270,7 +270,7 @@ def is_computed(metric: object) -> bool:
 
 
 def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
-    """Yield the actions by which exposure criteria say who is exposed, and who is activated."""
+    """Yield the ids of the actions by which exposure criteria say who is exposed, and who is activated."""
     for config in (criteria.get("exposure_config"), criteria.get("activation_config")):
         if isinstance(config, Mapping) and config.get("kind") == "ActionsNode":
             identifier = config.get("id")
@@ -279,4 +279,4 @@ def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
 
 
 SETTLING = timedelta(hours=1)
-"""Time after the last moment that counts in which an ended experiment is still computed anew for late events."""
+"""Time after the last moment that counts during which late events still change an ended experiment's results."""

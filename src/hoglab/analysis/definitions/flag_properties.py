@@ -26,7 +26,7 @@ PREFIX = "$feature/"
 def flag_property_seen(store: EventStore) -> Callable[[int, Collection[str], datetime, int], bool]:
     """Return a test ``(project_id, event_names, since, sample)``.
 
-    Whether any of the newest ``sample`` events of each name since a moment has a property that begins with
+    It tells whether any of the newest ``sample`` events of each name since a moment has a property that begins with
     ``$feature/``.
     """
 

@@ -27,7 +27,8 @@ _ZERO, _ONE, _NULL = (nodes.Constant(0, 0, value) for value in (0, 1, None))
 class Aggregate:
     """Aggregation of an entity's events: ``math`` over ``expression``, or over the events without one.
 
-    ``level`` is that of a quantile. With ``skips_null`` events without a value count for nothing, else as 0.
+    ``level`` is the level of a quantile. With ``skips_null`` events without a value are ignored, else they count as
+    0.
     """
 
     math: Math
@@ -37,7 +38,7 @@ class Aggregate:
 
 
 def aggregated(text: object, path: str) -> Aggregate:
-    """Return the outer aggregate and what it is taken of; without a known aggregate the sum of the whole.
+    """Return the outer aggregate and its argument; without a known aggregate the sum of the whole expression.
 
     Raises `DefinitionError`.
     """
@@ -89,7 +90,7 @@ def _count(tree: nodes.Call, path: str) -> Aggregate:
 
 
 def _where(tree: nodes.Call, path: str) -> nodes.Expr:
-    """``countIf(condition)`` and ``sumIf(x, condition)``: where it does not hold an event adds nothing."""
+    """Return the values of ``countIf(condition)`` or ``sumIf(x, condition)``: 0 where the condition does not hold."""
     *summed, condition = tree.args or (None,)
     if condition is None or tree.distinct or len(summed) != (tree.name.lower() == "sumif"):
         several = "a number and a condition" if tree.name.lower() == "sumif" else "one condition"
@@ -98,7 +99,7 @@ def _where(tree: nodes.Call, path: str) -> nodes.Expr:
 
 
 def _of_some(tree: nodes.Call, kind: Math, path: str) -> Aggregate:
-    """``avgIf(x, condition)`` and its like: where the condition does not hold there is no event."""
+    """Return the aggregate of ``avgIf(x, condition)`` and others that ignore events without the condition."""
     if len(tree.args) != 2 or tree.distinct:
         raise _refused(tree, path, "takes a value and a condition")
     value, condition = tree.args
@@ -113,12 +114,12 @@ def _of_some(tree: nodes.Call, kind: Math, path: str) -> Aggregate:
 def _either(
     tree: nodes.Call, condition: nodes.Expr, value: nodes.Expr, other: nodes.Expr = _ZERO
 ) -> nodes.Expr:
-    """Return the value where the condition holds, else the other one."""
+    """Return an expression for the value where the condition holds, else for the other one."""
     return nodes.Call(tree.start, tree.end, "if", (condition, value, other))
 
 
 def _level(tree: nodes.Call, path: str) -> float:
-    """``quantile(0.9)(x)``; without a level the median."""
+    """Read the level of ``quantile(0.9)(x)``; without a level the median."""
     if not tree.params:
         return 0.5
     match tree.params:

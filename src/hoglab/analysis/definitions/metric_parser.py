@@ -64,7 +64,7 @@ METRIC_TYPES = ("mean", "funnel", "ratio", "retention", "quantile")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them."""
+    """Join names into a list of a sentence."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -73,12 +73,12 @@ Tables = Callable[[str], FileTable | None]
 
 
 def no_tables(_name: str) -> None:
-    """A project without tables."""
+    """Look up a table in a project without tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricParser:
-    """Reads definitions of one project; ``actions`` looks up the steps of its actions, ``tables`` its tables."""
+    """Parser of one project's definitions; ``actions`` looks up the steps of its actions, ``tables`` its tables."""
 
     actions: Actions
     tables: Tables = no_tables
@@ -86,7 +86,7 @@ class MetricParser:
     def exposures(
         self, project_id: int, calculation: Calculation, metric: Mapping[str, Any] | None = None
     ) -> Exposures:
-        """Return the exposures of an experiment, broken down as a metric says. Raises `DefinitionError`."""
+        """Return the exposures of an experiment, with the breakdowns of a metric. Raises `DefinitionError`."""
         criteria = calculation.exposure_criteria or {}
         activation = criteria.get("activation_config")
         config = criteria.get("exposure_config")
@@ -123,7 +123,7 @@ class MetricParser:
         return EventSource((EventMatch(str(config.get("event"))),), filters)
 
     def metric(self, metric: Mapping[str, Any], *, cuped: CupedConfig | None = None) -> Metric:
-        """Return a metric, with a covariate when CUPED is on and can be had. Raises `DefinitionError`."""
+        """Return a metric, with a covariate when CUPED is on and applies to it. Raises `DefinitionError`."""
         read = self._metric(metric)
         return read if cuped is None or not cuped.enabled else _with_covariate(read, cuped.lookback_days)
 
@@ -284,7 +284,7 @@ class MetricParser:
         )
 
     def _action(self, identifier: object) -> tuple[EventMatch, ...]:
-        """Return the events of an action; of an unknown one there are none."""
+        """Return the events of an action; none for an unknown one."""
         if not isinstance(identifier, int) or isinstance(identifier, bool):
             return ()
         steps = self.actions(identifier)
@@ -292,7 +292,7 @@ class MetricParser:
 
 
 def _over_row(table: FileTable, text: object, path: str) -> Expr:
-    """Return an expression over a row; the name of a column is one, whatever characters it has."""
+    """Return an expression over a row; the name of a column stands for it, whatever characters it has."""
     name = str(text)
     return Field(0, len(name), (name,)) if table.type_of(name) is not None else parsed(name, path)
 
@@ -319,7 +319,7 @@ def _breakdowns(metric: Mapping[str, Any]) -> tuple[BreakdownProperty, ...]:
 
 
 def _with_covariate(metric: Metric, lookback_days: int) -> Metric:
-    """Means without a threshold and funnels of events that follow in order have one (spec experiment-results 3.8)."""
+    """Add a covariate to a mean without a threshold, or an ordered funnel of events (spec experiment-results 3.8)."""
     lookback_us = lookback_days * UNIT_S["day"] * SECOND_US
     match metric:
         case MeanMeasure() if metric.value.session_property is None and (
@@ -356,7 +356,7 @@ def window_us(metric: Mapping[str, Any]) -> int:
 
 
 def _bounds(raw: Mapping[str, Any]) -> Bounds | None:
-    """Return percentile bounds; None without any."""
+    """Return the percentile bounds; None without any."""
     levels = []
     for name in ("lower_bound_percentile", "upper_bound_percentile"):
         level = raw.get(name)

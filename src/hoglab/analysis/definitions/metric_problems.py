@@ -1,6 +1,6 @@
 """Checks whether metrics and exposure criteria that are about to be saved can be computed.
 
-Their statements are made as for a result, which finds everything that cannot be read or has no meaning in SQL:
+Their statements are compiled as for a result, which finds everything that cannot be read or has no meaning in SQL:
 expressions, filters, breakdowns, cohorts, and the columns that tables had when they were registered. No event and no
 file is read.
 """
@@ -56,9 +56,9 @@ class Named:
     dialect: Dialect
 
     def metric_problem(self, metric: Mapping[str, Any]) -> str | None:
-        """Return the reason for which the results of a metric would be refused, with the place in it, in one line.
+        """Return the reason why the results of a metric would be refused, with the place in it, in one line.
 
-        None for what can be computed.
+        The result is None for a metric that can be computed.
         """
         try:
             self._compile(self._question(_SOME_EXPERIMENT, metric, self.reader.metric(metric)))
@@ -75,7 +75,7 @@ class Named:
     def exposure_problem(
         self, criteria: Mapping[str, Any], test_account_filters: Sequence[Mapping[str, Any]] = ()
     ) -> str | None:
-        """Return the reason for which exposures by these criteria would be refused, in one line.
+        """Return the reason why exposures by these criteria would be refused, in one line.
 
         The result is None when they are valid.
         """
@@ -107,21 +107,21 @@ class Named:
 def metric_problem(
     dialect: Dialect, connection: Connection, project_id: int, metric: Mapping[str, Any]
 ) -> str | None:
-    """See `Named.metric_problem`."""
+    """Return the reason why a metric would be refused, as `Named.metric_problem` does."""
     return _named_by(dialect, connection, project_id, metric).metric_problem(metric)
 
 
 def exposure_problem(
     dialect: Dialect, connection: Connection, project_id: int, criteria: Mapping[str, Any]
 ) -> str | None:
-    """See `Named.exposure_problem`."""
+    """Return the reason why exposures would be refused, as `Named.exposure_problem` does."""
     return _named_by(dialect, connection, project_id, criteria).exposure_problem(criteria)
 
 
 def account_filters_problem(
     dialect: Dialect, connection: Connection, project_id: int, filters: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Return the reason for which filters of test accounts would be refused, in one line.
+    """Return the reason why filters of test accounts would be refused, in one line.
 
     The result is None when they can be computed.
     """
@@ -140,7 +140,7 @@ def _named_by(
 
 
 def _parts(reader: MetricParser, metric: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
-    """Each source of a metric that can be read, where it stands, and a metric of it alone."""
+    """Yield each source of a metric that can be read, with its place and a metric of it alone."""
     for place, node in metrics.placed_sources(metric):
         if metric.get("metric_type") in ("funnel", "retention"):
             yield place, FunnelMeasure((reader.source(node, place),))

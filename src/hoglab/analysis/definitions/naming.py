@@ -12,7 +12,7 @@ from hoglab.analysis.query.model import Math
 Json = Mapping[str, Any]
 
 NO_LABEL = "value"
-"""Of metrics of the former engine."""
+"""Label of a number of metrics of the former engine."""
 _OF_MATH = {
     Math.TOTAL: "mean count",
     Math.SUM: "mean sum",
@@ -24,7 +24,7 @@ _OF_MATH = {
     Math.UNIQUE_GROUP: "mean groups",
     Math.UNIQUE_VALUE: "mean distinct",
 }
-"""A mean metric is the mean, over people, of what each of them has."""
+"""Names of the maths of a mean metric, which is the mean over people."""
 _BOUNDS = ("lower_bound_percentile", "upper_bound_percentile")
 
 
@@ -39,7 +39,7 @@ def metrics_of(experiment: Json) -> Iterator[tuple[Json, bool, str]]:
 
 
 def name_of(metric: Json, saved_as: str | None = None) -> str:
-    """Its own name, that under which it was saved, or what it is about."""
+    """Return the metric's own name, the name of the saved metric, or a title made of its events."""
     return str(metric.get("name") or saved_as or title(metric))
 
 

@@ -1,4 +1,4 @@
-"""Questions answered on the event store: resolved, run with limits, sharing one look at the events."""
+"""Questions answered on the event store: resolved, run with limits, computed together from one scan."""
 
 from hoglab.analysis.execution.behaviour import performers, performers_on_request
 from hoglab.analysis.execution.computer import MULTIPLE_VARIANT, Computer

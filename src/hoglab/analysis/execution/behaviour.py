@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 TIMEOUT_S = 300.0
-"""Time limit of the event store for finding those who did something."""
+"""Time limit of the event store for finding the people who did something."""
 
 REQUEST_TIMEOUT_S = 30.0
-"""The same while a request waits for the answer."""
+"""Time limit of the event store for finding people while a request waits for the answer."""
 
 _MONTHS = {"month": 1, "year": 12}
 _DAYS = {"day": 1, "week": 7}
@@ -54,9 +54,9 @@ def performers_on_request(
     now: Callable[[], datetime] = utc_now,
     catch_up: CatchUp | None = None,
 ) -> Callable[[Project, PropertyFilter], Iterable[UUID]]:
-    """As `performers`, for somebody who waits: it gives up earlier, and raises `ApiError`.
+    """Return the function `performers` with a shorter time limit, for a request that waits; it raises `ApiError`.
 
-    With ``catch_up``, what was acknowledged before counts. Raises `NotCaughtUpError`.
+    With ``catch_up``, events acknowledged before count. Raises `NotCaughtUpError`.
     """
     performed = _performers(database, store, now, REQUEST_TIMEOUT_S)
 

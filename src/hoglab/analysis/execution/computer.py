@@ -63,21 +63,21 @@ if TYPE_CHECKING:
 
 MULTIPLE_VARIANT = "$multiple"
 MAX_GROUPS = 200_000
-"""Maximum number of groups of a type where a question asks for their properties: all are sent with it."""
+"""Maximum number of groups of a type where a question asks for their properties: all of them are parameters."""
 
 Groups = Callable[[int, int, int], Sequence[tuple[str, Mapping[str, Any]]]]
-"""The groups of a project and the index of a type, with their properties; of so many at most."""
+"""Returns the groups of a project and the index of a type, with their properties, up to a maximum number."""
 
 
 def no_groups(_project_id: int, _index: int, _limit: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Return a project without groups."""
+    """Return no groups, for a project without any."""
     return ()
 
 
 class Computer:
     """Answers of questions. All methods raise `DefinitionError` and `ComputationError`.
 
-    A question is resolved once, by the method that takes it; what is asked further of it is `StatementRunner`'s.
+    A question is resolved once, by the method that takes it; `StatementRunner` runs its statements.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Computer:
         aggregate_cache: AggregateCache | None = None,
         groups: Groups = no_groups,
     ) -> None:
-        """``tables`` is where the files of tables beside the events are; the store must be able to read them.
+        """Take an event store, and ``tables``, the directory of table files, which the store must be able to read.
 
-        ``aggregate_cache`` is of the same store; without it all is read from the events.
+        ``aggregate_cache`` belongs to the same store; without it everything is read from the events.
         """
         self._runner = StatementRunner(store, timeout_s, tables)
         self._resolver = QuestionResolver(self._runner, groups)
@@ -99,15 +99,15 @@ class Computer:
 
     @property
     def runner(self) -> StatementRunner:
-        """Runner of statements that are about no experiment."""
+        """Runner of statements that belong to no experiment."""
         return self._runner
 
     def result(self, question: Question) -> Answer:
-        """Return statistics by variant over the whole span."""
+        """Compute the statistics by variant over the whole span."""
         return self._result(self._resolver.resolved(question))
 
     def _result(self, question: Question) -> Answer:
-        """Return the same of a resolved question."""
+        """Compute the statistics by variant of a resolved question."""
         if self._is_known(question):
             known = self._from_cache(question)
             if known is not None:
@@ -117,7 +117,7 @@ class Computer:
     def entities(
         self, question: Question, limit: int
     ) -> tuple[list[tuple[float, ...]], Callable[[Sequence[float]], SufficientStatistics]]:
-        """Return contributions of at most ``limit`` entities, and the function that makes statistics of their sums.
+        """Return the contributions of at most ``limit`` entities, and the function that makes statistics of their sums.
 
         Quantiles have no such parts: `DefinitionError`.
         """
@@ -128,7 +128,7 @@ class Computer:
         return self._runner.run(query.statement, asked), query.statistics
 
     def values(self, question: Question, people: int, limit: int) -> list[list[float]]:
-        """Return the values that a quantile is taken of, for each of so many entities at most; some may have none.
+        """Return the values that a quantile is taken of, for at most a number of entities; some may have none.
 
         Raises `DefinitionError` for more than ``limit`` values.
         """
@@ -145,9 +145,9 @@ class Computer:
 
     @contextmanager
     def sharing(self, questions: Sequence[Question]) -> Iterator[Callable[[Question], Answer]]:
-        """Function that gives the `result` of each of these questions, in any order, by one look at the events.
+        """Return a function that gives the `result` of each question, in any order, from one scan of the events.
 
-        All are of one experiment and span. Where sharing is not possible each is computed by itself.
+        All of them have one experiment and span. Questions that cannot share a scan are computed one by one.
         """
         resolver = self._resolver.remembering()
         resolved = [(each, resolver.resolved(each)) for each in questions if can_share(each)]
@@ -171,7 +171,7 @@ class Computer:
             yield result
 
     def points(self, question: Question, wanted: Sequence[int] | None = None) -> Mapping[int, Answer]:
-        """Return statistics by variant at the end of days of the span's grid, by the number of the day.
+        """Compute the statistics by variant at the end of days of the span's grid, by the number of the day.
 
         ``wanted`` days suffice: where each day costs a statement of its own, only those are computed.
         """
@@ -196,14 +196,14 @@ class Computer:
         }
 
     def _is_known(self, question: Question) -> bool:
-        """Return whether there may be an answer without looking at all events; told without a statement for it."""
+        """Return whether the cache may have an answer without a scan of all events; no statement is run to find out."""
         if self._aggregate_cache is None or question.span.days is None:
             return False
         with explained_failures(self._runner.timeout_s):
             return self._aggregate_cache.knows(key_of(question))
 
     def _from_cache(self, question: Question) -> list[Answer] | None:
-        """Return the points of a metric whose days add up, or the last point of another; None: look at the events."""
+        """Return the points of an additive metric, or the last point of another, from the cache; None without it."""
         found = self._read_cache(materialized, question)
         if found is None:
             return None
@@ -214,7 +214,7 @@ class Computer:
     def _read_cache(
         self, how: Callable[[Question, Dialect], Materialization | None], question: Question
     ) -> tuple[Compiled, list[tuple[Any, ...]]] | None:
-        """Return materialized query of a question, and the rows that answer it; None: look at the events."""
+        """Return the materialized query of a question, and the rows that answer it; None: scan the events."""
         if self._aggregate_cache is None:
             return None
         try:
@@ -228,7 +228,7 @@ class Computer:
         return None if rows is None else (found.query, rows)
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:
-        """Return new entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
+        """Count the new entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
         grid = question.span.days
         if grid is None:
             raise ValueError("exposures are counted by day")
@@ -243,9 +243,10 @@ class Computer:
         return counts
 
     def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
-        """Return the days whose points may be others for what was stored behind the log offset ``after``.
+        """Return the days whose points may have changed by what was stored behind the log offset ``after``.
 
-        Each has the last offset of that: events of the time up to ``until``, and merges of persons with such.
+        Each day has the last offset of its changes: events of the time up to ``until``, and merges of persons with
+        such events.
         """
         question, runner = self._resolver.resolved(question), self._runner
         rows = runner.rows(lambda scope: arrivals(scope, after, until), question)
@@ -258,7 +259,7 @@ class Computer:
         return newest
 
     def tagged_events(self, question: Question) -> Mapping[str, list[float]]:
-        """Return events, or the sums of their values, by the variant in their own property and day (legacy trends)."""
+        """Count events, or sum their values, by the variant in their own property and day (legacy trends)."""
         grid, metric = question.span.days, question.metric
         if grid is None or not isinstance(metric, MeanMeasure):
             raise ValueError("tagged events are counted by day, as a mean metric says")
@@ -271,12 +272,12 @@ class Computer:
         return totals
 
     def tagged_people(self, question: Question) -> Mapping[str, int]:
-        """Return entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
+        """Count entities with an event of a variant, by the variant in the event's own property (legacy trends)."""
         rows = self._runner.rows(people, question)
         return {question.exposures.variants[variant]: count for variant, count in rows}
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
-        """Return the digest of tables and their files as they are now, which changes with them; None without tables."""
+        """Return a digest of the present tables and their files; None without tables."""
         return self._resolver.state_of_tables(tables)
 
     def _compiled(self, question: Question, *, entities: int | None = None) -> Compiled:
@@ -287,25 +288,25 @@ class Computer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionResolver:
-    """Raises `DefinitionError` and `ComputationError`."""
+    """Completes questions with the present state of a project. Raises `DefinitionError` and `ComputationError`."""
 
     runner: StatementRunner
     groups: Groups
     seen: dict[tuple[int, frozenset[str | None]], bool] | None = None
-    """Whether projects have events of some names, as far as that was asked; None: it is asked each time."""
+    """Results of asking whether projects have events of some names; None: the store is asked each time."""
 
     @property
     def tables(self) -> TableDirectory | None:
         return self.runner.tables
 
     def remembering(self) -> QuestionResolver:
-        """Return one that asks the store only once for the same."""
+        """Return a resolver that asks the store only once for the same fact."""
         return replace(self, seen={})
 
     def resolved(self, question: Question) -> Question:
-        """Return the question with what its project and the moment decide.
+        """Return the question with the facts that its project and the moment decide.
 
-        That is what counts as exposure (spec experiment-results 2.2), and the files and the groups that there are now.
+        They are the events that count as exposure (spec experiment-results 2.2), and the present files and groups.
         """
         question = replace(question, files=self._files(question.metric), groups=self._known_groups(question))
         exposures = question.exposures
@@ -348,7 +349,7 @@ class QuestionResolver:
         return known
 
     def state_of_tables(self, tables: Sequence[FileTable]) -> str | None:
-        """Return the digest of tables and their files as they are now, which changes with them; None without tables."""
+        """Return a digest of the present tables and their files; None without tables."""
         if not tables or self.tables is None:
             return None
         states: list[object] = []

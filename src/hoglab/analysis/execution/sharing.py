@@ -1,7 +1,7 @@
-"""Results of several questions of one experiment from one look at the events.
+"""Results of several questions of one experiment from one scan of the events.
 
-Temporary tables have what the statements of all questions read (`hoglab.analysis.query.shared_scan`), and one statement
-answers several questions where that is possible (`hoglab.analysis.query.combined_statement`).
+Temporary tables hold everything that the statements of the questions read (`hoglab.analysis.query.shared_scan`), and
+one statement answers several questions where possible (`hoglab.analysis.query.combined_statement`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def shared_results(
     runner: StatementRunner, questions: Sequence[Question]
 ) -> Iterator[Callable[[Question], Answer] | None]:
-    """Function that answers each of these questions, all about a whole span; None when the tables cannot be made.
+    """Return a function that answers each of these questions, all about a whole span; None without the tables.
 
     Raises as the methods of `StatementRunner`.
     """
@@ -52,7 +52,7 @@ def _over_tables(
 
 
 class _Several:
-    """Answers of questions, several of them at a time where one statement gives them."""
+    """Answers of questions, several from one statement where possible."""
 
     def __init__(self, runner: StatementRunner, questions: Sequence[Question]) -> None:
         self._runner = runner
@@ -65,7 +65,7 @@ class _Several:
         self._known: list[tuple[Question, Answer]] = []
 
     def answer(self, question: Question) -> Answer:
-        """Return the answer of one of the questions. What cannot be computed together is computed by itself."""
+        """Return the answer of one of the questions. A question that shares no statement is computed by itself."""
         batch = next((batch for batch in self._batches if question in batch), None)
         if batch is not None:
             self._batches.remove(batch)

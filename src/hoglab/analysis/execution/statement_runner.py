@@ -1,4 +1,4 @@
-"""Statements run on the event store: with a time limit, cancelled when that is asked for, failures told to a person."""
+"""Running statements on the event store: with a time limit, cancellation, and errors explained to a person."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 
 class Readable(Protocol):
-    """Event store as far as computing needs it."""
+    """The part of an event store that computing needs."""
 
     @property
     def dialect(self) -> Dialect:
-        """SQL dialect of its engine."""
+        """SQL dialect of the store's engine."""
         ...
 
     def reader(self) -> AbstractContextManager[Reader]:
@@ -50,7 +50,8 @@ class Readable(Protocol):
 class StatementRunner:
     """Statements of one engine over one relation of events.
 
-    All methods raise `DefinitionError` for what cannot be asked and `ComputationError` for what fails.
+    All methods raise `DefinitionError` for questions that make no sense and `ComputationError` for statements that
+    fail.
     """
 
     store: Readable
@@ -65,7 +66,7 @@ class StatementRunner:
         return self.store.dialect
 
     def over(self, reader: Reader, events: EventRelation) -> StatementRunner:
-        """Return the same on a reader that is open already, over events that its temporary tables have."""
+        """Return a runner on a reader that is open already, over events that its temporary tables have."""
         return replace(self, store=_Borrowed(reader, self.dialect), events=events)
 
     def built(self, build: Callable[[Scope], T], question: Question) -> T:
@@ -76,11 +77,11 @@ class StatementRunner:
             raise DefinitionError(str(error)) from error
 
     def rows(self, build: Callable[[Scope], SqlStatement], question: Question) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that is built for a question."""
+        """Run the statement that is built for a question and return its rows."""
         return self.run(self.built(build, question), question)
 
     def run(self, statement: SqlStatement, question: Question) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement about a question."""
+        """Run a statement about a question and return its rows."""
         with (
             explained_failures(self.timeout_s),
             self.store.reader() as reader,
@@ -89,7 +90,7 @@ class StatementRunner:
             return self.executed(reader, statement)
 
     def executed(self, reader: Reader, statement: SqlStatement) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement, which whoever may cancel the computation can interrupt.
+        """Run a statement, which a cancellation of the computation interrupts, and return its rows.
 
         Raises the errors of `Reader`.
         """
@@ -100,7 +101,7 @@ class StatementRunner:
             return reader.execute(statement.sql, statement.parameters, timeout_s=self.timeout_s)
 
     def answer(self, question: Question) -> Answer:
-        """Return the answer of a question without days."""
+        """Compute the answer of a question without days."""
         query = self.built(lambda scope: pipeline_of(scope).compiled, question)
         answer = bounded(query.answer(self.run(query.statement, question)))
         if isinstance(question.metric, QuantileMeasure) and question.exposures.breakdowns:
@@ -111,7 +112,7 @@ class StatementRunner:
 
     @contextmanager
     def _blaming_tables(self, question: Question) -> Iterator[None]:
-        """Provide the translation of errors of a question about tables, which say that they are about them."""
+        """Name the tables in errors of a question about tables."""
         try:
             yield
         except (QueryError, EventStoreUnavailableError) as error:
@@ -126,7 +127,7 @@ class StatementRunner:
 
 @dataclass(frozen=True, slots=True)
 class _Borrowed:
-    """A store whose only reader is one that is open already, with its temporary tables."""
+    """A store whose only reader is an open one, with its temporary tables."""
 
     opened: Reader
     dialect: Dialect
@@ -138,7 +139,7 @@ class _Borrowed:
 
 @contextmanager
 def explained_failures(timeout_s: float) -> Iterator[None]:
-    """Provide the translation of the event store's errors into `ComputationError` with a text for a person."""
+    """Translate errors of the event store in the block into `ComputationError` with a text for a person."""
     try:
         yield
     except QueryTimeoutError as error:

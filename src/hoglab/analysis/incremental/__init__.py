@@ -1,4 +1,4 @@
-"""Incremental view maintenance: what is kept of events for a question, brought up to date by what came in since."""
+"""Incremental view maintenance: the materialized parts of answers, updated with the new events."""
 
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
 from hoglab.analysis.incremental.materialization import (

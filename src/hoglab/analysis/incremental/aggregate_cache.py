@@ -1,9 +1,9 @@
-"""Aggregate cache: results in work proportional to what is new (spec experiment-results 11.2 to 11.5).
+"""Aggregate cache: results in work proportional to the new events (spec experiment-results 11.2 to 11.5).
 
-`hoglab.analysis.incremental.materialization` says what is kept. Here it is brought up to date and read: logs grow by
-the events that were ingested since (`hoglab.analysis.incremental.cache_tables`), contributions by what follows from
-them (`hoglab.analysis.incremental.refresh`), and the answer is summed. Whatever fails in the cache leaves the caller
-without an answer from it, never without an answer.
+`hoglab.analysis.incremental.materialization` says what is stored. This module updates and reads it: logs grow by the
+events ingested since (`hoglab.analysis.incremental.cache_tables`), contributions by what follows from them
+(`hoglab.analysis.incremental.refresh`), and the answer is a sum. A failure of the cache leaves the caller without an
+answer from it, never without an answer.
 """
 
 # ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import Reader
 
 MAX_BYTES = 8 * 1024**3
-"""Maximum size of all that is kept; what was not asked for the longest goes first."""
+"""Maximum size of the cache; the materializations unused for longest are dropped first."""
 MIN_EVENTS = 100_000
-"""With fewer stored events nothing is kept: they are as quickly read again."""
+"""Minimum number of stored events for the cache: fewer are read again as quickly."""
 CHUNK_EVENTS = 20_000_000
-"""Number of new events put into logs in one transaction; what was done stays when a time limit ends the rest."""
+"""Number of new events put into logs in one transaction; finished transactions stay when a time limit ends the rest."""
 CHECK_EVERY = 30
-"""After so many increments contributions are made anew from the logs and compared (spec experiment-results 11.4)."""
+"""Number of increments after which contributions are rebuilt and compared (spec experiment-results 11.4)."""
 PATIENCE_S = 10.0
 """Time for which one computation waits for another that uses the cache."""
 
@@ -63,7 +63,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Store(Protocol):
-    """Event store as far as the cache needs it: see `hoglab.storage.engines.EventFile`."""
+    """The part of an event store that the cache needs: see `hoglab.storage.engines.EventFile`."""
 
     @property
     def has_aggregate_cache(self) -> bool: ...
@@ -77,7 +77,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """See the constants of the same names."""
+    """Limits of the cache: see the constants of the same names."""
 
     bytes: int = MAX_BYTES
     min_events: int = MIN_EVENTS
@@ -91,11 +91,11 @@ class BusyError(Exception):
 
 
 class _ReplacedError(Exception):
-    """The cache is of other events, or of another version."""
+    """The cache belongs to other events, or to another version."""
 
 
 class AggregateCache:
-    """Cache of what is kept for questions; thread-safe, one computation uses it at a time."""
+    """Cache of the materialized parts of answers; thread-safe, one computation uses it at a time."""
 
     def __init__(self, store: Store, *, timeout_s: float, limits: CacheLimits | None = None) -> None:
         self._store = store
@@ -109,9 +109,9 @@ class AggregateCache:
         """The work for the last answer."""
 
     def rows(self, view: Materialization) -> list[tuple[Any, ...]] | None:
-        """Return the rows that answer the statement of ``view``, of all events that are stored now.
+        """Return the rows that answer the statement of ``view``, of all events stored now.
 
-        None when the cache cannot help. Raises `QueryCancelledError`.
+        None when the cache cannot answer. Raises `QueryCancelledError`.
         """
         if not self._store.has_aggregate_cache or view.key in self._refused:
             return None
@@ -136,7 +136,7 @@ class AggregateCache:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Nobody else uses the cache during the block. Raises `BusyError`."""
+        """Use the cache alone during the block. Raises `BusyError`."""
         if not self._lock.acquire(timeout=self._limits.patience_s):
             raise BusyError
         try:
@@ -190,7 +190,7 @@ class AggregateCache:
             yield RefreshRun(reader, self._timeout_s)
 
     def _begin(self, refresh: RefreshRun) -> None:
-        """See whether the cache is of these events, and in this form."""
+        """Check that the cache belongs to these events and has this form."""
         if not self._is_made:
             if not refresh.run(TABLE_NAMES):
                 with transaction(refresh.reader):
@@ -204,7 +204,7 @@ class AggregateCache:
             raise _ReplacedError
 
     def forget(self, before: datetime | None = None) -> None:
-        """Begin anew without what is kept of events, of all or where some are from before a moment.
+        """Drop the cached tables, all of them or those with events from before a moment.
 
         Raises `BusyError` and the errors of `Reader`.
         """
@@ -244,7 +244,7 @@ class AggregateCache:
         *,
         merged: bool,
     ) -> list[tuple[Any, ...]]:
-        """Make the contributions anew; it is an error of ours when that changes a sum."""
+        """Rebuild the contributions, and report a difference of sums as an error of the program."""
         rebuild(refresh, view, merges, merged=merged)
         anew = sums(refresh, view)
         refresh.work.checked = True
@@ -256,7 +256,7 @@ class AggregateCache:
     # -- room ------------------------------------------------------------------------------------------
 
     def _evict(self, refresh: RefreshRun, view: Materialization) -> None:
-        """Keep to the limit: what was not asked for the longest goes first, what was asked now goes last."""
+        """Drop the materializations unused for longest while the cache is above its limit, the present one last."""
         while refresh.run(_BYTES)[0][0] > self._limits.bytes:
             with transaction(refresh.reader):
                 found = refresh.run(

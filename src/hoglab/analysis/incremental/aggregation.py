@@ -1,32 +1,32 @@
 """Incremental aggregation: results go on from what is known of each entity (spec experiment-results 11.4).
 
-Of each exposed entity a *history* is kept: a row for each day on which anything changed for it, with its variant and
-its partials at the end of that day, all combined. What it adds to the statistics of a day follows from that row and
-the one before. Its last row stands in a table of *states*, beside when it was exposed and when it left its variant.
-There each entity has a number, for whole numbers are looked for several times as fast as ids of persons.
+Each exposed entity has a *history*: a row for each day on which anything changed for it, with its variant and its
+partials at the end of that day, all combined. Its contribution to the statistics of a day follows from that row and
+the one before. Its last row is in a table of *states*, with the times when it was exposed and when it left its
+variant. Each entity has a number there, because numbers are found several times as fast as ids of persons.
 
-New events that come after everything else of an entity, and that leave its exposure as it was, are taken in from
-its state. An entity with events of an earlier day *goes back* to its history before that day, and on from there.
-All others are computed *anew* from the logs, from the moment on from which their events matter: nothing before the
-first exposure does.
+An entity whose new events follow all its earlier ones, and leave its exposure unchanged, continues from its state.
+An entity with events of an earlier day *goes back* to its history before that day and continues from there. All
+others are *rebuilt* from the logs, from the first moment at which their events matter: nothing before the first
+exposure does.
 
-Statements read and write temporary tables, so that what they share is computed once:
+Statements read and write temporary tables, so that shared parts are computed once:
 
-- `OTHERS`: entities to look at for another reason than new events. They may be there several times.
-- `RECENT`: the new events of entities with a state, and all that may be exposures, as far as they may change anything.
+- `OTHERS`: entities to examine for another reason than new events. An entity may have several rows.
+- `RECENT`: the new events of entities with a state, and possible exposures, if they may change anything.
 - `KNOWN`: the states of their entities, and of `OTHERS`.
-- `TOUCHED`: entities that do not go on from their state. Those that are computed anew are then taken out of `KNOWN`,
-  and those that go back have the partials of that time there. `TOUCHED_EVENTS`: the events of both that matter.
-- `UNITS`: the subquery ``unit`` of entities that are computed anew, or of all of them, with a number for each.
-- `FURTHER`: the partials per entity and day that come to those in `KNOWN`, and these.
-- `NEW_DAYS`: how entities stood before and after each day, for all days that are new to the history, and
-  `OLD_DAYS`: the same of those that touched entities have in it.
+- `TOUCHED`: entities that do not continue from their state. Rebuilt ones are then removed from `KNOWN`, and those
+that go back have their former partials there. `TOUCHED_EVENTS`: the events of both that matter.
+- `UNITS`: the subquery ``unit`` of rebuilt entities, or of all entities, with a number for each.
+- `FURTHER`: the partials per entity and day that are added to those in `KNOWN`, and these.
+- `NEW_DAYS`: the values of entities before and after each day, for all days that are new to the history.
+- `OLD_DAYS`: these values for the days of touched entities in the history.
 
-Entities are numbers in the last three. The column ``place`` is the row of the state, or of the history, which stays
-where it is: nothing else is committed to the file from one to the other.
+Entities are numbers in the last three. The column ``place`` is the row of the state or of the history. It does not
+move, because nothing else is committed to the file in between.
 
-Most entities have one new row or day. For them what follows is told without windows, which cost several times as
-much for partitions of two rows.
+Most entities have one new row or day. Their results are computed without windows, which cost several times as much
+for partitions of two rows.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -59,22 +59,22 @@ FURTHER = "further_partials"
 NEW_DAYS = "new_days"
 OLD_DAYS = "old_days"
 EVER = -(2**62)
-"""The moment of `TOUCHED` from which on all events matter."""
+"""The moment of `TOUCHED` that makes all events matter."""
 ANEW = f"SELECT entity FROM {TOUCHED} WHERE day IS NULL"
-"""Entities that are computed anew."""
+"""Entities that are rebuilt from the logs."""
 NUMBERS_ANEW = f"SELECT number FROM {TOUCHED} WHERE day IS NULL AND number IS NOT NULL"
-"""The numbers that some of them had until now."""
+"""Earlier numbers of entities that are rebuilt."""
 
 _COUNTED = "counted_events"
 """Events of `EVENTS` that may be more than exposures. In funnels every exposure is the first step."""
 _BEFORE_NEW = -1
-"""A day before the grid's, from which on an entity counts that has a state."""
+"""A day before the grid's, on which an entity with a state enters."""
 
 
 def can_resume(metric: Metric) -> bool:
-    """Return whether an entity's combined partials tell all that its later events go on from.
+    """Return whether an entity's later events can continue from its combined partials.
 
-    Not so for different values (they are a set), for retention, and for funnels that are strict or in any order.
+    They cannot for different values (they are a set), for retention, and for strict or unordered funnels.
     """
     match metric:
         case MeanMeasure():
@@ -90,10 +90,9 @@ def can_resume(metric: Metric) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalAggregation:
-    """The statements of a question. Each takes ``events``, a relation of kept events, or reads the tables above.
+    """Statements of a question. Each takes ``events``, a relation of stored events, or reads the tables above.
 
-    ``pipeline`` has the stages that they are made of; ``history`` and ``state`` are the tables of what is kept of
-    entities.
+    ``pipeline`` has their stages; ``history`` and ``state`` are the tables of entities.
     """
 
     pipeline: Pipeline
@@ -121,7 +120,7 @@ class IncrementalAggregation:
     # -- entities that are computed anew ---------------------------------------------------------------
 
     def units(self, events: str, *, first: str = "1") -> SqlStatement:
-        """``unit`` of all entities with events, numbered from ``first`` on."""
+        """Return the statement for ``unit`` of all entities with events, numbered from ``first`` on."""
         number = f"CAST({first} - 1 + row_number() OVER () AS INTEGER) AS number"
         return self._statement(
             [Subquery(EVENTS, events), *self.pipeline.units.subqueries], f"SELECT *, {number} FROM unit"
@@ -129,11 +128,11 @@ class IncrementalAggregation:
 
     @property
     def next_number(self) -> str:
-        """A number that no entity has."""
+        """First number that no entity has."""
         return f"(SELECT coalesce(max(number), 0) + 1 FROM {self.state})"
 
     def days(self, events: str) -> SqlStatement:
-        """`NEW_DAYS` of entities in `UNITS`."""
+        """Return the statement for the `NEW_DAYS` of entities in `UNITS`."""
         rows = f"SELECT entity, day, {running(self.outcome)}, {self._last_day} FROM step"
         units, days = self.pipeline.units, self.days_of_entities
         named = [
@@ -157,7 +156,7 @@ class IncrementalAggregation:
         )
 
     def new_states(self) -> str:
-        """Return the states of entities in `UNITS`, with the last of their `NEW_DAYS`."""
+        """Return the statement for the states of entities in `UNITS`, with the last of their `NEW_DAYS`."""
         shown = [f"units.{name}" for name in self._unit_columns]
         shown += ["units.number", "units.multiple_day", "days.day AS last_day"]
         shown += [f"days.{name}_new AS {name}" for name in self._partials]
@@ -169,9 +168,9 @@ class IncrementalAggregation:
     # -- who goes on, and from where -------------------------------------------------------------------
 
     def recent(self, events: str, *, exposures_apart: bool) -> str:
-        """`RECENT`, of events with the number of their log; those of the first log, 0, may be exposures.
+        """Return the statement for `RECENT`, of events with the number of their log; log 0 may have exposures.
 
-        ``exposures_apart``: and nothing else.
+        With ``exposures_apart`` its events are exposures and nothing else.
         """
         exposed = "TRUE"
         if exposures_apart and not self._counts_exposures:
@@ -192,7 +191,7 @@ class IncrementalAggregation:
         )
 
     def known(self, *, others: bool) -> str:
-        """Return the states of entities with events in `RECENT`; and of ``others``, where there are any."""
+        """Return the statement for the states of entities with events in `RECENT`, and of ``others`` if given."""
         numbers = f"SELECT {NUMBER} FROM {RECENT}"
         if others:
             numbers += (
@@ -201,13 +200,13 @@ class IncrementalAggregation:
         return f"SELECT * EXCLUDE (entity), rowid AS place FROM {self.state} WHERE number IN ({numbers})"
 
     def touched(self, recent: str, counted: str, exposed: str, *, others: bool) -> SqlStatement:
-        """`TOUCHED`: entities whose ``recent`` events do not let them go on from their state, and ``others``.
+        """Return the statement for `TOUCHED`: entities that ``recent`` events keep from continuing, and ``others``.
 
-        Those that go back have the ``day`` from which on; they have an event on a day, or in funnels at a moment,
-        before their last one. Computed anew are newly exposed ones; those with an exposure that is not after the
-        first one, or to another variant than until then; and where the time before the exposure matters, those with
-        events of that time. ``since`` is the moment from which their events matter. ``counted`` are recent events that
-        are not exposures alone, ``exposed`` entities that may have been exposed.
+        Entities that go back have a ``day`` to go back to; they have an event on a day, or in funnels at a moment,
+        before their last one. Rebuilt are newly exposed entities; entities with an exposure that is not after the
+        first one, or is to another variant; and where the time before the exposure matters, entities with events of
+        that time. ``since`` is the moment from which their events matter. ``counted`` are recent events that are
+        not exposures alone, ``exposed`` entities that may have been exposed.
         """
         parts = list(self._reasons(exposed))
         if others:
@@ -228,12 +227,12 @@ class IncrementalAggregation:
         )
 
     def _beside_known(self, recent: str) -> str:
-        """Return recent events with what is known of their entities."""
+        """Return recent events with the states of their entities."""
         known = _items("known.{0} AS known_{0}", self._judged_by)
         return f"SELECT recent.*{known} FROM ({recent}) AS recent LEFT JOIN {KNOWN} AS known ON number = {NUMBER}"
 
     def _reasons(self, exposed: str) -> Iterator[str]:
-        """Yield rows ``(entity, number, since, day)``: an event that does not let its entity go on."""
+        """Yield queries of rows ``(entity, number, since, day)``: events that do not let their entities continue."""
         scope, exposures = self.scope, self.question.exposures
         ts, day = scope.ts(), scope.day(scope.ts())
         looks_back = exposures.activation is not None or self.question.lookback_us > 0
@@ -267,14 +266,14 @@ class IncrementalAggregation:
             )
 
     def _begin_of_day(self, day: str) -> str:
-        """Return a moment in microseconds that is no later than any of a day of the grid, by the day's number."""
+        """Return a moment, in microseconds, at or before the start of a day of the grid, by the day's number."""
         grid = self.scope.days
         assert grid is not None  # noqa: S101 - others are not kept
         ahead = max(step.offset_us for step in grid.offsets)
         return f"(({grid.first_number} + CAST({day} AS BIGINT)) * {DAY_US} - {ahead})"
 
     def old_days(self) -> str:
-        """The history of touched entities, how they stood before each of its days, and which of them are gone."""
+        """Return the statement for `OLD_DAYS`, the history of touched entities with the values before each day."""
         window = "OVER (PARTITION BY days.entity ORDER BY days.day, days.increment)"
         before = "".join(
             f", days.{name} AS {name}_new, lag(days.{name}) {window} AS {name}_old" for name in self._partials
@@ -289,7 +288,7 @@ class IncrementalAggregation:
         )
 
     def go_back(self) -> str:
-        """Return the statement that gives those in `KNOWN` that go back the partials of that time."""
+        """Return the statement that restores earlier partials in `KNOWN` for entities that go back."""
         new = ", ".join(f"{name} = days.{name}_new" for name in self._partials)
         return (
             f"UPDATE {KNOWN} AS known SET {new} FROM {OLD_DAYS} AS days WHERE days.entity = known.number "
@@ -299,9 +298,9 @@ class IncrementalAggregation:
     # -- going on --------------------------------------------------------------------------------------
 
     def further(self, recent: str, *, back: bool) -> SqlStatement:
-        """Return the partials that come to entities in `KNOWN`.
+        """Return the statement for the partials that are added to entities in `KNOWN`.
 
-        From their ``recent`` events, or for those that go ``back``, from their `TOUCHED_EVENTS`.
+        They are computed from ``recent`` events, or from `TOUCHED_EVENTS` for entities that go ``back``.
         """
         partials = self.pipeline.partials
         known = ["variant", *self._carried, *self._partials]
@@ -337,7 +336,7 @@ class IncrementalAggregation:
 
     @property
     def _further_funnel_rows(self) -> Sequence[Subquery]:
-        """The rows of a funnel of entities with several new ones, after one that their state stands for."""
+        """Rows of a funnel for entities with several new ones, after a row that stands for their state."""
         rows, metric = self.pipeline.funnel_rows, self.question.metric
         if rows is None or not isinstance(metric, FunnelMeasure):
             return ()
@@ -351,7 +350,7 @@ class IncrementalAggregation:
         )
 
     def further_days(self) -> SqlStatement:
-        """`NEW_DAYS` of entities in `FURTHER`."""
+        """Return the statement for the `NEW_DAYS` of entities in `FURTHER`."""
         same = "TRUE AS counted, {0}.known_variant AS variant_new, {0}.known_variant AS variant_old"
         same += _items("{{0}}.known_{0} AS {0}", self._carried)
         pairs = ", ".join(
@@ -383,7 +382,7 @@ class IncrementalAggregation:
     # -- what is kept and summed -----------------------------------------------------------------------
 
     def recorded(self, increment: int) -> str:
-        """Return the rows of the history that `NEW_DAYS` are."""
+        """Return the statement for the rows of `NEW_DAYS` that the history records."""
         partials = _items("{0}_new AS {0}", self._partials)
         return (
             f"SELECT entity, day, CAST({increment} AS INTEGER) AS increment, variant_new AS variant"
@@ -391,7 +390,7 @@ class IncrementalAggregation:
         )
 
     def update(self) -> str:
-        """Return the statement that brings the states of entities in `FURTHER` up to date."""
+        """Return the statement that updates the states of entities in `FURTHER`."""
         new = "".join(f", {name} = days.{name}_new" for name in self._partials)
         return (
             f"UPDATE {self.state} AS known SET last_day = days.day{new} "
@@ -400,7 +399,7 @@ class IncrementalAggregation:
         )
 
     def changes(self, *, gone: bool) -> str:
-        """The contributions that `NEW_DAYS` bring, and those that come to an end when some `OLD_DAYS` are ``gone``."""
+        """Return the contributions of `NEW_DAYS`, and with ``gone`` the loss of those of `OLD_DAYS` that are gone."""
         found = self._changes(NEW_DAYS)
         if not gone:
             return found
@@ -409,7 +408,7 @@ class IncrementalAggregation:
         return f"{found} UNION ALL SELECT * REPLACE ({opposite}) FROM ({lost}) AS gone"
 
     def exposures_per_day(self) -> SqlStatement:
-        """See `hoglab.analysis.query.exposures.exposures_per_day`."""
+        """Return rows as `hoglab.analysis.query.exposures.exposures_per_day` does."""
         key = f"{self.scope.day('t0')}, CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
         return SqlStatement(f"SELECT {key}, count(*) FROM {self.state} GROUP BY {key}", {})
 
@@ -417,7 +416,7 @@ class IncrementalAggregation:
 
     @property
     def _judged_by(self) -> list[str]:
-        """The columns of states that `touched` looks at."""
+        """Columns of states that `touched` reads."""
         funnel = [LAST_ROW] if isinstance(self.question.metric, FunnelMeasure) else []
         return ["number", "variant", "t0", "multiple_day", "last_day", *funnel]
 
@@ -435,13 +434,13 @@ class IncrementalAggregation:
 
     @property
     def _known(self) -> str:
-        """`KNOWN` with numbers for entities, and the variant that these have by now."""
+        """`KNOWN` with numbers for entities, and with their present variants."""
         now = f"CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
         return f"SELECT * REPLACE ({now} AS variant), number AS entity FROM {KNOWN}"
 
     @property
     def _known_units(self) -> str:
-        """``unit`` of entities in `KNOWN`: they count on every day that there is."""
+        """Rows of ``unit`` for entities in `KNOWN`, which count on every day of the grid."""
         columns = ", ".join(self._unit_columns)
         return (
             f"SELECT {columns}, {_BEFORE_NEW} AS enter_day, CAST(NULL AS BIGINT) AS multiple_day "
@@ -449,7 +448,7 @@ class IncrementalAggregation:
         )
 
     def _events_of_known(self, recent: str, *, back: bool) -> str:
-        """Return the events that entities in `KNOWN` go on with, by their numbers."""
+        """Return the events with which entities in `KNOWN` continue, by their numbers."""
         going_on = (
             f"SELECT * EXCLUDE ({NUMBER}) REPLACE ({NUMBER} AS {ENTITY}) FROM ({recent}) AS recent "
             f"WHERE {NUMBER} IS NOT NULL"
@@ -464,7 +463,7 @@ class IncrementalAggregation:
         )
 
     def _changes(self, days: str) -> str:
-        """``change`` of days, without what changes nothing."""
+        """Return ``change`` of days, without rows that change nothing."""
         changed = " OR ".join(f"{name}_new <> {name}_old" for name in ("variant", *self.outcome.values))
         columns = ", ".join(["entity", "day", "counted", "variant_new", "variant_old", *self.scope.cell])
         state = f"SELECT {columns}, {', '.join(valued(self.outcome, 'days', 'days'))} FROM {days} AS days"
@@ -473,7 +472,7 @@ class IncrementalAggregation:
 
     @property
     def _carried(self) -> list[str]:
-        """The columns that an entity has besides its partials, and that its contributions follow from."""
+        """Columns of an entity besides its partials that decide its contributions."""
         covariate = ["x"] if self.question.lookback_us else []
         return [*self.scope.cell, *covariate]
 
@@ -491,5 +490,5 @@ class IncrementalAggregation:
 
 
 def _items(item: str, names: Sequence[str]) -> str:
-    """Further items of a list, one for each name."""
+    """Write further items of a list, one for each name."""
     return "".join(f", {item.format(name)}" for name in names)

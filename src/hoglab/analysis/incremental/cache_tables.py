@@ -1,7 +1,7 @@
-"""The tables of the aggregate cache: what one answer does to them, how logs grow and how merges are noted.
+"""The tables of the aggregate cache: the work of one answer, the growth of logs, and the notes of merges.
 
-Each step is a transaction that writes a table together with how far it goes, so that a step is done or not. No
-transaction reads what it wrote itself: the engine (2.0.0) misses its own rows when they are more than a row group.
+Each step is a transaction that writes a table together with its extent, so that a step is done or not. No transaction
+reads its own writes: the engine (2.0.0) misses its own rows when they exceed a row group.
 """
 
 # ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
@@ -65,8 +65,8 @@ _log = structlog.get_logger(__name__)
 class RefreshWork:
     """Cost of one answer.
 
-    Events looked at, entities looked at, of them those that went on from their state, and whether contributions were
-    made anew.
+    It counts the events and entities examined, the entities that continued from their state, and whether
+    contributions were rebuilt.
     """
 
     events: int = 0
@@ -79,7 +79,7 @@ class RefreshWork:
 
 @dataclass(slots=True)
 class RefreshRun:
-    """One answer: its reader, and how far the events go that it looks at."""
+    """One answer: its reader, and the extent of the events that it examines."""
 
     reader: Reader
     timeout_s: float
@@ -91,7 +91,7 @@ class RefreshRun:
 
 
 def naive(moment: datetime) -> datetime:
-    """Return a moment as the engine has it: UTC without saying so."""
+    """Return a moment as the engine has it: UTC without a zone."""
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -106,7 +106,7 @@ def insert(refresh: RefreshRun, table: str, statement: SqlStatement) -> None:
 
 @contextmanager
 def temporary_tables(refresh: RefreshRun, *tables: str) -> Iterator[None]:
-    """Provide the tables, which the block makes, are gone after it."""
+    """Drop the tables, which the block creates, after it."""
     try:
         yield
     except BaseException:
@@ -124,7 +124,7 @@ def _drop(refresh: RefreshRun, tables: tuple[str, ...]) -> None:
 
 
 def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chunk: int) -> None:
-    """Put every event up to the newest into logs, from the moment ``since`` on."""
+    """Add every event up to the newest to logs, from the moment ``since`` on."""
     since = naive(since)
     extents = {key: extent for key, *extent in refresh.run(f"SELECT key, watermark, since FROM {SCHEMA}.log")}
     behind: dict[tuple[int, datetime], list[RelevanceLog]] = {}
@@ -152,7 +152,7 @@ def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chu
 def _add(
     refresh: RefreshRun, logs: Sequence[RelevanceLog], extent: str, watermark: int, bounds: Mapping[str, Any]
 ) -> None:
-    """Add the events of an extent to logs, and note how far these go then."""
+    """Add the events of an extent to logs, and note the new extent."""
     keys = ", ".join(f"'{log.key}'" for log in logs)
     with transaction(refresh.reader):
         for log in logs:
@@ -182,7 +182,7 @@ def drop_unused_logs(refresh: RefreshRun) -> None:
 
 
 def apply_merges(refresh: RefreshRun, view: Materialization) -> tuple[int, bool]:
-    """Note who was merged since the last time; the number of the last note, and whether anybody ever was."""
+    """Record the newly merged persons; return the number of the last record, and whether any were ever merged."""
     project = {"project": view.question.exposures.project_id}
     if refresh.run(_NEVER_MERGED, project):
         return 0, False

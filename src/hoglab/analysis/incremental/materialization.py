@@ -1,18 +1,18 @@
-"""Materialization, what is kept of events for a question that is asked again and again (spec experiment-results 11.2).
+"""Materialization, the stored part of the answer to a repeated question (spec experiment-results 11.2).
 
 Kinds of tables in `hoglab.storage.event_store.aggregate_cache_file`:
 
-- *Relevance logs*: the events that a question may look at, with the columns and properties that it reads. One of the
-  exposures, which all metrics of an experiment share, and one of the events that the metric counts; where an event
-  could be both, one of everything. Nothing of an experiment's own settings is in them: not its variants, not the
-  handling of several variants, no windows, no percentile bounds. A log grows by what was ingested since
-  (``seq``). It has the persons that events came with; merges are applied when it is read.
-- *Contributions*: what each entity adds to the statistics, each day where days add up, else over the whole span.
-  An entity's contribution depends on nothing but its own events, so that only entities with new events are
-  looked at; and results are sums over contributions.
-- *Histories and states* instead, for metrics where contributions can go on from what is known of an entity
-  (`hoglab.analysis.incremental.aggregation`), and the *sums* of what follows from them, to which each
-  increment adds what it changes.
+- *Relevance logs*: the events that matter to a question, with the columns and properties that it reads. One log has
+the exposures, which all metrics of an experiment share, and one the events that the metric counts; where an event
+could be both, one log has all. Logs do not depend on an experiment's own settings: its variants, the handling of
+several variants, windows, percentile bounds. A log grows by the events ingested since (``seq``). It stores the
+original persons of events; merges are applied when it is read.
+- *Contributions*: the amounts that each entity adds to the statistics, for each day of an additive metric, else for
+the whole span. An entity's contribution depends only on its own events, so that only entities with new events are
+computed; results are sums over contributions.
+- *Histories and states* replace contributions where they can continue from an entity's state
+(`hoglab.analysis.incremental.aggregation`), with *sums* of the contributions, to which each increment adds its
+changes.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -68,19 +68,19 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 VERSION = 7
-"""Raised when what is in the tables changes, or what statements make of it: older tables are then not read."""
+"""Version of the tables, raised when their content or its meaning changes: older tables are not read."""
 
 SCHEMA = "aggregate_cache"
 _RELATION = EventRelation(EVENTS, ENTITY, extracted=frozenset((Form.TEXT, Form.JSON_NUMBER)))
-"""The events of logs as statements read them."""
+"""Events of logs as statements read them."""
 
 
 @dataclass(frozen=True)
 class RelevanceLog:
-    """A relevance log. ``condition`` is over stored events; ``taken`` are properties by column name.
+    """A relevance log. ``condition`` is over stored events; ``properties`` are the stored properties by column name.
 
-    ``constants`` are columns that the condition leaves one value, which is not stored with every event.
-    ``condition_reads`` is what the condition depends on.
+    ``constants`` are columns to which the condition leaves one value, which is not stored with every event.
+    ``condition_use`` has the columns that the condition depends on.
     """
 
     project_id: int
@@ -106,11 +106,11 @@ class RelevanceLog:
         return f"{SCHEMA}.log_{self.key}"
 
     def made(self) -> str:
-        """Return the statement that makes the empty table; its values are the `parameters`."""
+        """Return the statement that creates the empty table; its values are the `parameters`."""
         return f"CREATE TABLE {self.table} AS {self._selected()} LIMIT 0"
 
     def grown(self, extent: str) -> str:
-        """Return the statement that adds events; ``extent`` is a condition that says which."""
+        """Return the statement that adds events; ``extent`` is a condition that selects them."""
         return f"INSERT INTO {self.table} {self._selected()} AND {extent}"
 
     def _selected(self) -> str:
@@ -123,14 +123,14 @@ class RelevanceLog:
 
 @dataclass(frozen=True)
 class Materialization:
-    """Materialization of a question: the tables that are kept for it, and the statements over them."""
+    """Materialization of a question: the tables stored for it, and the statements over them."""
 
     question: Question
     logs: tuple[RelevanceLog, ...]
     pipeline: Pipeline
-    """The stages over the logs."""
+    """Stages over the logs."""
     counts_exposures: bool = False
-    """Whether new entities by day and variant are counted, instead of what they add being summed."""
+    """Whether new entities are counted by day and variant, instead of summing contributions."""
 
     @cached_property
     def key(self) -> str:
@@ -138,29 +138,29 @@ class Materialization:
 
     @property
     def since(self) -> datetime:
-        """No event before this is looked at."""
+        """Moment before which no event matters."""
         return self.question.span.start - timedelta(microseconds=self.question.lookback_us)
 
     @property
     def table(self) -> str:
-        """The contributions of entities, or where they go on from their states the histories in their place."""
+        """Table of the contributions of entities, or of their histories."""
         return f"{SCHEMA}.of_{self.key}"
 
     @property
     def sums_table(self) -> str:
-        """Sums over contributions, beside the histories that these follow from."""
+        """Table of sums over contributions, beside the histories that they follow from."""
         return f"{SCHEMA}.sum_{self.key}"
 
     @cached_property
     def aggregation(self) -> IncrementalAggregation | None:
-        """Aggregation by which entities continue from their states; None: they cannot, and contributions are kept."""
+        """Aggregation by which entities continue from their states; None where contributions are stored instead."""
         if not can_resume(self.question.metric):
             return None
         return IncrementalAggregation(self.pipeline, self.table, f"{SCHEMA}.at_{self.key}")
 
     @cached_property
     def query(self) -> Compiled:
-        """The statement whose rows answer the question."""
+        """Statement whose rows answer the question."""
         if self.aggregation is None:
             return self.pipeline.from_contributions(self.table)
         if self.counts_exposures:
@@ -182,7 +182,7 @@ class Materialization:
         return any("person_id" in log.columns for log in self.logs)
 
     def contributions(self, *, merged: bool, touched: bool = False) -> SqlStatement:
-        """Return the contributions of all entities, or of those in the table `TOUCHED`."""
+        """Return the contributions of all entities, or of the entities in the table `TOUCHED`."""
         relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
         subqueries = [f"{each.name} AS (\n{each.sql}\n)" for each in self.pipeline.to_contributions]
         once = "" if touched else "NOT "  # few rows, or the logs as they are
@@ -190,7 +190,7 @@ class Materialization:
         return self.stated(f"WITH {named}\nSELECT * FROM {self.pipeline.contributions.name}")
 
     def stated(self, sql: str, more: Mapping[str, object] | None = None) -> SqlStatement:
-        """Return SQL over `events` with its values, and ``more`` of them."""
+        """Return SQL over `events` with its values and ``more`` values."""
         return SqlStatement(sql, self.pipeline.scope.parameters.values | dict(more or {}))
 
     @property
@@ -199,9 +199,10 @@ class Materialization:
         return f"{ENTITY} IN (SELECT entity FROM {TOUCHED})"
 
     def events(self, *, merged: bool, where: str = "TRUE") -> str:
-        """Return events of the logs as one relation; ``merged``: some persons of the project were.
+        """Return events of the logs as one relation; ``merged`` if some persons of the project were merged.
 
-        Each log is asked by itself for ``where``: the engine does not look ahead through a union at whom a join wants.
+        The condition ``where`` is applied to each log: the engine does not push the entities of a join through a
+        union.
         """
         project = f"{self.question.exposures.project_id} AS project_id"
         return " UNION ALL ".join(
@@ -212,8 +213,8 @@ class Materialization:
     def recent(self, *, merged: bool) -> str:
         """Return events that came in after ``$watermark``.
 
-        What of them is not the same for a whole log, whose number in the column ``log`` says what is. Only those of the
-        first one may be exposures.
+        They have only the columns that vary within a log; the number in the column ``log`` stands for the constant
+        ones. Only events of the first log may be exposures.
         """
         return " UNION ALL ".join(
             f"SELECT * FROM ({self._selected(log, self._stored, [f'{place} AS log'], merged=merged)}) AS log "
@@ -223,13 +224,13 @@ class Materialization:
 
     @property
     def has_recent(self) -> str:
-        """Whether there are any of them."""
+        """Whether any events came in after ``$watermark``."""
         return " OR ".join(f"EXISTS (SELECT 1 FROM {log.table} WHERE seq > $watermark)" for log in self.logs)
 
     def restored(self, table: str, also: Sequence[str], *, counted: bool = False) -> str:
-        """Return the `events` of which a table has what is `recent`, and with each ``also`` other columns of the table.
+        """Return the `events` of a table with the columns of `recent`, and ``also`` further columns of the table.
 
-        ``counted``: without those that are told to be exposures and nothing else.
+        With ``counted`` without events that are exposures and nothing else.
         """
         parts = []
         for place, log in enumerate(self.logs):
@@ -250,7 +251,7 @@ class Materialization:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The columns of events that statements read, beside those that all have."""
+        """Columns of events that statements read, besides the ones that all events have."""
         known = [name for each in self.logs for name in (*each.columns, *each.constants)]
         read = self.pipeline.reads.columns
         names = [name for name in COLUMNS if name in known and name in read]
@@ -258,11 +259,11 @@ class Materialization:
 
     @cached_property
     def _stored(self) -> list[str]:
-        """Those of them that differ from event to event of a log."""
+        """Columns of events that vary within a log."""
         return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
 
     def _selected(self, log: RelevanceLog, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
-        """Return events of one log with some columns and ``also`` others, each with its entity."""
+        """Return the events of one log with some columns and ``also`` others, each with its entity."""
         entity = self._column_of(log, self.question.exposures.entity_column, merged=merged)
         if not self.is_of_people:
             entity = f"nullif({entity}, '')"
@@ -290,10 +291,10 @@ class Materialization:
 def materialized(question: Question, dialect: Dialect) -> Materialization | None:
     """Return the materialization of a question with a grid of days; None when its events cannot be kept.
 
-    That is so when more than its entity's own events decide a contribution (sessions), when time alone changes it
-    (maturity, filters with relative dates), when merges change which events matter (lists of people in filters),
-    for points of the past, and for what reads too many properties. Raises `hoglab.filters.FilterError` as `compiled`
-    does.
+    They cannot when a contribution depends on more than its entity's own events (sessions), when time alone changes
+    it (maturity, filters with relative dates), when merges change which events matter (lists of people in filters),
+    for points of the past, and for questions that read too many properties. Raises `hoglab.filters.FilterError` as
+    `compiled` does.
     """
     span = question.span
     if span.days is None or span.capped or question.matured_only or not can_share(question):
@@ -315,10 +316,10 @@ def materialized(question: Question, dialect: Dialect) -> Materialization | None
 def materialized_exposures(question: Question, dialect: Dialect) -> Materialization | None:
     """Return the materialization of new entities by day and variant: rows as of `exposures_per_day`.
 
-    None as of `materialized`.
+    None as for `materialized`.
 
-    The states are those of a metric that counts nothing. Those without variants, as plans ask for, are not kept:
-    they may be of all events.
+    The states are those of a metric that counts nothing. Exposures without variants, as plans ask for, have none:
+    they may be all events.
     """
     if question.exposures.breakdowns or question.exposures.variant_property is None:
         return None
@@ -339,7 +340,7 @@ def _logs(question: Question, pipeline: Pipeline) -> Iterator[RelevanceLog]:
 def _log(
     question: Question, dialect: Dialect, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]
 ) -> RelevanceLog:
-    """Return the log of exposures, of counted events, or of both; ``reads`` is what is read of it."""
+    """Return the log of exposures, of counted events, or of both, with the columns that statements use."""
     scope = Scope(question, dialect)  # its own one: logs that say the same have the same values
     activation = question.exposures.activation
     conditions = [scope.matches(source) for source in counted]
@@ -369,7 +370,7 @@ def _name(wanted: Property) -> str:
 
 
 def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
-    """Return the columns of which all events of some sources have the same value; ``counts``: not exposures alone."""
+    """Return the columns that have one value in all events of some sources; ``counts`` for events beside exposures."""
     found = {}
     match tuple(event_names(sources)):
         case (str(name),):
@@ -381,7 +382,7 @@ def _constants(question: Question, sources: Sequence[EventSource], *, counts: bo
 
 
 def key_of(question: Question) -> str:
-    """Return the key of a question with a grid of days: the same for the same question at another time."""
+    """Return the key of a question with a grid of days, equal for the same question at another time."""
     span, days = question.span, question.span.days
     assert days is not None  # noqa: S101 - others are not kept
     at_any_time = Span(span.start, span.start, span.start, replace(days, count=1))

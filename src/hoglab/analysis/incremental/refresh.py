@@ -1,7 +1,7 @@
-"""Contributions and states brought up to date (spec experiment-results 11.4), and summed.
+"""Contributions and states updated (spec experiment-results 11.4), and summed.
 
-What is computed for a table is put into temporary tables first, each by a statement of its own, and then written
-in one transaction with a note of how far it goes.
+The rows of a table are computed into temporary tables first, each by a statement of its own, and then written in one
+transaction with a note of their extent.
 """
 
 # ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
@@ -24,12 +24,12 @@ from hoglab.analysis.query.scope import SqlStatement
 from hoglab.storage.event_store.transactions import transaction
 
 TOLERANCE = 1e-9
-"""Maximum distance of sums of increments from those made anew, in relation to their size."""
+"""Maximum distance of incremental sums from rebuilt ones, in relation to their size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Extent of a table of contributions, as the catalog has it."""
+    """Extent of a table of contributions, from the catalog."""
 
     watermark: int
     span_end: datetime
@@ -38,7 +38,7 @@ class Covered:
 
 
 def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
-    """Return the extent of the contributions; None when there are none."""
+    """Return the extent of the contributions; None without any."""
     found = refresh.run(
         f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
         {"key": view.key},
@@ -47,7 +47,7 @@ def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
 
 
 def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: bool) -> None:
-    """Make contributions, or histories and states, from the logs."""
+    """Build contributions, or histories and states, from the logs."""
 
     def note() -> None:
         refresh.run(f"DELETE FROM {SCHEMA}.contributions WHERE key = $key", {"key": view.key})
@@ -69,7 +69,7 @@ def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: 
 def increment(
     refresh: RefreshRun, view: Materialization, known: Covered, merges: int, *, merged: bool
 ) -> None:
-    """Take in what is new since the contributions were brought up to date."""
+    """Add the changes since the last update of the contributions."""
 
     def note(more: int) -> None:
         _note(refresh, view, merges, increments=known.increments + more)
@@ -95,7 +95,7 @@ def _compute_touched(
     *,
     merged: bool,
 ) -> None:
-    """Compute those entities again whose events are not the same as before."""
+    """Compute the entities again whose events have changed."""
     recent = view.events(merged=merged, where="seq > $watermark")
     # Whoever may have been exposed, and what contributed under a person that is another one now.
     exposed = f"{view.exposed(merged=merged)} UNION ALL SELECT entity FROM {view.table}"
@@ -116,7 +116,7 @@ def _compute_touched(
 def _reached_or_merged(
     view: Materialization, known: Covered, merges: int, *, merged: bool
 ) -> Iterator[SqlStatement]:
-    """Yield entities with older events whose time has come, and those that were merged."""
+    """Yield entities with older events that matter only now, and merged ones."""
     end = naive(view.question.span.end)
     if known.span_end < end:
         ahead = view.events(merged=merged, where="timestamp >= $reached AND seq <= $watermark")
@@ -131,7 +131,7 @@ def _reached_or_merged(
 
 
 def _note(refresh: RefreshRun, view: Materialization, merges: int, *, increments: int) -> None:
-    """Put into the catalog what the contributions cover, in the transaction that writes them."""
+    """Record the extent of the contributions in the catalog, in the transaction that writes them."""
     refresh.run(
         f"UPDATE {SCHEMA}.contributions SET watermark = $watermark, span_end = $end, merges = $merges, "
         "increments = $increments, used = $used WHERE key = $key",
@@ -156,7 +156,7 @@ def sums(refresh: RefreshRun, view: Materialization) -> list[tuple[Any, ...]]:
 
 
 def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[Any, ...]]) -> bool:
-    """Return whether rows of sums are the same apart from rounding; a row that is missing is one of zeros."""
+    """Return whether sums are equal apart from rounding; a missing row is a row of zeros."""
     key = 1 + len(view.question.exposures.breakdowns) + (view.query.question.span.days is not None)
     mine, theirs = (_by_place(rows, key) for rows in (some, others))
     for place in mine.keys() | theirs.keys():
@@ -169,7 +169,7 @@ def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[
 
 
 def _by_place(rows: list[tuple[Any, ...]], key: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Return rows by what comes before ``key``; several of one place are parts of the same sums."""
+    """Group rows by the columns before ``key``; several rows of one place are parts of the same sums."""
     found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
         place, numbers = row[:key], row[key:]

@@ -1,9 +1,9 @@
-"""Histories and states brought up to date (spec experiment-results 11.4).
+"""Histories and states updated (spec experiment-results 11.4).
 
 See `hoglab.analysis.incremental.aggregation`.
 
-What is computed for a table is put into temporary tables first, each by a statement of its own, and then written
-in one transaction with a note of how far it goes.
+The rows of a table are computed into temporary tables first, each by a statement of its own, and then written in one
+transaction with a note of their extent.
 """
 
 # ruff: noqa: S608 - names of tables are made of digests, and numbers are numbers
@@ -45,7 +45,7 @@ def rebuild_histories(
     *,
     merged: bool,
 ) -> None:
-    """Make histories, states and sums from the logs; ``note`` how far they go, in the transaction that writes them."""
+    """Build histories, states and sums from the logs; ``note`` their extent, in the transaction that writes them."""
     with temporary_tables(refresh, UNITS, NEW_DAYS):
         events = view.events(merged=merged)
         make(refresh, UNITS, aggregation.units(events), temporary=True)
@@ -66,9 +66,9 @@ def resume_histories(
     *,
     merged: bool,
 ) -> None:
-    """Let entities go on from their states where they can, or go back; compute the others anew.
+    """Continue entities from their states where possible, or let them go back; rebuild the others.
 
-    ``note`` is called with 1, or 0 where there was nothing to do, in the transaction that writes it.
+    ``note`` is called with 1, or with 0 where nothing changed, in the transaction of the changes.
     """
     with temporary_tables(
         refresh, OTHERS, KNOWN, RECENT, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS
@@ -103,7 +103,7 @@ def _write(
     some: _Found,
     increment: int,
 ) -> None:
-    """Bring histories, states and sums up to date."""
+    """Write the computed histories, states and sums."""
     if some.recorded:
         refresh.run(
             f"DELETE FROM {aggregation.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
@@ -119,10 +119,10 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Events and entities that a refresh takes in beside what is known.
+    """The events and entities that a refresh adds.
 
-    Events that came in after the ``watermark``, and ``others``, statements for entities to look at for another reason.
-    ``increment`` is the number of the increment that takes them in.
+    The events came in after the ``watermark``; ``others`` are statements for entities to examine for another reason.
+    ``increment`` is the number of the increment that adds them.
     """
 
     watermark: int
@@ -132,10 +132,10 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Numbers of entities that continue from their states, some after going ``back``, and that are computed ``anew``.
+    """Numbers of entities that continue from their states, some after going ``back``, and of rebuilt ones (``anew``).
 
-    Of those that go back or are computed anew: how many are ``recorded`` in the history, of how many all events matter
-    (``ever``), and from when on those of the others.
+    ``recorded`` is the number of entities that go back or are rebuilt with rows in the history, ``ever`` the number
+    for which all events matter; the others matter from a moment on.
     """
 
     going_on: int = 0
@@ -161,7 +161,7 @@ def _look(
     *,
     merged: bool,
 ) -> _Found:
-    """See whose events are new, and who of them does not go on from its state."""
+    """Find the entities with new events, and those of them that do not continue from their state."""
     watermark = {"watermark": news.watermark}
     sql = " UNION ALL ".join(each.sql for each in news.others) or "SELECT NULL AS entity LIMIT 0"
     values = {name: value for each in news.others for name, value in each.parameters.items()}
@@ -195,7 +195,7 @@ def _read_touched(
     *,
     merged: bool,
 ) -> None:
-    """Read what there is of touched entities: the events that matter, and their history."""
+    """Read the events of touched entities that matter, and their history."""
     parts = []
     if some.ever:
         everything = f"SELECT entity FROM {TOUCHED} WHERE since = {EVER}"

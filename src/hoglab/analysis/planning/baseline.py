@@ -1,7 +1,7 @@
-"""Baseline of an experiment: what a project's people did before, from which plans and simulations are made from.
+"""Baseline of an experiment: the past behaviour of a project's people, from which plans and simulations are made.
 
-Nobody of the history saw the experiment, so everybody who could have counts: whoever did the event by which the
-experiment will meet people. The metric is computed for them as the experiment will compute it.
+Nobody of the history saw the experiment, so everybody counts who could have seen it: people with the event by which
+the experiment will meet people. The metric is computed for them as the experiment will compute it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ DEFAULT_DAYS = 28
 MAX_DAYS = 366
 """Maximum length of a history."""
 RECENT_DAYS = 7
-"""The days whose newcomers tell how many come after the history."""
+"""Number of last days whose newcomers predict how many come after the history."""
 MAX_RUNNING_DAYS = 3650
-"""Beyond ten years no running time is told."""
+"""Longest running time that is given: ten years."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A metric over the people of some days, and how many of them came new on each day."""
+    """A metric over the people of some days, and the number of newcomers on each day."""
 
     question: Question
     statistics: SufficientStatistics
@@ -74,17 +74,17 @@ class History:
 
     @property
     def _recent_rate(self) -> float:
-        """Newcomers a day of late, without today, which is not over."""
+        """Recent newcomers a day, without today, which is not over."""
         recent = self.newcomers[-RECENT_DAYS - 1 : -1] or self.newcomers
         return sum(recent) / len(recent)
 
     def in_unit(self, config: StatisticsConfig, effect: float) -> float:
-        """Return an effect that is a share of the mean, in the unit in which the experiment compares."""
+        """Return an effect, given as a share of the mean, in the unit in which the experiment compares."""
         relative = config.inference_config.difference_type is DifferenceType.RELATIVE
         return effect if relative else effect * self.statistics.mean
 
     def days_for(self, people: int) -> int | None:
-        """After how many days like those of the history so many people have come."""
+        """Return the number of days until a number of people have come; None beyond the longest running time."""
         arrived = list(accumulate(self.newcomers))
         for day, count in enumerate(arrived, start=1):
             if count >= people:
@@ -94,7 +94,7 @@ class History:
         return days if days <= MAX_RUNNING_DAYS else None
 
     def people_after(self, days: int) -> int:
-        """Return the number of people who have come after so many days like those of the history."""
+        """Return the number of people who have come after a number of days like those of the history."""
         if days <= len(self.newcomers):
             return sum(self.newcomers[:days])
         return self.people + round((days - len(self.newcomers)) * self._recent_rate)
@@ -146,7 +146,7 @@ def _question(inputs: ExperimentInputs, query: Mapping[str, Any], now: datetime)
 
 
 def _met_by(inputs: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
-    """Return event by which the experiment meets people: the one asked for, that of its custom exposure, or any."""
+    """Return the event by which the experiment meets people: the requested one, that of its custom exposure, or any."""
     exposure = query.get("exposure")
     if exposure is None:
         criteria = inputs.calculation.exposure_criteria or {}
@@ -157,7 +157,7 @@ def _met_by(inputs: ExperimentInputs, query: Mapping[str, Any]) -> EventSource:
 
 
 def _maturity_us(question: Question) -> int:
-    """Return minimum time between first exposure and the end for a person to count, in microseconds."""
+    """Return the minimum time between first exposure and the end for a person to count, in microseconds."""
     metric = question.metric
     if not question.matured_only:
         return 0
@@ -195,7 +195,7 @@ def _history_days(query: Mapping[str, Any]) -> int:
 
 
 def share(query: Mapping[str, Any], name: str, default: float) -> float:
-    """Return a field between 0 and 1. Raises `DefinitionError`, as the functions below."""
+    """Return a field between 0 and 1. Raises `DefinitionError`."""
     value = number(query, name, default)
     if not 0 < value < 1:
         raise DefinitionError(f"{name} must lie strictly between 0 and 1")
@@ -203,7 +203,7 @@ def share(query: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def number(query: Mapping[str, Any], name: str, default: float) -> float:
-    """Return a field that is a number."""
+    """Return a field that is a number. Raises `DefinitionError`."""
     value = query.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value == 0:
         raise DefinitionError(f"{name} must be a number other than 0")
@@ -211,7 +211,7 @@ def number(query: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def whole_number(query: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
-    """Return a field that is a whole number within bounds."""
+    """Return a field that is a whole number within bounds. Raises `DefinitionError`."""
     value = query.get(name)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

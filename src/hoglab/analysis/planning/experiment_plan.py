@@ -22,10 +22,10 @@ DEFAULT_POWER = 0.8
 DEFAULT_EFFECTS = (0.01, 0.02, 0.05, 0.1, 0.2)
 MAX_EFFECTS = 20
 PLANNED_DAYS = (7, 14, 28, 56)
-"""After how many days it is told what an experiment can find."""
+"""Numbers of days for which a plan gives the detectable effect."""
 SMALLEST_EFFECT = 1e-4
 LARGEST_EFFECT = 10.0
-"""Between these the least effect is sought that an experiment finds."""
+"""Largest effect that a plan searches for."""
 STEP = 1.25
 PRECISION = 1.001
 
@@ -50,7 +50,7 @@ def plan_answer(
 
 
 def _shares(inputs: ExperimentInputs) -> tuple[float, float]:
-    """Share of all people in the baseline or the smallest other variant, and that variant's share of the two."""
+    """Return the shares of the baseline or the smallest other variant: of all people, and of the two."""
     filters = {} if inputs.flag is None else inputs.flag.filters
     rollout = {
         variant["key"]: float(variant.get("rollout_percentage") or 0)
@@ -68,7 +68,7 @@ def _shares(inputs: ExperimentInputs) -> tuple[float, float]:
 def _needed(
     history: History, config: StatisticsConfig, effect: float, power: float, shares: tuple[float, float]
 ) -> dict[str, Any]:
-    """Return numbers of people and days that an effect takes; null where no size is enough, or none is possible."""
+    """Return the numbers of people and days that an effect takes; null where no size is enough or possible."""
     both, test_share = shares
     people: int | None = None
     try:
@@ -84,7 +84,7 @@ def _needed(
 def _detectable(
     history: History, config: StatisticsConfig, days: int, power: float, shares: tuple[float, float]
 ) -> dict[str, Any]:
-    """Return the least increase that so many days find with that power; null where none does."""
+    """Return the least increase that a number of days detects with that power; null where none is."""
     both, test_share = shares
     people = history.people_after(days)
     samples = round(people * both * history.samples_per_person)

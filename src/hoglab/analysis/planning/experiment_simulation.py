@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_PEOPLE = 20_000
 """Maximum number of people of the history whose values a simulation reads, and of people in its experiments."""
 MAX_VALUES = 500_000
-"""Maximum number of values of events of these people together, where a quantile is taken of them."""
+"""Maximum number of values of these people's events together, where a quantile is taken of them."""
 MIN_PEOPLE = 100
 DEFAULT_EXPERIMENTS = 1000
 MAX_EXPERIMENTS = 2000
@@ -85,7 +85,7 @@ def simulation_answer(
 
 
 def _people(question: Question, computer: Computer, effect: float) -> PeopleOfHistory:
-    """Those of the history, of whom an effect is a share of what they do."""
+    """Return the people of the history; an effect is a share of their values."""
     metric = question.metric
     if isinstance(metric, QuantileMeasure):
         found = computer.values(question, MAX_PEOPLE, MAX_VALUES)
@@ -100,7 +100,7 @@ def _people(question: Question, computer: Computer, effect: float) -> PeopleOfHi
 
 
 def _methods(config: StatisticsConfig) -> dict[str, StatisticsConfig]:
-    """Each method with the settings of the experiment; those of a method that it does not use are the usual ones."""
+    """Return each method with the settings of the experiment, or default ones where it has none for a method."""
     test = config.inference_config
     level = test.ci_level if isinstance(test, BayesianConfig) else 1 - test.alpha
     fixed = (
@@ -129,7 +129,7 @@ def _tally_object(name: str, tally: Tally) -> dict[str, Any]:
 
 
 def _growth(metric: Metric, rows: Rows, effect: float) -> Growth:
-    """Return the change of the rows of people by an effect: values grow by a factor, and conversions become more."""
+    """Return the change of people's rows by an effect: values grow by a factor, and conversions become more."""
     factor = 1 + effect
     match metric:
         case MeanMeasure() if metric.value.threshold is None or metric.value.bounds is not None:
@@ -148,7 +148,7 @@ def _scaling(rows: Rows, factors: Sequence[float]) -> Growth:
 
 
 def _converting(rows: Rows, columns: Sequence[int], effect: float) -> Growth:
-    """Return the more of those that count convert, or fewer; ``columns`` hold the 1 of a conversion."""
+    """Return the rows with more or fewer conversions; ``columns`` hold the 1 of a conversion."""
     first = columns[0]
     rate = rows[:, first].sum() / rows[:, 0].sum()
     if not 0 < rate * (1 + effect) <= 1:

@@ -1,4 +1,4 @@
-"""People that a simulation draws from: what sums of people add up to, or the values that quantiles are taken of."""
+"""People that a simulation draws from: with rows of sums, or with the values that quantiles are taken of."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hoglab.statistics import (
 )
 
 Rows = npt.NDArray[np.float64]
-"""One row for each entity: what it adds to each of a variant's sums; the first one is 1 for those that count."""
+"""One row for each entity: its addition to each of a variant's sums; the first column is 1 for entities that count."""
 Build = Callable[[Sequence[float]], SufficientStatistics]
-"""Statistics of the sums of a group."""
+"""Makes the statistics of a group from its sums."""
 Growth = Callable[[Rows, np.random.Generator], Rows]
-"""The rows of people whose values were changed by an effect."""
+"""Changes the rows of people by an effect."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SummedPeople:
     def group(
         self, size: int, looks: int, rng: np.random.Generator, *, changed: bool
     ) -> Iterator[SufficientStatistics]:
-        """So many people, drawn with replacement and with the effect if ``changed``, at each look."""
+        """Yield the statistics at each look of people drawn with replacement, with the effect if ``changed``."""
         drawn = self.rows[rng.integers(0, len(self.rows), size)]
         if changed:
             drawn = self.growth(drawn, rng)
@@ -55,7 +55,7 @@ class SummedPeople:
 class ValuedPeople:
     """People of a quantile metric: a person is drawn with all of his values, which grow by the effect.
 
-    ``values`` are those of all people, one after the other; ``sizes`` how many of them each person has.
+    ``values`` are the values of all people, one after the other; ``sizes`` the numbers of values of each person.
     """
 
     values: npt.NDArray[np.float64]
@@ -76,7 +76,7 @@ class ValuedPeople:
     def group(
         self, size: int, looks: int, rng: np.random.Generator, *, changed: bool
     ) -> Iterator[SufficientStatistics]:
-        """As that of `SummedPeople`."""
+        """Yield the statistics at each look of people drawn with replacement, with the effect if ``changed``."""
         people = rng.integers(0, len(self.sizes), size)
         sizes = self.sizes[people]
         before = np.cumsum(sizes) - sizes

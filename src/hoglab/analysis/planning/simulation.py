@@ -1,7 +1,7 @@
-"""Experiments made up from a project's own people: how often a method would be fooled, and what it would find.
+"""Experiments simulated with a project's own people: how often a method would be fooled, and what it would detect.
 
 People are drawn with replacement from the history, so two groups without an effect truly have none, and the true
-effect of two groups with one is known. Everything else, skew and zeros and correlations, is as in the history.
+effect of two groups with one is known. Everything else, such as skew, zeros and correlations, is as in the history.
 Source of the idea: A/A tests, Kohavi, Tang, Xu, "Trustworthy Online Controlled Experiments", chapter 19;
 Efron, Tibshirani, "An Introduction to the Bootstrap".
 """
@@ -18,7 +18,7 @@ from hoglab.statistics import DifferenceType, StatisticsConfig, SufficientStatis
 
 
 class PeopleOfHistory(Protocol):
-    """Those of a history."""
+    """People of a history, from whom groups are drawn."""
 
     @property
     def mean(self) -> float:
@@ -28,7 +28,7 @@ class PeopleOfHistory(Protocol):
     def group(
         self, size: int, looks: int, rng: np.random.Generator, *, changed: bool
     ) -> Iterator[SufficientStatistics]:
-        """So many of them, drawn with replacement and with the effect if ``changed``, at each look."""
+        """Yield the statistics at each look of people drawn with replacement, with the effect if ``changed``."""
         ...
 
 
@@ -40,7 +40,7 @@ class Setting:
     experiments: int
     looks: int
     effect: float
-    """Of the world with an effect: a share (0.1 = +10 %)."""
+    """The effect, where there is one: a share (0.1 = +10 %)."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Tally:
     found_watched: int = 0
     covered: int = 0
     refused: int = 0
-    """Experiments whose last look gave no statistics."""
+    """Number of experiments whose last look gave no statistics."""
 
 
 @dataclass(slots=True)
@@ -73,9 +73,9 @@ def simulate(
     *,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, Tally]:
-    """Count what each method does without an effect and with one.
+    """Count the outcomes of each method without an effect and with one.
 
-    Ends early, with what was counted, when it is cancelled.
+    A cancellation ends it early, with the counts so far.
     """
     tallies = {name: Tally() for name in methods}
     mean = people.mean
@@ -104,7 +104,7 @@ def simulate(
 def _experiment(
     people: PeopleOfHistory, setting: Setting, rng: np.random.Generator, *, changed: bool
 ) -> list[tuple[SufficientStatistics, SufficientStatistics]]:
-    """Both groups of one experiment at each look."""
+    """Yield both groups of one experiment at each look."""
     size = setting.people // 2
     control = list(people.group(size, setting.looks, rng, changed=False))
     return list(zip(control, people.group(size, setting.looks, rng, changed=changed), strict=True))

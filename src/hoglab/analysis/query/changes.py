@@ -1,7 +1,7 @@
 """Changes of points that are stored: events that come late, and merges of persons (spec experiment-results 11.5).
 
-Both say of days of the span's grid up to where the event log reaches that changed them. A point is cumulative, so that
-what changes a day changes those behind it as well.
+Both give, for days of the span's grid, the position in the event log of what changed them. A point is cumulative, so
+that a change of a day also changes the days after it.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -20,15 +20,15 @@ from hoglab.filters.sql import combined
 from hoglab.storage.event_store.dialects import Dialect
 
 MERGED = "moved_event"
-"""The events of merged persons, in the place of all events: with ``former``, whom they belonged to before."""
+"""Events of merged persons, in place of all events: ``former`` has the person that they belonged to before."""
 
 
 def arrivals(scope: Scope, after: int, until: datetime) -> SqlStatement:
     """Return rows ``(day, newest)``: the days of events that came in late and may change a point.
 
-    They are events up to ``until`` that came in log records behind ``after``; ``newest`` is the offset of the last of
-    these records. What is read from before the start of the span is of the first day. An event of somebody who was not
-    exposed is among them.
+    They are events up to ``until`` in log records behind ``after``; ``newest`` is the offset of the last of these
+    records. Events from before the start of the span belong to the first day. Events of entities without an
+    exposure are among them.
     """
     question, metric = scope.question, scope.question.metric
     some = _that_count(scope)
@@ -44,7 +44,7 @@ def arrivals(scope: Scope, after: int, until: datetime) -> SqlStatement:
 
 
 def any_merge(scope: Scope, after: int) -> SqlStatement:
-    """Return one row when persons of the project were merged behind ``after``, else none."""
+    """Return one row when persons of the project were merged behind ``after``, else no row."""
     project = scope.bind(scope.question.exposures.project_id)
     return scope.statement(
         "SELECT 1 AS found FROM person_override "
@@ -53,11 +53,11 @@ def any_merge(scope: Scope, after: int) -> SqlStatement:
 
 
 def merges(question: Question, dialect: Dialect, after: int, until: datetime) -> SqlStatement | None:
-    """Rows ``(day, newest)`` as of `arrivals`: from when on points are others for merges of persons behind ``after``.
+    """Return rows ``(day, newest)`` like `arrivals`: days from which merges behind ``after`` change points.
 
-    It is the day on which a second one of those who are one person now did something that counts, or the day of
-    their first exposure, if that is later: before, they add the same whoever they are. Where who they are decides
-    what counts it is the day of the first. None: merges never change the points.
+    It is the first day on which two of the persons merged into one did something that counts, or the day of their
+    first exposure, if that is later: before, their contributions do not depend on the merge. Where the identity of
+    a person decides what counts it is the first person's first day. None: merges never change the points.
     """
     scope = Scope(question, dialect, EventRelation(MERGED))
     conditions = _that_count(scope)
@@ -102,9 +102,9 @@ def merges(question: Question, dialect: Dialect, after: int, until: datetime) ->
 
 
 def _define_moved(scope: Scope, after: int) -> None:
-    """Define `MERGED`: all events of those who were merged behind ``after``, and of those who they are now.
+    """Define `MERGED`: all events of persons merged behind ``after``, and of the persons that they belong to now.
 
-    Somebody whose person changed several times since counts as having been alone.
+    A distinct id whose person changed several times since counts as one that was alone.
     """
     project, offset = scope.bind(scope.question.exposures.project_id), scope.bind(after)
     scope.define(
@@ -127,7 +127,7 @@ def _define_moved(scope: Scope, after: int) -> None:
 
 
 def _that_count(scope: Scope) -> list[str]:
-    """Return conditions of which every event meets one that may expose an entity or count for the metric."""
+    """Return conditions one of which every event meets that may expose an entity or count for the metric."""
     question = scope.question
     found = [
         exposure_condition(scope),

@@ -1,10 +1,10 @@
-"""Channel by which a session came: search, social media, an advertisement, nothing at all (``$channel_type``).
+"""Channel that brought a session: search, social media, an advertisement, nothing at all (``$channel_type``).
 
 The rules are PostHog's (https://posthog.com/docs/data/channel-type), which began as those of Google Analytics 4: an
-advertisement is told by its medium or by a click id, and its channel by the first of source, campaign, medium and
-referring domain that is known. The well-known sites below are a list of our own, shorter than theirs: a site that is
-not in it is a ``Referral``, or ``Paid Unknown`` when it was paid for. Apps that refer by the name of their package are
-such sites.
+advertisement is recognised by its medium or by a click id, and its channel by the first of source, campaign, medium
+and referring domain that is known. The well-known sites below are hoglab's own list, shorter than PostHog's: a site
+that is not in it is a ``Referral``, or ``Paid Unknown`` when it was paid for. So are apps that refer by the name of
+their package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARTS = (
     *("$entry_utm_campaign", "$entry_utm_medium", "$entry_utm_source", "$entry_referring_domain"),
     *("$entry_gclid", "$entry_gad_source", "$entry_fbclid"),
 )
-"""The properties of a session that tell its channel."""
+"""The properties of a session that decide its channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Channel:
         return f"^(?:{_either(self.mediums)})$" if self.mediums else None
 
     def source_pattern(self) -> str | None:
-        """Return sites with everything below them, and names alone, as campaigns call them."""
+        """Return a pattern of sites with their subdomains, and of names alone, as campaigns write them."""
         names = (*self.sources, *self.worldwide, *self.brands)
         places = [_either(self.sites)] if self.sites else []
         places += [rf"(?:{_either(self.brands)})\.com"] if self.brands else []
@@ -147,7 +147,7 @@ _NO_SOURCE = "^(?:[(]direct[)]|direct|[$]direct)$"
 
 
 def channel_of(columns: Mapping[str, str], dialect: Dialect, parameters: Parameters) -> str:
-    """Return the channel, never NULL, of a session of which the columns hold the `PARTS`; they may be NULL."""
+    """Return the channel, never NULL, of a session whose columns hold the `PARTS`; they may be NULL."""
 
     def part(name: str) -> str:
         return f"nullif({columns[f'$entry_{name}']}, 'null')"
@@ -160,7 +160,7 @@ def channel_of(columns: Mapping[str, str], dialect: Dialect, parameters: Paramet
         return dialect.matches(text, parameters.bind(pattern))
 
     def known(kind: str) -> str:
-        """Return the channel by the first of what may tell it; else NULL."""
+        """Return the channel by the first property that decides it; else NULL."""
         of_source, of_medium, of_referrer = [], [], []
         for channel in _CHANNELS:
             name = channel.paid if kind == "Paid" else channel.organic

@@ -1,7 +1,7 @@
 """Several metrics from one pass over the events of exposed entities.
 
-Means and ratios whose values are sums, averages or extremes of events differ in nothing but which events count and
-what they count as. So one statement combines them side by side: the events are joined and grouped by entity once,
+Means and ratios whose values are sums, averages or extremes of events differ only in the events that count and in
+their values. So one statement combines them side by side: the events are joined and grouped by entity once,
 and the statistics of all metrics come in one row for each variant.
 """
 
@@ -38,8 +38,11 @@ from hoglab.filters.sql import combined
 from hoglab.storage.event_store.dialects import Dialect
 
 MAX_COMBINED = 10
-"""Maximum number of metrics in one statement. Each of them takes memory for every exposed entity; what dozens take
-is too far apart for the processor's caches, and costs more than to look at the events again."""
+"""Maximum number of metrics in one statement.
+
+Each of them takes memory for every exposed entity; with dozens of them the values exceed the processor's caches,
+which costs more than another scan of the events.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class CombinedStatement:
 
     statement: SqlStatement
     parts: tuple[Compiled, ...]
-    """Each question; its statement is that of all."""
+    """The compiled question of each part, with the common statement."""
 
     def answers(self, rows: Sequence[tuple[object, ...]]) -> Iterator[Answer]:
         """Yield the answer of each question."""
@@ -144,7 +147,7 @@ def _outcome(question: Question) -> Outcome:
 
 
 def _partials(scope: Scope, prefix: str) -> Iterator[str]:
-    """Yield the partials of one question, as columns of the statement that goes over the events."""
+    """Yield the partials of one question, as columns of the statement that scans the events."""
     metric = scope.question.metric
     assert isinstance(metric, MeanMeasure | RatioMeasure)  # noqa: S101 - see can_combine
     window_us = metric.window_us

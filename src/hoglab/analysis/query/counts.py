@@ -1,6 +1,6 @@
-"""Events by themselves, without a join with exposures.
+"""Events counted alone, without a join with exposures.
 
-Trends of the former engine count those of the variant in their own property (spec experiment-results 1.8).
+Trends of the former engine count events with the variant in their own property (spec experiment-results 1.8).
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -14,7 +14,7 @@ from hoglab.analysis.query.scope import Scope, SqlStatement, exclusive
 
 
 def events_per_day(scope: Scope, value: Value) -> SqlStatement:
-    """Rows ``(variant, day, total)``: the events that the question's exposures describe, or their summed values."""
+    """Return rows ``(variant, day, total)``: the events of the question's exposures, or their summed values."""
     _define_tagged(scope, value_of_event(scope, value))
     return scope.statement(
         f"SELECT variant, {scope.day('ts')} AS day, {scope.dialect.sum_numbers(counted(value, 'x'))} AS total "
@@ -23,7 +23,7 @@ def events_per_day(scope: Scope, value: Value) -> SqlStatement:
 
 
 def people(scope: Scope) -> SqlStatement:
-    """Return rows ``(variant, people)``: how many different entities have such an event."""
+    """Return rows ``(variant, people)``: the number of distinct entities with such an event."""
     _define_tagged(scope, "1")
     return scope.statement(
         "SELECT variant, count(DISTINCT entity) AS people FROM tagged WHERE entity IS NOT NULL GROUP BY variant"
@@ -31,7 +31,7 @@ def people(scope: Scope) -> SqlStatement:
 
 
 def any_event(scope: Scope) -> SqlStatement:
-    """Return one row when the project has an event with a name of the exposures' source, else none."""
+    """Return one row when the project has an event with a name of the exposures' source, else no row."""
     exposures = scope.question.exposures
     names = ", ".join(scope.bind(str(match.event)) for match in exposures.source.alternatives)
     return scope.statement(

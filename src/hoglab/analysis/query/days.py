@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 DAY_US = 86_400_000_000
 MAX_DAYS = 2000
-"""Maximum number of daily points of a series; of a longer time only the last ones are given."""
+"""Maximum number of daily points of a series; a longer one keeps only the last ones."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return a time zone by name; UTC for a name that is none."""
+    """Return a time zone by name; UTC for an unknown name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -50,7 +50,7 @@ class OffsetStep:
 class DayGrid:
     """The days from ``first`` on, ``count`` of them, numbered from 0.
 
-    Everything before the first day counts to day 0 and everything after the last one to the last.
+    Moments before the first day belong to day 0 and moments after the last day to the last.
     """
 
     zone: tzinfo
@@ -59,7 +59,7 @@ class DayGrid:
 
     @classmethod
     def between(cls, start: datetime, end: datetime, zone: tzinfo, *, limit: int = MAX_DAYS) -> DayGrid:
-        """Return the days from that of ``start`` to that of ``end``, at most ``limit`` of them: the last ones."""
+        """Return the days from that of ``start`` to that of ``end``, the last ``limit`` of them at most."""
         first, last = day_of(start, zone), day_of(end, zone)
         count = max(1, (last - first).days + 1)
         if count > limit:

@@ -1,7 +1,7 @@
-"""Events as a relation: what statements may read of them, and a note of what they read.
+"""Events as a relation: the columns that statements may read, and a note of the columns that they use.
 
-A property is read from its JSON column, but where the relation has it as a column of its own already: tables that were
-made for some statements have what these read, and nothing else.
+A property is read from its JSON column, unless the relation has it as a column of its own: tables made for some
+statements have the columns that these use, and no others.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 RESOLVED_EVENTS: Final = "resolved_events"
 """The view of all events, with persons after merges."""
 STORED_EVENTS: Final = "stored_events"
-"""The view of all events, with the persons that they came with."""
+"""The view of all events, with their original persons."""
 
 PROMOTED: Final[Mapping[str, str]] = {
     "$feature_flag": "feature_flag",
     "$feature_flag_response": "feature_flag_response",
     "$session_id": "session_id",
 }
-"""Event properties that these views have a second time, as columns."""
+"""Event properties that these views also have as columns."""
 
 COLUMNS: Final = (
     *("project_id", "uuid", "event", "distinct_id", "timestamp", "person_id", "elements_chain"),
@@ -42,17 +42,17 @@ COLUMNS: Final = (
 
 
 class Form(Enum):
-    """As what a property is read."""
+    """Form in which a property is read."""
 
     TEXT = "text"
     NUMBER = "number"
-    """Its text, where that is a decimal number."""
+    """Text of the property, where it is a decimal number."""
     JSON_NUMBER = "json_number"
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property of a JSON column, as it is read."""
+    """A property of a JSON column, in the form in which it is read."""
 
     column: str
     key: str
@@ -60,7 +60,7 @@ class Property:
 
     @property
     def name(self) -> str:
-        """The column that has it, in a relation that has it as a column."""
+        """The column of the property, in a relation that has one."""
         place = repr((self.column, self.key, self.form.value))
         return f"p_{hashlib.sha256(place.encode()).hexdigest()[:20]}"
 
@@ -70,7 +70,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Columns and properties read of events, and whether the moment of reading matters."""
+    """The columns and properties used of events, and whether the moment of reading matters."""
 
     columns: frozenset[str] = frozenset()
     properties: frozenset[Property] = frozenset()
@@ -84,7 +84,7 @@ class Reads:
 
     @classmethod
     def of(cls, parts: Iterable[Reads]) -> Reads:
-        """Return all of several."""
+        """Return the union of several uses."""
         found = cls()
         for part in parts:
             found |= part
@@ -93,12 +93,12 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class ExposureTables:
-    """Tables that stand for the first stage of the statements of every question with the same exposures."""
+    """Tables that replace the first stage of every statement with the same exposures."""
 
     question: Question
-    """One of them."""
+    """One of the questions with these exposures."""
     names: tuple[str, ...]
-    """A table for each subquery of the stage."""
+    """The table of each subquery of the stage."""
 
     def stand_for(self, question: Question) -> bool:
         mine = self.question
@@ -109,8 +109,8 @@ class ExposureTables:
 class EventRelation:
     """A relation of events by its name.
 
-    ``entity`` is the column that has the entity, or NULL; None: there is one for each kind of entities. Properties
-    ``extracted`` in a form are columns, named as `Property.name` says.
+    ``entity`` is the column that has the entity, or NULL; None: there is one for each kind of entities.
+    ``properties`` are columns in the given form, named by `Property.name`.
     """
 
     name: str = RESOLVED_EVENTS
@@ -124,7 +124,7 @@ NOTHING: Final = Reads()
 
 
 class RelationRow:
-    """A row of a relation of events, from which expressions read; see `hoglab.filters.sql.Row`."""
+    """A row of a relation of events, which notes the columns that expressions use; see `hoglab.filters.sql.Row`."""
 
     def __init__(
         self, dialect: Dialect, parameters: Parameters, relation: EventRelation = ALL_EVENTS
@@ -140,7 +140,7 @@ class RelationRow:
         self._now = False
 
     def reads(self) -> Reads:
-        """Return columns and properties read since the last call."""
+        """Return the columns and properties used since the last call."""
         found = Reads(frozenset(self._columns), frozenset(self._properties), self._now)
         self._begin()
         return found
@@ -166,7 +166,7 @@ class RelationRow:
         self._now = True
 
     def read(self, wanted: Property) -> str:
-        """Return a property as it is wanted, from its JSON or from the column that has it."""
+        """Return a property in a form, from its JSON or from its own column."""
         if wanted.form is Form.NUMBER and Form.NUMBER not in self._relation.extracted:
             return self.dialect.number(self.read(wanted.as_(Form.TEXT)))
         self._properties.add(wanted)

@@ -14,17 +14,17 @@ from hoglab.filters.sql import FALSE, combined
 _BREAKDOWN_COLUMNS = {"event": "properties", "person": "person_properties"}
 
 _SEVERAL = {"element": ": a click has several of them", "cohort": ": a person may belong to several"}
-"""Reasons for which one row has no single value of a type of breakdown."""
+"""Reasons why one row has no single value of a type of breakdown."""
 
 NO_VALUE = "$$_posthog_breakdown_null_$$"
-"""Value that a breakdown shows for a property that is missing (spec experiment-results 3.9)."""
+"""Breakdown value of events without the property (spec experiment-results 3.9)."""
 
 MULTIPLE = -1
-"""The number of ``$multiple``; variants have their place in the list, from 0."""
+"""The number of ``$multiple``; other variants have their place in the list, from 0."""
 
 
 def exposure_condition(scope: Scope) -> str:
-    """Return whether a row of events is an exposure, apart from its time."""
+    """Return the condition that a row of events is an exposure, apart from its time."""
     exposures = scope.question.exposures
     if not exposures.variants:
         return FALSE
@@ -36,7 +36,7 @@ def exposure_condition(scope: Scope) -> str:
 
 
 def exposure_of_any_variant(scope: Scope) -> str:
-    """Return whether a row of events is an exposure, apart from its time and from what was seen."""
+    """Return the condition that a row of events is an exposure, apart from its time and its variant."""
     exposures = scope.question.exposures
     parts = [scope.matches(exposures.source)]
     if exposures.flag_key is not None:
@@ -46,7 +46,7 @@ def exposure_of_any_variant(scope: Scope) -> str:
 
 
 def step_zero(scope: Scope) -> str:
-    """Return whether a row of events is step 0 of a funnel, apart from its time: an exposure, or an activation."""
+    """Return the condition that a row of events is step 0 of a funnel, an exposure or activation, without time."""
     exposures = scope.question.exposures
     return (
         exposure_condition(scope)
@@ -56,15 +56,15 @@ def step_zero(scope: Scope) -> str:
 
 
 def activation_condition(scope: Scope, activation: EventSource) -> str:
-    """Return whether a row of events is an activation, apart from its time."""
+    """Return the condition that a row of events is an activation, apart from its time."""
     filters = scope.filters(scope.question.exposures.test_account_filters)
     return combined("AND", [scope.matches(activation), filters])
 
 
 def flag_exposures(scope: Scope, also: str = "") -> str:
-    """``(entity, variant, ts[, uuid])``: one row for each event that tells an entity's variant.
+    """Return ``(entity, variant, ts[, uuid])``: one row for each event that shows an entity's variant.
 
-    The uuid decides between rows of one moment, where something but the moment is read from the first of them.
+    The uuid orders rows of one moment, where another column than the moment is read from the first of them.
     ``also`` are further columns of the events, each with a comma before it.
     """
     span = scope.question.span
@@ -80,7 +80,7 @@ def flag_exposures(scope: Scope, also: str = "") -> str:
 
 
 def variant_of_exposure(scope: Scope) -> str:
-    """Return the number of the variant that an exposure tells of."""
+    """Return the number of the variant that an exposure shows."""
     exposures = scope.question.exposures
     if not exposures.variants or exposures.variant_property is None:
         return "0"
@@ -91,8 +91,8 @@ def variant_of_exposure(scope: Scope) -> str:
 def define_exposures(scope: Scope) -> None:
     """Define ``flagged(entity, variant, t0)``: who saw which variant, and since when.
 
-    Before it ``exposure(entity, ts)``, or ``flag_exposure`` where an activation counts: the events that tell so. Where
-    tables stand for both they are read from there.
+    Define before it ``exposure(entity, ts)``, or ``flag_exposure`` where an activation counts: the events that show
+    it. Where tables replace both, read these.
     """
     exposures, tables = scope.question.exposures, scope.relation.exposures
     name_of_rows = "exposure" if exposures.activation is None else "flag_exposure"
@@ -126,12 +126,12 @@ def define_exposures(scope: Scope) -> None:
 
 
 def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> None:
-    """Define ``unit(entity, variant, t0)``: one row for each exposed entity; ``name`` is what it is called instead.
+    """Define ``unit(entity, variant, t0)``: one row for each exposed entity; ``name`` is another name for it.
 
-    With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on
-    it is ``$multiple`` (NULL: never). ``maturity_us``: entities count only that long after their first exposure.
-    ``flagged`` must be defined. With an activation ``exposure(entity, ts)`` is defined before it, so that there always
-    is one of the events that are step 0 of funnels.
+    With a grid of days also ``enter_day``, from which on the entity counts, and ``multiple_day``, from which on it
+    is ``$multiple`` (NULL: never). ``maturity_us``: entities count only after that time from their first exposure.
+    ``flagged`` must be defined. With an activation ``exposure(entity, ts)`` is defined before it, so that the
+    events of step 0 of funnels always have this name.
     """
     relation, multiple_day = "flagged", "NULL"
     if _switch_by_day(scope):
@@ -163,7 +163,7 @@ def _switch_by_day(scope: Scope) -> bool:
 
 
 def _define_activations(scope: Scope, activation: EventSource) -> None:
-    """Define the entities with the activation event, and the first time of it (spec experiment-results 2.4)."""
+    """Define the entities with the activation event, and its first time (spec experiment-results 2.4)."""
     span = scope.question.span
     ts = scope.ts()
     scope.define(
@@ -220,5 +220,5 @@ def _carried_values(scope: Scope) -> str:
 
 
 def _first_carried(scope: Scope) -> str:
-    """Return the values of breakdowns and keys of the row that comes first, as further items of a list."""
+    """Return the values of breakdowns and keys of the first row, as further items of a list."""
     return "".join(f", {scope.dialect.first_by(name, ['ts', 'uuid'])} AS {name}" for name in scope.carried)

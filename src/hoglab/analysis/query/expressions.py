@@ -1,8 +1,8 @@
-"""HogQL expressions over one event as SQL: what ``math_hogql`` may say (spec experiment-results 1.6).
+"""HogQL expressions over one event as SQL, for ``math_hogql`` (spec experiment-results 1.6).
 
-An expression is translated node by node; names that it does not know are refused, and every constant is a bound
-parameter. A property is text until arithmetic asks for a number, as in filters. A comparison is true or false: what is
-missing equals what is missing and nothing else, and is neither less nor more, as in Hog.
+An expression is translated node by node; unknown names are refused, and every constant is a bound parameter. A
+property is text until arithmetic asks for a number, as in filters. A comparison is true or false: a missing value
+equals a missing value and nothing else, and is neither less nor more, as in Hog.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ MAX_LENGTH = 5_000
 MAX_NODES = 200
 """Maximum number of parts of one expression."""
 MAX_DEPTH = 50
-"""Maximum depth of nested parts; a sum or product of many is one level. What an engine makes of each level
-takes the longer the more there are, and nothing can interrupt that."""
+"""Maximum depth of nested parts; a sum or product of many is one level. The time that an engine takes for a level grows
+
+with the number of levels, and nothing can interrupt it.
+"""
 
 
 class RowScope(Protocol):
-    """Scope of an expression: see `hoglab.analysis.query.scope.Scope`."""
+    """The part of a scope that expressions need: see `hoglab.analysis.query.scope.Scope`."""
 
     @property
     def question(self) -> Question: ...
@@ -48,7 +50,7 @@ class RowScope(Protocol):
 
 
 class ExpressionKind(Enum):
-    """Kind of an expression, before anything is made of it."""
+    """Kind of an expression, known before its translation."""
 
     TEXT = auto()
     NUMBER = auto()
@@ -57,7 +59,7 @@ class ExpressionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """An expression of the engine. A ``plain`` one, a column, a property or a bound value, may be written again."""
+    """An expression of the engine. A ``plain`` one, such as a column, a property or a bound value, may be repeated."""
 
     text: str
     kind: ExpressionKind
@@ -87,7 +89,7 @@ _WORDS = {
     "TryCast": "a cast",
     "TypeCast": "a cast",
 }
-"""Names of the parts of the language that have no translation."""
+"""Names of the parts of the language without a translation."""
 _COMPARISONS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _OF_NUMBERS = {"abs": "abs", "floor": "floor", "ceil": "ceil", "ceiling": "ceil"}
 _TO_NUMBER = frozenset(
@@ -96,7 +98,7 @@ _TO_NUMBER = frozenset(
 
 
 def read(text: str, place: str) -> nodes.Expr:
-    """Return the expression of a text. Raises `FilterError`, which says at which character it cannot be read."""
+    """Parse the expression of a text. Raises `FilterError` with the character at which it cannot be read."""
     if len(text) > MAX_LENGTH:
         raise FilterError(f"can have at most {MAX_LENGTH} characters.", place)
     try:
@@ -106,20 +108,20 @@ def read(text: str, place: str) -> nodes.Expr:
 
 
 def truth_of(expression: nodes.Expr, scope: RowScope, place: str) -> str:
-    """Return whether the expression holds on a row of events; NULL where that cannot be said. Raises `FilterError`."""
+    """Return the condition that the expression holds on a row of events; it may be NULL. Raises `FilterError`."""
     return _Translation(scope, place, None).whole(expression, _Translation.truth)
 
 
 def number_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
-    """Return the expression on a row of events, or of what has ``columns``, as float64, NULL where it has no number.
+    """Return the expression on a row of events, or over ``columns``, as float64, NULL where it is no number.
 
-    Raises `FilterError`, which says at which character of what ``place`` holds.
+    Raises `FilterError` with the character of the text that ``place`` holds.
     """
     return _Translation(scope, place, columns).whole(expression, _Translation.number)
 
 
 def text_of(expression: nodes.Expr, scope: RowScope, place: str, columns: Columns | None = None) -> str:
-    """Return the expression on such a row as text, for telling values apart. Raises `FilterError` likewise."""
+    """Return the expression on a row as text, to tell values apart. Raises `FilterError` as `number_of` does."""
     return _Translation(scope, place, columns).whole(expression, _Translation.text)
 
 
@@ -137,9 +139,9 @@ def _goes_on(node: nodes.Node, part: nodes.Node) -> bool:
 class _Translation:
     """The translation of one expression, each node of which is translated once.
 
-    No operand is written twice, for nested that would double the statement with each level. Nor do operands stand
-    in what the engine itself writes twice: ``nullif`` and the first operand of ``BETWEEN``. What a result needs several
-    times is bound to a name (`Dialect.bound`).
+    No operand is written twice, which would double the statement with each level of nesting. Nor are operands put
+    where the engine itself writes them twice: into ``nullif`` or as the first operand of ``BETWEEN``. A value that
+    a result needs several times is bound to a name (`Dialect.bound`).
     """
 
     scope: RowScope
@@ -147,7 +149,7 @@ class _Translation:
     columns: Columns | None
 
     def whole(self, expression: nodes.Expr, as_: Callable[[_Translation, nodes.Expr], Sql]) -> str:
-        """Return the expression, which must be small enough, as what is wanted of it."""
+        """Translate the expression, which must be small enough, into the requested form."""
         self._check_size(expression)
         return self.scope.parameters.written(as_(self, expression).text, self.place)
 
@@ -329,7 +331,7 @@ class _Translation:
         return special(self, arguments)
 
     def _alike(self, first: nodes.Expr, second: nodes.Expr) -> tuple[Sql, Sql]:
-        """Both as text where they are text, else as numbers."""
+        """Return both operands as text where they are text, else as numbers."""
         found = self._translated(first), self._translated(second)
         if all(each.kind is ExpressionKind.TEXT for each in found):
             return found
@@ -360,7 +362,7 @@ class _Translation:
         return self._extreme(">=", "<", arguments)
 
     def _extreme(self, first: str, second: str, arguments: tuple[nodes.Expr, ...]) -> Sql:
-        """Return the one of two numbers that stands to the other as said; of NULL and anything NULL."""
+        """Return the smaller or the larger of two numbers; of NULL and anything NULL."""
         extreme = self._bound(
             lambda one, other: (
                 f"CASE WHEN {one} {first} {other} THEN {one} WHEN {one} {second} {other} THEN {other} END"

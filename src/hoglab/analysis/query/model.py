@@ -1,7 +1,7 @@
 """Questions to the event store, as data: exposures, values, metrics and the time they cover.
 
-Nothing here knows of JSON or of SQL. Moments are aware datetimes, durations are in microseconds because that is
-the resolution of stored events. Source: spec experiment-results 2 and 3.
+This module does not depend on JSON or on SQL. Moments are aware datetimes, durations are in microseconds because
+that is the resolution of stored events. Source: spec experiment-results 2 and 3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class EventMatch:
-    """Events of one name (None: of any) to which the filters apply."""
+    """Events of one name (None: any name) to which the filters apply."""
 
     event: str | None
     filters: PropertyGroup = NO_FILTERS
@@ -43,7 +43,7 @@ class EventSource:
     filters: PropertyGroup = NO_FILTERS
 
     def may_overlap(self, other: EventSource) -> bool:
-        """Return whether one event could come from both, as far as names tell."""
+        """Return whether one event could match both, judged by names."""
         mine = {match.event for match in self.alternatives}
         theirs = {match.event for match in other.alternatives}
         if not mine or not theirs:
@@ -53,7 +53,7 @@ class EventSource:
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """An expression by which rows are joined; two of the same text are the same."""
+    """An expression by which rows are joined; keys of the same text are equal."""
 
     text: str
     expression: Expr = field(compare=False)
@@ -79,7 +79,7 @@ Source = EventSource | TableSource
 
 @dataclass(frozen=True, slots=True)
 class BreakdownProperty:
-    """A property of the first exposure row, by which results are told apart; ``type`` is that of filters.
+    """A property of the first exposure row, by which results are split; ``type`` is a type of filters.
 
     For the type ``hogql`` the property is the text of the ``expression``; the type ``group`` needs an index.
     """
@@ -95,9 +95,9 @@ class Exposures:
     """Exposures of an experiment (spec experiment-results 2.2, 2.3).
 
     ``variants`` are compared with the text of ``variant_property``; without one everybody is in the first.
-    ``flag_key`` demands
-    ``$feature_flag`` to have that value; None for custom exposures. ``first_seen`` keeps an entity that saw
-    several variants with the earliest one; otherwise it leaves them all. ``group_type_index`` None: persons.
+    ``flag_key`` is the required value of ``$feature_flag``; None for custom exposures. ``first_seen`` keeps an
+    entity that saw several variants with the earliest one; otherwise it leaves them all. ``group_type_index`` None:
+    persons.
     """
 
     project_id: int
@@ -109,10 +109,10 @@ class Exposures:
     first_seen: bool = False
     group_type_index: int | None = None
     activation: EventSource | None = None
-    """An event that an entity must get to after its flag was shown; it is then the exposure (spec 2.4)."""
+    """Event that an entity must reach after its flag was shown; it is then the exposure (spec 2.4)."""
     breakdowns: tuple[BreakdownProperty, ...] = ()
     substitute: EventSource | None = None
-    """Source that counts instead while the project has no event of this one at all."""
+    """Source that counts instead while the project has no event of the given source at all."""
 
     @property
     def entity_column(self) -> str:
@@ -121,7 +121,7 @@ class Exposures:
 
     @property
     def sources(self) -> tuple[EventSource, ...]:
-        """All that tells who is exposed: who has no event of any of them is not."""
+        """All sources of exposures: an entity without an event of any of them is not exposed."""
         sources = (self.source, self.activation, self.substitute)
         return tuple(source for source in sources if source is not None)
 
@@ -135,9 +135,9 @@ class Exposures:
 class Span:
     """The time that a result covers: exposures in ``[start, end]``.
 
-    ``now`` is what relative dates in filters count from, and what maturity is judged at. A ``capped`` span does
-    not read events after its end, whatever windows the metric has: it is an earlier point of a series. With
-    ``days`` a result is given for the end of every day of the grid; the last one is the whole span.
+    ``now`` is the origin of relative dates in filters, and the moment at which maturity is judged. A ``capped``
+    span does not read events after its end, whatever windows the metric has: it is an earlier point of a series.
+    With ``days`` a result is given for the end of every day of the grid; the last one is the whole span.
     """
 
     start: datetime
@@ -164,9 +164,9 @@ class Math(StrEnum):
     UNIQUE_PERSON = "dau"
     UNIQUE_GROUP = "unique_group"
     UNIQUE_VALUE = "unique_value"
-    """Of an expression: ``count(distinct …)``."""
+    """Number of distinct values of an expression: ``count(distinct …)``."""
     QUANTILE = "quantile"
-    """Of an expression, over the events of one entity: interpolated between the two nearest values."""
+    """Quantile of an expression over the events of one entity: interpolated between the two nearest values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +189,13 @@ class Value:
     bounds: Bounds | None = None
     threshold: float | None = None
     session_property: str | None = None
-    """Read once for each session of an entity instead of from its events (spec experiment-results 3.5)."""
+    """Property of sessions, read once for each session instead of from its events (spec experiment-results 3.5)."""
     expression: Expr | None = None
-    """Computed from each event instead of reading one property (``math_hogql``)."""
+    """Expression computed from each event instead of one property (``math_hogql``)."""
     level: float = 0.5
-    """Level of the quantile, from 0 to 1, where the math is one."""
+    """Level of the quantile, from 0 to 1, of that math."""
     skips_null: bool = False
-    """Rows of which the expression is NULL count for nothing; else they count as 0, like all without a number."""
+    """Whether rows with an expression that is NULL are ignored; else they count as 0, like all without a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class RetentionMeasure:
 class QuantileMeasure:
     """A quantile of the values of entities, or of all their events (spec experiment-results 10).
 
-    ``ignore_zeros`` leaves out values of 0: those who never did it, where an entity has one value.
+    ``ignore_zeros`` leaves out values of 0: entities without any event, where an entity has one value.
     """
 
     value: Value
@@ -280,7 +280,7 @@ Metric = MeanMeasure | RatioMeasure | FunnelMeasure | RetentionMeasure | Quantil
 
 
 def sources_of(metric: Metric) -> tuple[Source, ...]:
-    """Return everything that a metric is computed from."""
+    """Return every source that a metric is computed from."""
     match metric:
         case MeanMeasure() | QuantileMeasure():
             return (metric.value.source,)
@@ -293,7 +293,7 @@ def sources_of(metric: Metric) -> tuple[Source, ...]:
 
 
 def metric_sources(metric: Metric) -> Iterator[EventSource]:
-    """Yield sources of the events that a metric counts."""
+    """Yield the sources of the events that a metric counts."""
     yield from (source for source in sources_of(metric) if isinstance(source, EventSource))
 
 
@@ -303,7 +303,7 @@ def event_names(sources: Iterable[EventSource]) -> frozenset[str | None]:
 
 
 def values_of(metric: Metric) -> tuple[Value, ...]:
-    """Return the values that a metric takes of its sources; none where it is about whether something happened."""
+    """Return the values that a metric takes from its sources; none where it is about whether something happened."""
     match metric:
         case MeanMeasure() | QuantileMeasure():
             return (metric.value,)
@@ -318,28 +318,28 @@ def of_sessions(metric: Metric) -> bool:
 
 
 def tables_of(metric: Metric) -> tuple[TableSource, ...]:
-    """Return tables that a metric is computed from. Such a metric is never computed in steps, nor shared."""
+    """Return the tables that a metric is computed from. Such a metric is never computed in steps, nor shared."""
     return tuple(source for source in sources_of(metric) if isinstance(source, TableSource))
 
 
 @dataclass(frozen=True, slots=True)
 class CohortMembers:
-    """Members of a cohort: persons by id, or, when ``people`` is None, those whom the filters match."""
+    """Members of a cohort: persons by id, or, when ``people`` is None, persons who match the filters."""
 
     filters: PropertyGroup = NO_FILTERS
     people: tuple[str, ...] | None = None
     version: int = field(default=0, repr=False)
-    """Of the list of people: another one when it was edited. Merges of persons change the list alone."""
+    """Version of the list of people, which changes when it is edited. Merges of persons change the list alone."""
 
     @property
     def definition(self) -> object:
-        """Definition of the cohort, which differs after somebody has edited it."""
+        """Definition of the cohort, which changes when somebody edits it."""
         return self.filters if self.people is None else self.version
 
 
 @dataclass(frozen=True, slots=True)
 class KnownGroups:
-    """Groups of one type as they are now: their keys, and of each the properties that are asked for, as JSON."""
+    """Groups of one type in their present state: their keys, and the requested properties of each as JSON."""
 
     keys: tuple[str, ...]
     properties: tuple[str, ...]
@@ -349,8 +349,9 @@ class KnownGroups:
 class Question:
     """A metric over the exposed entities of a span. ``matured_only``: spec experiment-results 2.5.
 
-    ``cohorts`` are those that filters of the question name, by id. ``files`` are those of its tables, by name,
-    and ``groups`` those whose properties it asks for, by the index of their type: known when it is computed.
+    ``cohorts`` are the cohorts that filters of the question name, by id. ``files`` are the files of its tables, by
+    name, and ``groups`` the groups whose properties it asks for, by the index of their type: known when it is
+    computed.
     """
 
     exposures: Exposures
@@ -366,7 +367,7 @@ class Question:
     def group_properties(self) -> Mapping[int, frozenset[str]]:
         """The properties of groups that filters and breakdowns ask for, by the index of the groups' type.
 
-        They are those that groups have when the question is answered, not those of the time of the events.
+        They are the properties that groups have when the question is answered, not at the time of the events.
         """
         properties: dict[int, set[str]] = {}
         for leaf in _filters_of(self):
@@ -395,7 +396,7 @@ class Question:
 
     @property
     def session_events(self) -> frozenset[str | None]:
-        """The names of the events of whose sessions filters and breakdowns ask; None stands for any event."""
+        """The names of the events whose sessions filters and breakdowns ask for; None stands for any event."""
         exposures = self.exposures
         by_exposure = any(each.type == "session" for each in exposures.breakdowns)
         by_exposure = by_exposure or _ask_for_sessions(exposures.test_account_filters)
@@ -435,7 +436,7 @@ def _ask_for_sessions(filters: PropertyGroup) -> bool:
 
 
 def _expressions_of(question: Question) -> Iterator[Expr]:
-    """Those over events."""
+    """Yield the expressions over events."""
     yield from (each.expression for each in question.exposures.breakdowns if each.expression is not None)
     yield from (key.expression for key in question.join_keys)
     for value in values_of(question.metric):
@@ -448,7 +449,7 @@ def _chains_of(expression: Expr) -> Iterator[tuple[str, ...]]:
 
 
 def chain_of(node: nodes.Node) -> tuple[str, ...] | None:
-    """Return the names by which an expression goes into an event: ``properties.a`` or ``properties['a']``.
+    """Return the names by which an expression reads a value of an event: ``properties.a`` or ``properties['a']``.
 
     The result is None for others.
     """
@@ -473,7 +474,7 @@ def group_column(index: int) -> str:
 
 
 def later(moment: datetime, duration_us: int) -> datetime:
-    """Return the moment that much later, or the last one that there is."""
+    """Return the moment a duration later, or the latest possible one."""
     try:
         return moment + timedelta(microseconds=duration_us)
     except OverflowError:

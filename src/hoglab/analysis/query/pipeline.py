@@ -1,7 +1,7 @@
-"""A question as a statement, stage by stage: who is exposed, what entities did, what each of them adds, the sums.
+"""A question as a statement, stage by stage: who is exposed, what entities did, their contributions, the sums.
 
-A stage is known by its name, and by what it reads of events. So what is made of a statement in parts, from tables that
-stand for some stages, takes the others as they are.
+A stage is known by its name, and by the columns that it uses of events. So statements over parts, made from tables
+that replace some stages, take the other stages unchanged.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -61,10 +61,10 @@ from hoglab.storage.event_store.dialects import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The stages that lead to ``unit``, a row for each entity that counts."""
+    """The stages that lead to ``unit``, with a row for each entity that counts."""
 
     exposures: Stage
-    """``flagged``: who saw which variant, and since when."""
+    """``flagged``: the variant that each entity saw, and since when."""
     entry: tuple[Subquery, ...]
     """Subqueries of the time from which an entity counts: activations, and the days on which it leaves its variant."""
     covariate: tuple[Subquery, ...]
@@ -84,7 +84,7 @@ class Pipeline:
     outcome: Outcome
     units: Units
     funnel_rows: Stage | None
-    """``funnel_row``: what entities did that is a step; None for other metrics."""
+    """``funnel_row``: events of entities that are steps; None for other metrics."""
     partials: Stage
     """Numbers per entity, and with a grid of days per day, that combine by sum, min or max."""
     days: Days | None
@@ -92,12 +92,12 @@ class Pipeline:
     values: Stage | None
     """``valued``: the values of each entity over a whole span; None with days."""
     picked: tuple[Subquery, ...]
-    """Values that bounds and quantiles pick from those of all entities."""
+    """Values that bounds and quantiles pick from the values of all entities."""
     total: Total
 
     @property
     def contributions(self) -> Stage:
-        """Contributions of entities, which depend on nothing but their own events."""
+        """Contributions of entities, which depend only on their own events."""
         if self.values is not None:
             return self.values
         assert self.days is not None  # noqa: S101 - it is the one or the other
@@ -105,7 +105,7 @@ class Pipeline:
 
     @property
     def to_contributions(self) -> tuple[Subquery, ...]:
-        """All subqueries up to these."""
+        """All subqueries up to the contributions."""
         rows = () if self.funnel_rows is None else self.funnel_rows.subqueries
         return (
             *self.units.subqueries,
@@ -116,17 +116,17 @@ class Pipeline:
 
     @property
     def reads_of_exposures(self) -> Reads:
-        """Columns and properties read of the events that tell who is exposed."""
+        """Columns and properties used of the events that decide who is exposed."""
         return self.units.exposures.reads | self.reads_of_entry
 
     @property
     def reads_of_entry(self) -> Reads:
-        """Columns and properties read of those events beside the first stage."""
+        """Columns and properties used of these events beside the first stage."""
         return _reads([*self.units.entry, self.units.unit])
 
     @property
     def reads_of_metric(self) -> Reads:
-        """Columns and properties read of the events that the metric counts."""
+        """Columns and properties used of the events that the metric counts."""
         rows = () if self.funnel_rows is None else self.funnel_rows.subqueries
         return _reads([*self.units.covariate, *rows, *self.partials.subqueries])
 
@@ -145,7 +145,7 @@ class Pipeline:
         )
 
     def from_sums(self, relation: str) -> Compiled:
-        """Return sums over a relation of contributions, or over one of such sums."""
+        """Return the sums over a relation of contributions, or over one of such sums."""
         return self._compiled([], self.total.over(relation))
 
     def _compiled(self, subqueries: Iterable[Subquery], sql: str) -> Compiled:
@@ -184,15 +184,15 @@ def compiled(
     *,
     entities: int | None = None,
 ) -> Compiled:
-    """Return the statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
+    """Compile the statement for a question. Raises `hoglab.filters.FilterError` for filters that SQL cannot answer.
 
-    With ``entities`` it gives what each of so many entities adds to the statistics, for metrics that add up.
+    With ``entities`` it gives the contribution of each of that many entities, for metrics that add up.
     """
     return pipeline_of(Scope(question, dialect, relation, entities)).compiled
 
 
 def value_statement(scope: Scope, people: int, limit: int) -> SqlStatement:
-    """Return rows ``(entity, value)`` of the values that a quantile is taken of, for so many entities."""
+    """Return rows ``(entity, value)`` of the values that a quantile is taken of, for a number of entities."""
     metric = scope.question.metric
     assert isinstance(metric, QuantileMeasure)  # noqa: S101 - others have sums
     _units(scope, metric)
@@ -217,7 +217,7 @@ def outcome_of(metric: Metric, *, resumable: bool = False) -> Outcome:
 
 
 def _units(scope: Scope, metric: Metric) -> Units:
-    """``unit``, with the covariate ``x`` where the metric has one."""
+    """Define ``unit``, with the covariate ``x`` where the metric has one."""
     anchored_on_exposure = scope.question.matured_only and not isinstance(metric, RetentionMeasure)
     maturity_us = metric.window_us if anchored_on_exposure else 0
     exposures = Stage(scope.collect(define_exposures))

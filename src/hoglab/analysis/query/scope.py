@@ -1,6 +1,6 @@
 """The parts that all statements share: events of a source, entities, days, and named subqueries.
 
-A subquery knows what it reads of events: everything that is read of a row goes through the scope.
+A subquery knows the columns that it uses of events: every use of a row goes through the scope.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hoglab.storage.event_store.dialects import Dialect
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """SQL and the values of its parameters, perhaps with others, which the reader leaves out."""
+    """SQL and the values of its parameters, perhaps with further values, which the reader leaves out."""
 
     sql: str
     parameters: dict[str, object]
@@ -45,7 +45,7 @@ class SqlStatement:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A part of a statement with a name (``WITH name AS …``), and what it reads of events."""
+    """A part of a statement with a name (``WITH name AS …``), and the columns that it uses of events."""
 
     name: str
     sql: str
@@ -54,7 +54,7 @@ class Subquery:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Subqueries that lead to one relation: the last of them."""
+    """Subqueries that lead to one relation, the last of them."""
 
     subqueries: tuple[Subquery, ...]
 
@@ -78,7 +78,7 @@ class Stage:
         return self.subqueries[-1].sql
 
     def giving(self, sql: str) -> Subquery:
-        """Return the relation, made in another way."""
+        """Return the stage with another query for its relation."""
         return Subquery(self.name, sql)
 
 
@@ -90,12 +90,12 @@ class Scope:
     dialect: Dialect
     relation: EventRelation = ALL_EVENTS
     entities: int | None = None
-    """Of so many entities, chosen without regard to what they did, it is told what they add; None: of all the sums."""
+    """Number of entities, chosen without regard to their events, whose contributions are asked for; None: sums."""
     resumable: bool = False
-    """Partials tell all that an entity's later events go on from."""
+    """Whether an entity's later events can continue from the partials."""
     subqueries: list[Subquery] = field(default_factory=list)
     values: Parameters | None = None
-    """The parameters of the statement, where it is of several scopes."""
+    """Parameters of the statement, where it has several scopes."""
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -103,7 +103,7 @@ class Scope:
 
     @cached_property
     def row(self) -> RelationRow:
-        """A row of events: what is read of it becomes part of the next subquery."""
+        """A row of events: the columns that it reads are noted for the next subquery."""
         return RelationRow(self.dialect, self.parameters, self.relation)
 
     def beside(self, question: Question) -> Scope:
@@ -111,13 +111,13 @@ class Scope:
         return replace(self, question=question, values=self.parameters)
 
     def define(self, name: str, sql: str, reads: Reads | None = None) -> str:
-        """Return name a subquery (``WITH name AS …``); returns the name. ``reads`` is what it reads beside `row`."""
+        """Name a subquery (``WITH name AS …``); return the name. ``use`` has the columns that it uses besides `row`."""
         found = self.row.reads()
         self.subqueries.append(Subquery(name, sql, found if reads is None else found | reads))
         return name
 
     def collect(self, define: Callable[[Scope], object]) -> tuple[Subquery, ...]:
-        """Return the subqueries that something defines."""
+        """Return the subqueries that the block defines."""
         begin = len(self.subqueries)
         define(self)
         return tuple(self.subqueries[begin:])
@@ -136,7 +136,7 @@ class Scope:
 
     @cached_property
     def events(self) -> str:
-        """The relation of all events; with what the question asks for of their groups and their sessions."""
+        """The relation of all events, with the properties of groups and sessions that the question asks for."""
         relation = self.relation.name
         if not self.question.groups and not self.question.session_properties:
             return relation
@@ -160,7 +160,7 @@ class Scope:
         return {name: f"session_{place}" for place, name in enumerate(self.question.session_properties)}
 
     def _define_sessions(self) -> str:
-        """``session_fact(session, …)``: sessions of the events that ask for them, as far as the span knows them."""
+        """Define ``session_fact(session, …)``: sessions of the events that ask for them, within the span's reach."""
         span, question = self.question.span, self.question
         since = span.start - timedelta(microseconds=question.lookback_us) - SESSION_REACH
         until = exclusive(span.end) if span.capped else LAST_MOMENT
@@ -172,9 +172,9 @@ class Scope:
         return apart.define("session_fact", facts)
 
     def asking(self, within: str) -> str:
-        """Return a further condition on events: of sessions that are asked for, as far as names of events tell.
+        """Return a further condition on events: that they belong to requested sessions, as far as names of events tell.
 
-        To read the properties of all events of these sessions costs more than to find out which they are.
+        Reading the properties of all events of these sessions costs more than finding the sessions.
         """
         question, events, session = self.question, self.relation.name, self.column("session_id")
         asking, exposing = question.session_events, question.exposures.event_names
@@ -190,12 +190,12 @@ class Scope:
         return f" AND {session} IN (SELECT {session} FROM {events} WHERE {some})"  # noqa: S608 - all of it is ours
 
     def _named(self, names: Iterable[str | None]) -> str:
-        """Return whether a row of events has one of these names."""
+        """Return the condition that a row of events has one of these names."""
         known = sorted(name for name in names if name is not None)
         return combined("OR", [FALSE, *(self.has_name(name) for name in known)])
 
     def has_name(self, name: str) -> str:
-        """Return whether a row of events has this name."""
+        """Return the condition that a row of events has this name."""
         return f"{self.column('event')} = {self.bind(name)}"
 
     def of_session(self, name: str) -> FilterField:
@@ -229,11 +229,11 @@ class Scope:
         return [*self.cell, *(f"k{number}" for number in range(len(self.question.join_keys)))]
 
     def carried_of(self, relation: str) -> str:
-        """These columns of a relation as further items of a list."""
+        """Return these columns of a relation as further items of a list."""
         return "".join(f", {relation}.{name} AS {name}" for name in self.carried)
 
     def key_of(self, source: TableSource) -> str:
-        """Return the column of ``unit`` that a table's rows are joined by; empty for entities that have no key."""
+        """Return the column of ``unit`` that joins a table's rows; empty for entities that have no key."""
         return f"k{self.question.join_keys.index(source.events_join_key)}"
 
     def cell_of(self, relation: str) -> str:
@@ -248,7 +248,7 @@ class Scope:
     ) -> str:
         """Return filters on a row of events.
 
-        With ``field_of`` on a row of something else, where cohorts mean nothing.
+        ``field_of`` makes them filters on another kind of row, where cohorts have no meaning.
         """
         if field_of is None:
             return group_condition(group, self._filter_scope(()))
@@ -270,7 +270,7 @@ class Scope:
         )
 
     def _cohort(self, leaf: PropertyFilter, inside: tuple[int, ...]) -> str:
-        """Return whether the person of a row belongs to a cohort, or does not."""
+        """Return the condition that the person of a row belongs to a cohort, or does not."""
         parts = []
         for identifier in cohort_ids(leaf.value):
             cohort = self.question.cohorts.get(identifier)
@@ -289,7 +289,7 @@ class Scope:
         return f"(NOT {belongs})" if leaf.negation or leaf.operator == "not_in" else belongs
 
     def matches(self, source: EventSource) -> str:
-        """Return whether a row of events comes from a source."""
+        """Return the condition that a row of events matches a source."""
         if not source.alternatives:
             return FALSE
         either = combined("OR", [self._match(match) for match in source.alternatives])
@@ -302,7 +302,7 @@ class Scope:
         return combined("AND", [*parts, self.filters(match.filters)])
 
     def may_come_from(self, source: EventSource) -> str:
-        """Return a condition that every event of a source meets, as far as names tell."""
+        """Return a condition that every event of a source meets, judged by names."""
         names = [TRUE if match.event is None else self.has_name(match.event) for match in source.alternatives]
         return combined("OR", names) if names else FALSE
 
@@ -315,14 +315,14 @@ class Scope:
         )
 
     def before_exposures(self, lookback_us: int) -> str:
-        """Return rows of the project's events that may lie that long before somebody's exposure, or less."""
+        """Return rows of the project's events that may lie within a duration before an exposure."""
         span = self.question.span
         return self.within(span.start - timedelta(microseconds=lookback_us), exclusive(span.end))
 
     def read_until(self, window_us: int = 0, *, inclusive: bool = False) -> datetime:
         """Return the bound before which events are read: the end of the span and what may follow it.
 
-        ``inclusive``: an event at the very end is read. A capped span reads what happened in it, and no more.
+        ``inclusive``: an event at the very end is read. A capped span reads no events after it.
         """
         span = self.question.span
         if span.capped:
@@ -340,7 +340,7 @@ class Scope:
         return self.question.span.days
 
     def day(self, ts: str) -> str:
-        """Return the number of the grid's day on which a moment (microseconds) lies, cut off at both ends."""
+        """Return the number of the grid's day on which a moment (microseconds) lies, limited at both ends."""
         grid = self.days
         if grid is None or grid.count == 1:
             return "CAST(0 AS INTEGER)"  # a bare number in GROUP BY would be the number of a column

@@ -1,6 +1,6 @@
 """Facts of a session: aggregates over the events with the same ``$session_id``; nothing else is stored.
 
-Metrics take values of sessions (spec experiment-results 3.5), filters and breakdowns ask for them (1.6, 3.9).
+Metrics take values of sessions (spec experiment-results 3.5), filters and breakdowns use them (1.6, 3.9).
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -34,9 +34,9 @@ def measure_of_session(name: str, row: RelationRow) -> str:
 
 
 def facts_of_sessions(columns: Mapping[str, str], events: str, condition: str, row: RelationRow) -> str:
-    """A relation ``(session, …)`` of the sessions of ``events`` that meet a condition, with a column for each property.
+    """Return a relation ``(session, …)`` of sessions of ``events``, with a column for each property.
 
-    Raises `FilterError` for properties that nothing is known of.
+    Raises `FilterError` for unknown properties.
     """
     own = [name for name in columns if name != CHANNEL]
     parts = {
@@ -54,12 +54,12 @@ def facts_of_sessions(columns: Mapping[str, str], events: str, condition: str, r
 
 
 def reads_properties(names: Iterable[str]) -> bool:
-    """Return whether any of these properties of sessions takes more of an event than its name and its time."""
+    """Return whether any of these properties of sessions uses more of an event than its name and its time."""
     return not _OF_COLUMNS.issuperset(names)
 
 
 def _fact(name: str, row: RelationRow) -> str:
-    """Any property of sessions but the channel, as an aggregate over their events. Raises `FilterError`."""
+    """Return any property of sessions but the channel, as an aggregate over their events. Raises `FilterError`."""
     aggregate = _FACTS.get(name)
     if aggregate is None:
         known = ", ".join(sorted({*_FACTS, CHANNEL}))
@@ -68,7 +68,7 @@ def _fact(name: str, row: RelationRow) -> str:
 
 
 def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
-    """Return the field that a filter compares, where a column has the fact; its text is shown by breakdowns."""
+    """Return the field that a filter compares, from the column of a fact; breakdowns show its text."""
     if name == "$is_bounce":
         return ComputedField(f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column)
     if name == "$urls":
@@ -161,4 +161,4 @@ _TEXTS: Mapping[str, _Aggregate] = {
 _OF_COLUMNS = (_MEASURES.keys() | _MOMENTS.keys()) - {"$num_uniq_urls"}
 _FACTS: Mapping[str, _Aggregate] = {**_MEASURES, **_MOMENTS, **_TEXTS, "$urls": _urls}
 CHANNEL = "$channel_type"
-"""The property that follows from others."""
+"""The property that follows from other ones."""

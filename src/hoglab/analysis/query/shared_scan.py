@@ -1,8 +1,8 @@
-"""Many questions about the same exposures from one look at the events.
+"""Many questions about the same exposures from one scan of the events.
 
-What the statements of all questions read of the events of exposed entities is put into a temporary table once:
-the columns, and each property that any of them asks for, taken out of its JSON. The statements then read that
-narrow table instead of all events (spec experiment-results 11: relevance logs, for the time of one computation).
+The columns of exposed entities' events that the statements of all questions use are put into a temporary table
+once, with each property that any of them asks for extracted from its JSON. The statements then read that narrow
+table instead of all events (spec experiment-results 11: relevance logs, for the time of one computation).
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -39,17 +39,17 @@ from hoglab.storage.event_store.dialects import Dialect
 
 TABLE = "shared_events"
 EXPOSURE_TABLES = ("shared_exposures", "shared_flagged")
-"""The exposures, and who was exposed to what: the first stage of every statement."""
+"""The exposures, and the variants of entities: the first stage of every statement."""
 MIN_QUESTIONS = 3
-"""For fewer questions the table costs more than it saves."""
+"""Smallest number of questions for which the table saves more than it costs."""
 
 MAX_TAKEN = 500
-"""Maximum number of properties in a table of events; what reads more is computed from all events."""
+"""Maximum number of properties in a table of events; a question with more is computed from all events."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedScan:
-    """Temporary tables, made by ``statements`` one after the other, and what stands for all events then."""
+    """Temporary tables, created by ``statements`` in order, and the relation that then replaces all events."""
 
     statements: tuple[SqlStatement, ...]
     relation: EventRelation
@@ -57,9 +57,9 @@ class SharedScan:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A question, and what its statement reads of events.
+    """A question, and the columns that its statement uses of events.
 
-    To tell who is exposed, beside `EXPOSURE_TABLES`, and for the rest.
+    It has the columns for deciding who is exposed, besides `EXPOSURE_TABLES`, and the ones for the rest.
     """
 
     question: Question
@@ -71,7 +71,7 @@ class _Reading:
         return self.exposures | self.metric
 
     def sources_of(self, wanted: Callable[[Reads], bool]) -> Iterator[EventSource]:
-        """Yield sources of the events whose reads satisfy a condition."""
+        """Yield the sources of the events whose uses satisfy a condition."""
         if wanted(self.exposures):
             yield from self.question.exposures.sources
         if wanted(self.metric):
@@ -81,10 +81,10 @@ class _Reading:
 
 
 def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
-    """Return one look at the events for questions about a whole span that have the same project, entities and span.
+    """Return one scan of the events for questions about a whole span that have the same project, entities and span.
 
-    One that no statement can answer is passed over here. Raises `hoglab.filters.FilterError` when that is so for all,
-    or when they read too much.
+    A question that no statement can answer is skipped. Raises `hoglab.filters.FilterError` when all are skipped, or
+    when they use too many properties.
     """
     relation = EventRelation(TABLE, extracted=frozenset(Form))
     readings = []
@@ -105,12 +105,12 @@ def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
 
 
 def drop_tables(dialect: Dialect) -> list[str]:
-    """Return the statements after which there are no such tables."""
+    """Return the statements that drop these tables."""
     return [dialect.drop_table(table) for table in (TABLE, *EXPOSURE_TABLES)]
 
 
 def _exposure_tables(scope: Scope) -> Iterator[SqlStatement]:
-    """Yield tables of who was exposed."""
+    """Yield the tables of exposures and variants."""
     made: dict[str, str] = {}
     for table, subquery in zip(EXPOSURE_TABLES, scope.collect(define_exposures), strict=True):
         named = ",\n".join(scope.dialect.named(name, f"SELECT * FROM {made[name]}") for name in made)
@@ -151,14 +151,14 @@ def _table(scope: Scope, name: str, sql: str) -> SqlStatement:
 
 
 def _extracted(scope: Scope, readings: Sequence[_Reading], wanted: Property) -> str:
-    """Return a property, taken out of its JSON only where somebody reads it."""
+    """Extract a property from its JSON, only where somebody reads it."""
     forms = {wanted, wanted.as_(Form.NUMBER)} if wanted.form is Form.TEXT else {wanted}
     readers = _readers(scope, readings, lambda reads: not forms.isdisjoint(reads.properties))
     return f"CASE WHEN {readers} THEN {scope.row.read(wanted)} END"
 
 
 def _readers(scope: Scope, readings: Sequence[_Reading], wanted: Callable[[Reads], bool]) -> str:
-    """Return a condition that every event meets of which is read what is wanted."""
+    """Return a condition that every event meets of which the given columns are used."""
     sources = [source for reading in readings for source in reading.sources_of(wanted)]
     return combined("OR", list(dict.fromkeys(map(scope.may_come_from, sources))))
 

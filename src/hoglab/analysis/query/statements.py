@@ -1,4 +1,4 @@
-"""The rows of a statement's answer as statistics, and which questions one statement answers."""
+"""The statistics made of a statement's rows, and the questions that one statement can answer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Answer:
 
     @classmethod
     def of(cls, cells: Mapping[Cell, Groups]) -> Answer:
-        """Return the whole is the sum of its cells (spec experiment-results 3.9); quantiles do not add up."""
+        """Make an answer of cells and their sum (spec experiment-results 3.9); quantiles do not add up."""
         if set(cells) <= {()}:
             return cls(cells.get((), {}))
         groups: dict[str, Any] = {}
@@ -67,14 +67,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement together with how its answer is read."""
+    """A statement, and the way to read its rows."""
 
     question: Question
     statement: SqlStatement
     outcome: Outcome
 
     def answer(self, rows: Sequence[tuple[Any, ...]]) -> Answer:
-        """Return the answer of a question without days."""
+        """Read the answer of a question without days."""
         variants = self.question.exposures.variants
         width = len(self.question.exposures.breakdowns)
         cells: dict[Cell, dict[str, SufficientStatistics]] = {}
@@ -85,7 +85,7 @@ class Compiled:
         return Answer.of(cells)
 
     def points(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[Answer]:
-        """Return the answer of a question with days: the statistics at the end of each day of the grid."""
+        """Read the answer of a question with days: the statistics at the end of each day of the grid."""
         grid = self.question.span.days
         assert grid is not None  # noqa: S101 - the caller asked for days
         variants = self.question.exposures.variants
@@ -107,7 +107,7 @@ class Compiled:
         return [Answer.of(point) for point in points]
 
     def statistics(self, sums: Sequence[Any]) -> SufficientStatistics:
-        """Return the statistics of one row of sums."""
+        """Compute the statistics of one row of sums."""
         if isinstance(self.question.metric, QuantileMeasure):
             return quantile_sample(self.question.metric, sums)
         numbers = [_plain(number) for number in sums]
@@ -128,10 +128,10 @@ class Compiled:
 
 
 def can_telescope(metric: Metric) -> bool:
-    """Return whether all days of a series can be told in one pass (spec experiment-results 11.3).
+    """Return whether all days of a series can be computed in one pass (spec experiment-results 11.3).
 
-    Percentile bounds move from day to day, and so do quantiles, also those of an entity's own events, the last
-    start of an entity and the length of a session.
+    It is not additive when percentile bounds, quantiles (also those of an entity's own events), the last start of
+    an entity or the length of a session change from day to day.
     """
     match metric:
         case MeanMeasure():
@@ -147,12 +147,12 @@ def can_telescope(metric: Metric) -> bool:
 
 
 def can_share(question: Question) -> bool:
-    """Return whether all that a question reads is events of its own entities.
+    """Return whether a question only reads events of its own entities.
 
-    Then others may read them with it, and what follows from them may be kept.
+    Then other questions can share the scan, and the results of entities can be materialized.
 
-    Sessions are made of events that no metric asks for, they, tables and groups are joined by those who ask, and
-    quantiles of cells need another question for everybody.
+    Sessions consist of events that no metric asks for; sessions, tables and groups are joined by the question
+    itself; and quantiles of cells need another question for everybody.
     """
     metric = question.metric
     return (
@@ -165,9 +165,9 @@ def can_share(question: Question) -> bool:
 
 
 def all_days_at_once(question: Question) -> bool:
-    """Return whether that is so for a question.
+    """Return whether all days of a question can be computed in one pass.
 
-    What is known of a session that filters ask for changes from day to day.
+    The properties of a session that filters ask for change from day to day.
     """
     return can_telescope(question.metric) and not question.session_properties
 
@@ -177,7 +177,7 @@ def _adds_up(value: Value) -> bool:
 
 
 def at_end_of_day(question: Question, number: int) -> Question:
-    """Return the question of one point of a series, asked alone."""
+    """Return the question of one point of a series alone."""
     grid = question.span.days
     assert grid is not None  # noqa: S101 - the caller asked for days
     span = question.span
@@ -188,7 +188,7 @@ def at_end_of_day(question: Question, number: int) -> Question:
 
 
 def _running(changes: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return sums of all changes up to each day; of floats without accumulated rounding."""
+    """Return the sums of all changes up to each day; sums of floats without accumulated rounding."""
     if all(isinstance(change, int) for day in changes for change in day):
         return list(accumulate(map(sum, changes)))
     return [fsum(chain.from_iterable(changes[: index + 1])) for index in range(len(changes))]

@@ -1,4 +1,4 @@
-"""Exposures: people by variant and day, and beside them those who are held out (spec experiment-results 2.6)."""
+"""Exposures: people by variant and day, with the people held out (spec experiment-results 2.6)."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 MAX_EXPOSURE_ROWS = 5000
-"""Maximum number of (day, variant) pairs in an exposure response; of more days only the last ones are given."""
+"""Maximum number of (day, variant) pairs in an exposure response; a longer one keeps only the last days."""
 
 
 class ExposureCounts:
-    """Counts the exposed. Bad input, time-outs and memory limits are errors of the wire."""
+    """The counts of exposed people. Bad input, time-outs and memory limits are errors of the wire."""
 
     def __init__(self, service: ResultsService) -> None:
         self._service = service
 
     def of_query(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
-        """Return an ``ExperimentExposureQuery``. Raises `ApiError`."""
+        """Prepare an ``ExperimentExposureQuery``. Raises `ApiError`."""
         return self._prepared(self._asked(project, query))
 
     def of(self, inputs: ExperimentInputs) -> PreparedQuery:
-        """Return the exposures of an experiment as it is stored."""
+        """Return the exposures of a stored experiment."""
         return self._prepared(_Asked.of_plan(inputs))
 
     def counted(self, inputs: ExperimentInputs) -> dict[str, Any]:
-        """Return the exposures of an experiment, computed unless a kept answer is fresh. Raises `ApiError`."""
+        """Count the exposures of an experiment, unless a cached answer is fresh. Raises `ApiError`."""
         asked, queries = self.of(inputs), self._service.queries
         kept = queries.cached(asked, fresh=True) or queries.compute(asked)
         return kept.answer
@@ -102,7 +102,7 @@ class ExposureCounts:
         return answer
 
     def _asked(self, project: Project, query: Mapping[str, Any]) -> _Asked:
-        """Return parameters of the query, from the experiment where the query names none."""
+        """Return the parameters of the query, with defaults from the experiment."""
         inputs: ExperimentInputs | None = None
         if is_id(query.get("experiment_id")):
             inputs = inputs_asked(self._service.database, project, query)
@@ -131,7 +131,7 @@ class ExposureCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """An exposure query with everything filled in."""
+    """An exposure query with all its parameters."""
 
     project: Project
     calculation: Calculation
@@ -144,7 +144,7 @@ class _Asked:
 
     @property
     def identity(self) -> object:
-        """Everything that decides the counts."""
+        """Key of everything that decides the counts."""
         return (
             "exposures",
             self.calculation,
@@ -158,7 +158,7 @@ class _Asked:
 
     @classmethod
     def of_plan(cls, inputs: ExperimentInputs) -> _Asked:
-        """Return the exposures of an experiment as it is stored."""
+        """Return the parameters of the exposures of a stored experiment."""
         row, key = inputs.row, inputs.calculation.feature_flag_key
         filters = {} if inputs.flag is None else inputs.flag.filters
         return cls.of(
@@ -214,7 +214,7 @@ class _Asked:
 
 
 def _held_out(holdout_id: int, days: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
-    """Return the people of a holdout as a group of their own: no variant, and compared with nobody."""
+    """Return the people of a holdout as a group of their own: it is no variant, and compared with nobody."""
     return {
         "id": holdout_id,
         "key": f"{HOLDOUT_PREFIX}{holdout_id}",

@@ -1,6 +1,6 @@
-"""All that is known of an experiment in one answer: stored results where they are fresh, computed ones otherwise.
+"""Results of an experiment in one answer: stored results where they are fresh, computed ones otherwise.
 
-What is not there within the budget goes on in the background, and the answer says what is missing.
+Parts not computed within the budget are computed in the background, and the answer names the missing ones.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 BUDGET_S = 15.0
 """Time for which a request waits for computations."""
 EXPOSURES, HEALTH = "exposures", "health"
-"""Names of what may be missing beside metrics."""
+"""Names of possibly missing parts besides metrics."""
 FORMER_ENGINE = "Metrics of kind {kind} are of the former engine: ask for their results with POST …/query/."
 
 
 class ExperimentResults:
-    """Answers what is known of whole experiments. Thread-safe."""
+    """The results of whole experiments. Thread-safe."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class ExperimentResults:
         *,
         budget_s: float | None = BUDGET_S,
     ) -> None:
-        """Without a budget everything is computed before the answer, one after the other."""
+        """Take a budget; without one everything is computed before the answer, one part after the other."""
         self._service = service
         self._exposures = exposures
         self._health = health
         self._budget_s = budget_s
 
     def read(self, project: Project, experiment_id: int, *, refresh: bool = False) -> dict[str, Any]:
-        """Return the results of an experiment; with ``refresh`` those of everything that is stored now. Raises 404."""
+        """Return the results of an experiment; with ``refresh`` of all events stored now. Raises 404."""
         inputs = self._service.plan_of(project, experiment_id)
         if inputs.span(self._service.now()) is None:
             return self._not_started(inputs)
@@ -73,7 +73,7 @@ class ExperimentResults:
     def _refreshing(
         self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, force: bool
     ) -> PreparedQuery:
-        """Return the work of bringing the points of a metric up to date.
+        """Return the work of updating the points of a metric.
 
         The runner stores them, so there is no answer.
         """
@@ -86,9 +86,9 @@ class ExperimentResults:
         return PreparedQuery.of(inputs.project, self._service.now(), identity, refresh, keeps=False)
 
     def _examining(self, inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
-        """Return the work of looking for what endangers an experiment.
+        """Return the work of searching for dangers to an experiment.
 
-        Its answer has no findings where they cannot be told without exposures.
+        Its answer has no findings where these depend on missing exposures.
         """
 
         def known() -> Mapping[str, Any]:
@@ -186,7 +186,7 @@ class _UncountedError(Exception):
 
 
 class _Work:
-    """Computations for one request: in the background until the budget is used up, or at once without one."""
+    """Computations for one request: in the background until the budget is used up, or at once without a budget."""
 
     def __init__(self, queries: Queries, budget_s: float | None) -> None:
         self._queries = queries
@@ -202,7 +202,7 @@ class _Work:
         self._noting(name, lambda: self._begun.update({name: self._queries.submit(work)}))
 
     def ended(self) -> tuple[set[str], dict[str, str]]:
-        """Return waits; the names of what is not done, and the reasons of what failed."""
+        """Wait until the budget is used up; return the names of unfinished parts, and the reasons of failed ones."""
         pending = set()
         for name, status in self._begun.items():
             if status is None:  # there were too many others: the next request tries again
@@ -216,7 +216,7 @@ class _Work:
         return pending, self._errors
 
     def answer(self, work: PreparedQuery) -> dict[str, Any] | None:
-        """Return the answer of one more piece of work; None when it failed or is not there in time."""
+        """Return the answer of one more piece of work; None when it failed or is late."""
         try:
             if self._deadline is None:
                 return self._queries.compute(work).answer
@@ -242,7 +242,7 @@ def _head(inputs: ExperimentInputs) -> dict[str, Any]:
 
 
 def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
-    """Return methods and settings of an experiment's statistics, on the wire."""
+    """Return the methods and settings of an experiment's statistics, as on the wire."""
     config, variants = inputs.calculation.statistics, inputs.calculation.variants
     return {
         "method": str(config.method),
@@ -256,7 +256,7 @@ def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
 
 
 def metric_object(each: ShownMetric) -> dict[str, Any]:
-    """Return a metric on the wire, without what is known of its result."""
+    """Return a metric as on the wire, without its result."""
     metric = each.metric
     return {
         "uuid": metric.get("uuid"),

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 GRACE = timedelta(hours=1)
-"""Time after its start in which an experiment may be without exposures and without events of its metrics."""
+"""Time after the start for which an experiment may be without exposures and without events of its metrics."""
 EDITS_LOOKED_AT = 200
-"""Number of changes of the flag, newest first, that are searched for some since the start."""
+"""Number of changes of the flag, newest first, that are searched for changes since the start."""
 TIMEOUT_S = 10.0
 MAX_EVENT_NAMES = 200
 
@@ -61,7 +61,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to look at. ``code`` is for programs, ``message`` says what is wrong and ``advice`` what to do."""
+    """A danger to an experiment. ``code`` is for programs, ``message`` describes it and ``advice`` is what to do."""
 
     code: str
     severity: Severity
@@ -72,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FlagEdit:
-    """A change, after the start, of who gets which variant."""
+    """A change, after the start, of the rules by which people get variants."""
 
     at: datetime
     by: str | None
@@ -89,28 +89,28 @@ class Facts:
     """Exposed persons (or groups) by variant, and by ``$multiple``."""
     mismatch_p_value: float | None
     multiple_percentage: float | None
-    """Share of the exposed that saw several variants, when it may bias the results."""
+    """Share of exposed entities that saw several variants, where it may bias the results."""
     seen_events: Collection[str]
-    """Events named by metrics that came since the start."""
+    """Events named by metrics that arrived since the start."""
     edits: Sequence[FlagEdit]
     sharing: Sequence[tuple[int, str]]
     """Id and name of other running experiments on the same flag."""
     unreadable: Uncomputable
     failures: Mapping[str, tuple[Failure, bool]]
-    """Of the metrics, by uuid, whose last computation failed: why, and whether there is an older result."""
+    """Metrics, by uuid, whose last computation failed: the reason, and whether there is an older result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncomputable:
-    """Parts of an experiment that can never be computed as they are, each with its reason."""
+    """Parts of an experiment that can never be computed as they are defined, each with its reason."""
 
     exposures: str | None
     metrics: Mapping[str, str]
-    """By uuid."""
+    """Reasons by the uuid of the metric."""
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Return everything worth saying about a launched experiment, worst first."""
+    """Return all findings about a launched experiment, worst first."""
     findings = [
         *_about_flag(facts),
         *_about_exposures(facts),
@@ -358,7 +358,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class ExperimentHealth:
-    """Examines experiments."""
+    """Examinations of experiments."""
 
     def __init__(self, service: ResultsService, exposures: ExposureCounts, events: EventStore) -> None:
         self._service = service
@@ -366,7 +366,7 @@ class ExperimentHealth:
         self._events = events
 
     def examine(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """Return the answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be looked at now."""
+        """Return the answer of the ``health`` endpoint. Raises 404, and 429 when the events cannot be read now."""
         inputs = self._service.plan_of(project, experiment_id)
         now = self._service.now()
         try:
@@ -381,10 +381,10 @@ class ExperimentHealth:
         }
 
     def findings(self, inputs: ExperimentInputs, exposures: Callable[[], Mapping[str, Any]]) -> list[Finding]:
-        """Return everything worth saying about an experiment, worst first.
+        """Return all findings about an experiment, worst first.
 
-        ``exposures`` are asked for where they can be counted; what that raises is raised. Raises `ComputationError`
-        when the events cannot be looked at.
+        ``exposures`` is called where they can be counted, and its errors are raised. Raises `ComputationError` when
+        the events cannot be read.
         """
         now, start = self._service.now(), inputs.row.start_date
         unreadable = _unreadable(inputs, self._events.dialect)
@@ -470,7 +470,7 @@ _NOT_STARTED = Finding(
 
 
 def _edit(entry: Mapping[str, Any], start: datetime, end: datetime | None) -> FlagEdit | None:
-    """Return a change of what decides variants while the experiment ran; None for any other entry of the log."""
+    """Return a change of the rules for variants while the experiment ran; None for any other entry of the log."""
     at: datetime = entry["created_at"]
     if at <= start or (end is not None and at >= end):
         return None
@@ -489,7 +489,7 @@ def _edit(entry: Mapping[str, Any], start: datetime, end: datetime | None) -> Fl
 
 
 def _decides(filters: Mapping[str, Any], name: str) -> Any:
-    """Return a part of a flag's filters without what does not matter, such as the names of variants."""
+    """Return the part of a flag's filters that decides variants, without names and the like."""
     if name == "multivariate":
         return {
             variant["key"]: variant.get("rollout_percentage") for variant in flag_config.variants_of(filters)
@@ -500,7 +500,7 @@ def _decides(filters: Mapping[str, Any], name: str) -> Any:
 
 
 def status_of(findings: Sequence[Finding]) -> str:
-    """That of the worst finding; what is only worth knowing leaves an experiment healthy."""
+    """Return the severity of the worst finding; notes alone leave an experiment healthy."""
     severities = {finding.severity for finding in findings}
     worst = next((level for level in (Severity.CRITICAL, Severity.WARNING) if level in severities), None)
     return "healthy" if worst is None else worst.value

@@ -1,4 +1,4 @@
-"""The verdict on an experiment: what is stored of it, as evidence for `hoglab.statistics.verdict`."""
+"""The verdict on an experiment: its stored results, as evidence for `hoglab.statistics.verdict`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def judged(
     exposures: Mapping[str, Any] | None,
     findings: Sequence[Finding],
 ) -> Verdict | None:
-    """Return the verdict by the stored results; None before the start and without a metric of the present engine."""
+    """Judge an experiment by its stored results; None before the start and without a metric of the present engine."""
     span = inputs.span(now)
     own = [each for each in inputs.shown if is_computed(each.metric)]
     if span is None or span.days is None or (inputs.shown and not own):
@@ -70,7 +70,7 @@ def judged(
 
 
 def plan_of(inputs: ExperimentInputs) -> verdicts.Plan:
-    """Return planned duration of an experiment, as far as it was written down."""
+    """Return the planned duration of an experiment, as far as it is stored."""
     default = inputs.project.experiment_defaults.get("default_minimum_detectable_effect")
     return verdicts.Plan.of(inputs.row.running_time_calculation or {}, default)
 
@@ -83,7 +83,7 @@ def _looks(
     *,
     measures: bool,
 ) -> list[Look]:
-    """Return looks at the experiment at the end of each day; ``measures``: with the statistics of primary metrics."""
+    """Return a look at the end of each day; with ``measures`` they have the statistics of primary metrics."""
     assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
     people = _people(inputs, exposures)
     measured = _measured(connection, inputs) if measures else {}
@@ -98,7 +98,7 @@ def _looks(
 
 
 def _people(inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> dict[str, int]:
-    """Return the exposed in the compared variants up to each day."""
+    """Count the exposed people in the compared variants up to each day."""
     counted: dict[str, int] = {}
     for series in (exposures or {}).get("timeseries", ()):
         if series["variant"] in inputs.calculation.variants:
@@ -153,7 +153,7 @@ def _evidence(
 
 
 def corrected(inputs: ExperimentInputs, results: Mapping[str, Result]) -> dict[str, Result]:
-    """Return results of one moment, by the uuids of their metrics, with the p-values of the primary ones corrected."""
+    """Return the results of one moment, by metric, with the p-values of the primary ones corrected."""
     outside = frozenset(results) - inputs.primary
     return dict(adjusted(results, inputs.calculation.statistics.correction, outside=outside))
 
@@ -174,7 +174,7 @@ def _wants_decrease(metric: Mapping[str, Any]) -> bool:
 
 
 def verdict_object(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as it goes on the wire."""
+    """Return a verdict as on the wire."""
     shown = asdict(verdict)
     return {
         "state": shown["state"],

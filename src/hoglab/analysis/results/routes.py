@@ -1,4 +1,4 @@
-"""``/experiments/{id}/results`` and ``/experiments/results_summary``."""
+"""Routes of ``/experiments/{id}/results`` and ``/experiments/results_summary``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SCOPES = ("experiment:read", "experiment:write")
 
 
 def experiment_results_router(results: ExperimentResults, summaries: ResultSummaries) -> ResourceRouter:
-    """Return the results of a whole experiment, and the first of many."""
+    """Return the routes of an experiment's results, and of the summaries of many."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.get("/results_summary/", query=SummariesQuery, response=list[ResultSummaryOut])
     def results_summary(call: Call) -> list[dict[str, Any]]:
-        """Return the newest stored result of the first primary metric of several experiments. Nothing is computed."""
+        """List the newest stored results of the first primary metric of several experiments. Nothing is computed."""
         return summaries.read(call.project, call.validate_query(SummariesQuery).ids)
 
     @routes.get(
@@ -37,10 +37,10 @@ def experiment_results_router(results: ExperimentResults, summaries: ResultSumma
         versioned=True,
     )
     def experiment_results(call: Call, experiment_id: IntId) -> dict[str, Any]:
-        """Return all metrics, exposures, health and the verdict of an experiment in one answer.
+        """Read all metrics, exposures, health and the verdict of an experiment in one answer.
 
-        Stored results are given where they are fresh, others are computed. After 15 seconds the answer says what is
-        still `pending`; that goes on being computed.
+        Stored results are used where they are fresh, others are computed. After 15 seconds the answer names the
+        parts that are still `pending`; their computation continues.
         """
         wanted = call.validate_query(ResultsQuery)
         return results.read(call.project, experiment_id, refresh=wanted.refresh)

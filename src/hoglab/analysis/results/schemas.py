@@ -13,7 +13,7 @@ Interval = Annotated[list[float | None], Field(min_length=2, max_length=2)]
 
 
 class BaselineRowOut(WireModel):
-    """The sums of one variant, from which everything can be computed again."""
+    """The sums of one variant, from which all its statistics can be computed again."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,4 @@
-"""The first primary metric of many experiments in one answer, from what is stored: for lists of experiments."""
+"""The first primary metric of many experiments in one answer, from stored results: for lists of experiments."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})
-"""Types of metrics whose samples are all who are exposed; of others certainty is withheld until those are counted."""
+"""Types of metrics whose samples are all exposed people; others are uncertain until people are counted."""
 MAX_IDS = 100
-"""Experiments of one request."""
+"""Maximum number of experiments in one request."""
 
 
 class ResultSummaries:
-    """Answers what is known of the first primary metric of experiments. Nothing is computed. Thread-safe."""
+    """The results of the first primary metrics of experiments. Nothing is computed. Thread-safe."""
 
     def __init__(self, service: ResultsService, exposures: ExposureCounts) -> None:
         self._service = service
         self._exposures = exposures
 
     def read(self, project: Project, ids: str) -> list[dict[str, Any]]:
-        """Return the summaries of the experiments that there are, in the order of the ids. Raises 400."""
+        """Return the summaries of the existing experiments, in the order of the ids. Raises 400."""
         with self._service.database.read() as connection:
             rows = [experiments_store.get(connection, project.id, each) for each in _numbers(ids)]
             plans = [
@@ -85,7 +85,7 @@ def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] 
 
 
 def _p_value(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> float | None:
-    """Of the test of the groups' sizes, from the people of a result; 0 where those are not all who are exposed."""
+    """Return the p-value of the sizes of the groups of a result; 0 where they are not all exposed people."""
     result = None if metric is None else metric["result"]
     if metric is None or result is None or inputs.flag is None:
         return None

@@ -1,4 +1,4 @@
-"""Daily points of metrics: computed, stored, scheduled, and answers that are cached."""
+"""Daily points of metrics: computed, stored and scheduled; cached answers."""
 
 from hoglab.analysis.timeseries import query_cache, query_status, store
 from hoglab.analysis.timeseries.recalculations import Recalculations

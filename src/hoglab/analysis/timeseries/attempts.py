@@ -1,8 +1,8 @@
-"""Computations of series that did not end, and when they are tried again.
+"""Computations of series that did not end, and the time of their next attempt.
 
-What takes a server down leaves neither a result nor an error, and would do so again after each restart. So a
-computation is a job, with a lease: one that a process before this one did not finish has failed. It waits like one that
-ran out of time or of memory, longer each time.
+A computation that takes a server down leaves neither a result nor an error, and would do so after each restart. So a
+computation is a job with a lease: one that an earlier process did not finish has failed. It waits like one that ran
+out of time or of memory, longer after each failure.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ FIRST_WAIT = timedelta(minutes=1)
 MAX_WAIT = timedelta(hours=6)
 """Maximum backoff."""
 STOPPED = "The server stopped while it was computed"
-"""Reason for the failure of a computation that took the server down, or was at work when something else did."""
+"""Reason for the failure of a computation that was running when the server stopped."""
 
 
 class Attempts:
-    """The tries of the series of metrics; those that ended well are forgotten. Thread-safe."""
+    """The attempts to compute the series of metrics; successful ones are forgotten. Thread-safe."""
 
     def __init__(self, jobs: JobLeases, now: Callable[[], datetime]) -> None:
         self._jobs = jobs
         self._now = now
 
     def of(self, key: SeriesKey) -> JobTries | None:
-        """Return the tries of a series; None when the newest one ended well."""
+        """Return the attempts of a series; None when the newest one ended well."""
         return self._jobs.of(_name(key))
 
     def waits(self, key: SeriesKey) -> bool:
-        """Return whether a series is not to be tried yet."""
+        """Return whether a series must wait for its next attempt."""
         return self.has_to_wait(self.of(key))
 
     def has_to_wait(self, tries: JobTries | None) -> bool:
-        """Return whether the next try may not be yet."""
+        """Return whether the next attempt must wait."""
         if tries is None or tries.was_left or tries.retry_at is None:
             return False
         return self._now() < tries.retry_at
 
     def claimed(self, key: SeriesKey, *, wait_s: float = 0.0) -> AbstractContextManager[JobLease | None]:
-        """Have a series to oneself during the block; None when somebody else has it."""
+        """Claim a series during the block; yield None when another process has it."""
         return self._jobs.claimed(_name(key), wait_s=wait_s)
 
     @contextmanager
     def trying(self, key: SeriesKey) -> Iterator[None]:
-        """Note what comes of the block, unless somebody is at the series itself.
+        """Record the outcome of the block, unless another process computes the series.
 
-        Raises `DidNotEndError` instead where a process before did not finish it.
+        Raises `DidNotEndError` instead where an earlier process did not finish the series.
         """
         with self.claimed(key) as lease:
             error: Exception | None = None
@@ -78,11 +78,11 @@ class Attempts:
                         self.over(tx, lease, error)
 
     def writing(self, lease: JobLease) -> AbstractContextManager[Transaction]:
-        """Return a transaction for what comes of a try. Raises `JobLostError`."""
+        """Return a transaction for the outcome of an attempt. Raises `JobLostError`."""
         return self._jobs.writing(lease, rebuildable=Rebuildable.RESULTS)
 
     def over(self, tx: Transaction, lease: JobLease, error: Exception | None = None) -> None:
-        """Note what came of a try. A result, or an error that costs little to get again, lets all be forgotten."""
+        """Record the outcome of an attempt. A result, or an error that is cheap to repeat, clears all attempts."""
         if error is None or (isinstance(error, ResultsError) and not isinstance(error, DidNotEndError)):
             self._jobs.end(tx, lease)
             return
@@ -92,13 +92,13 @@ class Attempts:
 
 
 def check_tries(lease: JobLease, most: int = 1) -> None:
-    """Raise `DidNotEndError` when the process before did not finish its try, which was not one of the first."""
+    """Raise `DidNotEndError` when the last process left its attempt unfinished, after ``most`` attempts."""
     if lease.was_left and lease.tries > most:
         raise DidNotEndError(STOPPED)
 
 
 def was_stopped(tries: JobTries | None) -> bool:
-    """Return whether the newest try ended with the process."""
+    """Return whether the newest attempt ended with the process."""
     return tries is not None and (tries.was_left or tries.error == STOPPED)
 
 

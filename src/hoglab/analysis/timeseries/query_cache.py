@@ -1,11 +1,11 @@
-"""Answers that are kept, and work that goes on after its request: what surrounds the ``/query`` endpoint.
+"""Cached answers, and work that continues after its request: the support of the ``/query`` endpoint.
 
-A kept answer stands for its question: the definition, the settings and the time asked about. It is fresh while the
-event store holds nothing newer, for `FRESH_FOR` at most and within one day of the project, because days are counted
-(spec experiment-results 0, 11.7). Answers are kept in memory: a restart forgets them.
+A cached answer stands for its question: the definition, the settings and the time asked about. It is fresh while the
+event store has nothing newer, for `FRESH_FOR` at most and within one day of the project, because days are counted
+(spec experiment-results 0, 11.7). Answers are cached in memory: a restart forgets them.
 
-What is asked for later is in the database, with its answer (`query_status`). Computing it is a job: whoever is asked
-how far it is, and finds that nobody is at it, goes on with it.
+A query to be answered later is in the database, with its answer (`query_status`). Computing it is a job: a process
+that is asked for its status, and finds that no process computes it, continues it.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 FRESH_FOR = timedelta(hours=24)
 """Maximum time for which an answer is fresh."""
 MAX_KEPT = 500
-"""Maximum number of answers that are kept; those that were not asked for longest go first."""
+"""Maximum number of cached answers; the ones unused for longest are dropped first."""
 MAX_WAITING = 100
 """Maximum number of asynchronous queries that wait or run; further ones are refused."""
 WORKERS = 2
 """Number of asynchronous queries that run at the same time; each uses all processors."""
 FIRST_WAIT = timedelta(seconds=30)
-"""Time for which a query that ran out of time or memory is refused, with its error; doubles with each further one."""
+"""Time for which a query that ran out of time or memory is refused, with its error; doubles with each failure."""
 MAX_WAIT = timedelta(hours=1)
-"""And at most."""
+"""Maximum time for which such a query is refused."""
 CANCEL_PATIENCE_S = 2.0
 """Time for which a request to cancel waits for the query to end."""
 CANCEL_INTERVAL_S = 0.02
 MAX_TRIES = 2
-"""Maximum number of tries of a query; each was the end of the process that was at it."""
+"""Maximum number of attempts of a query; each of them was ended by the end of its process."""
 STOPPED = "The server stopped while it was computed; ask again"
 CANCELLED = "Query was cancelled"
 
@@ -65,7 +65,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RefreshMode(StrEnum):
-    """Mode of a query: when it is computed, and whether its request waits for that."""
+    """Mode of a query: when it is computed, and whether its request waits for the answer."""
 
     BLOCKING = "blocking"
     FORCE_BLOCKING = "force_blocking"
@@ -78,19 +78,19 @@ class RefreshMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A query that has been understood: what it is, and how it is computed."""
+    """A query ready to be computed: its key, and its computation."""
 
     key: str
-    """Equal for queries that ask the same."""
+    """Key of the answer, equal for queries that ask the same."""
     day: date
-    """The project's day at which it is asked."""
+    """Day of the project on which it is asked."""
     compute: Callable[[], dict[str, Any]]
-    """Raises `hoglab.http.errors.ApiError`."""
+    """Function that computes the answer. Raises `hoglab.http.errors.ApiError`."""
     fresh_for: timedelta = FRESH_FOR
     finish: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    """Function applied to an answer whenever it is given."""
+    """Function applied to an answer each time it is returned."""
     keeps: bool = True
-    """Whether the answer is worth keeping; work that stores what it finds by itself has none."""
+    """Whether the answer is worth caching; work that stores its results itself has none."""
 
     @classmethod
     def of(
@@ -101,7 +101,7 @@ class PreparedQuery:
         work: Callable[[], dict[str, Any]],
         **options: Any,
     ) -> PreparedQuery:
-        """``identity`` holds everything that decides the answer, apart from events and the time of asking."""
+        """Prepare a query; ``identity`` holds everything that decides the answer, besides events and the time."""
         key = hashlib.sha256(repr((project.id, project.timezone, identity)).encode()).hexdigest()
         return cls(key, day_of(now, zone_of(project.timezone)), lambda: _explained(work), **options)
 
@@ -117,7 +117,7 @@ def _explained(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """An answer, and what it was computed from."""
+    """An answer, with the position and the day of its computation."""
 
     key: str
     answer: dict[str, Any]
@@ -129,7 +129,7 @@ class CachedAnswer:
 
 @dataclass(slots=True)
 class Computation:
-    """A query that this process computes, as those see it who wait for it here."""
+    """A query that this process computes, as the waiting requests of this process see it."""
 
     kept: CachedAnswer | None = None
     error: WireError | None = None
@@ -138,11 +138,11 @@ class Computation:
 
     @property
     def was_cancelled(self) -> bool:
-        """Whether somebody cancelled it before it had an answer."""
+        """Whether somebody cancelled the query before it had an answer."""
         return self.cancellation.requested and self.kept is None
 
     def run(self, compute: Callable[[], CachedAnswer]) -> None:
-        """Compute it, unless it was cancelled before. What goes wrong is noted."""
+        """Compute the answer, unless the query was cancelled before. Errors are stored."""
         try:
             if not self.cancellation.requested:
                 with cancellable(self.cancellation):
@@ -156,7 +156,7 @@ class Computation:
             )
 
     def cancel(self, patience_s: float) -> None:
-        """Ask it to end until it does, for a while.
+        """Cancel the query again and again until it ends, for a limited time.
 
         An engine forgets an interrupt that comes just before a statement begins.
         """
@@ -168,7 +168,7 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A query that did not end, so many times in a row."""
+    """A query that did not end, with the number of its failures in a row."""
 
     times: int
     retry_at: datetime
@@ -181,7 +181,7 @@ def _did_not_end(text: str, wait: timedelta) -> ApiError:
 
 
 class Queries:
-    """Keeps answers, runs what is asynchronous. Thread-safe."""
+    """Cached answers and asynchronous queries. Thread-safe."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Queries:
         now: Callable[[], datetime],
         position: Callable[[], int],
     ) -> None:
-        """``position`` tells how far the event store is."""
+        """Take the function ``position``, which tells how far the event store is."""
         self._database = database
         self._jobs = jobs
         self._now = now
@@ -204,7 +204,7 @@ class Queries:
         self._closed = False
 
     def cached(self, query: PreparedQuery, *, fresh: bool) -> CachedAnswer | None:
-        """Return the kept answer to a query; with ``fresh`` only when it needs no computation."""
+        """Return the cached answer to a query; with ``fresh`` only when it needs no computation."""
         with self._lock:
             found = self._kept.get(query.key)
             if found is None or (fresh and not self._is_fresh(found, query)):
@@ -220,7 +220,7 @@ class Queries:
         )
 
     def compute(self, query: PreparedQuery) -> CachedAnswer:
-        """Compute and keep an answer. Raises `ApiError`; for one that did not end, 429 at once until its time comes."""
+        """Compute and cache an answer. Raises `ApiError`; for a query that did not end, 429 until its next attempt."""
         position, now = self._position(), self._now()
         with self._lock:
             failed = self._failed.get(query.key)
@@ -245,7 +245,7 @@ class Queries:
         return cached
 
     def _note_failure(self, key: str, times: int, text: str) -> timedelta:
-        """Note that a query did not end, after so many times; how long it waits."""
+        """Record that a query did not end, with the number of its failures; return its waiting time."""
         wait = min(FIRST_WAIT * (1 << min(times, 16)), MAX_WAIT)
         with self._lock:
             self._failed[key] = _Failed(times + 1, self._now() + wait, text)
@@ -257,7 +257,7 @@ class Queries:
     # -- in the background, for who waits here -----------------------------------------------------------
 
     def submit(self, query: PreparedQuery) -> Computation:
-        """Compute in the background. A query that is being computed already is joined. Raises `ApiError` 429."""
+        """Compute in the background. A query that is already being computed is joined. Raises `ApiError` 429."""
         return self._begin(query.key, lambda computation: computation.run(lambda: self.compute(query)))
 
     def _begin(self, name: Hashable, run: Callable[[Computation], object]) -> Computation:
@@ -290,7 +290,7 @@ class Queries:
     # -- with a status, which other processes see --------------------------------------------------------
 
     def blocking(self, query: PreparedQuery, project_id: int, query_id: str | None) -> CachedAnswer:
-        """Compute now; under ``query_id`` it can be cancelled meanwhile. Raises `ApiError`."""
+        """Compute now; under ``query_id`` the query can be cancelled meanwhile. Raises `ApiError`."""
         if query_id is None:
             return self.compute(query)
         status = QueryStatus(project_id, query_id, query.key, None, self._now())
@@ -319,7 +319,7 @@ class Queries:
     def ask(
         self, query: PreparedQuery, project_id: int, asked: Mapping[str, Any], query_id: str | None = None
     ) -> QueryStatus:
-        """Compute later what was ``asked``, as it was sent. What is being computed is joined. Raises `ApiError` 429."""
+        """Compute the query ``asked`` later. One that is already being computed is joined. Raises `ApiError` 429."""
         if self._closed:
             raise _too_many()
         with self._database.write(rebuildable=Rebuildable.QUERY_STATUS) as tx:
@@ -338,9 +338,9 @@ class Queries:
     def status(
         self, project_id: int, query_id: str, prepare: Callable[[Mapping[str, Any]], PreparedQuery]
     ) -> QueryStatus | None:
-        """Return status of a query of the project; None for an unknown one.
+        """Return the status of a query of the project; None for an unknown one.
 
-        When nobody is at it any more it is begun anew here, from what ``prepare`` makes of it.
+        When no process computes it any more, it is started again here, as ``prepare`` reads it.
         """
         found = self._read(project_id, query_id)
         if found is None or found.complete or self._is_at_work(found):
@@ -363,7 +363,7 @@ class Queries:
         return tries is not None and tries.is_at_work
 
     def _go_on(self, status: QueryStatus, prepare: Callable[[], PreparedQuery]) -> None:
-        """Compute a query here; with too many it waits for the next one who asks how far it is."""
+        """Compute a query here; where too many are running it waits for the next request for its status."""
         with suppress(ApiError):
             self._begin(status.job, lambda computation: self._carry_out(status, prepare, computation))
 
@@ -385,7 +385,7 @@ class Queries:
             self._store(status, lease, computation)
 
     def _store(self, status: QueryStatus, lease: JobLease, computation: Computation) -> None:
-        """Store what came of a query, unless it was taken away; what cannot be stored is computed again."""
+        """Store the outcome of a query, unless it was cancelled; an outcome that cannot be stored is computed again."""
         kept, error = computation.kept, computation.error
         try:
             with self._jobs.writing(lease, rebuildable=Rebuildable.QUERY_STATUS) as tx:
@@ -402,7 +402,7 @@ class Queries:
             _log.warning("query_not_stored", query_id=status.id, reason=str(reason))
 
     def cancel(self, project_id: int, query_id: str) -> bool:
-        """Ask a query to end; whether there is one. It is over at once; who computes it, elsewhere, notices soon."""
+        """Cancel a query; return whether it exists. It ends at once; processes computing it elsewhere notice soon."""
         found = self._read(project_id, query_id)
         if found is None:
             return False
@@ -417,15 +417,15 @@ class Queries:
         return True
 
     def forget_old(self) -> None:
-        """Forget what was asked long ago."""
+        """Delete old queries."""
         with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
             query_status.forget_old(tx.connection, self._now())
 
     def start(self) -> None:
-        """Nothing: threads begin with the first query."""
+        """Do nothing: threads start with the first query."""
 
     def stop(self, timeout_s: float = CANCEL_PATIENCE_S) -> None:
-        """Cancel what runs here, and wait for it for a while. What has a status is left for the next process."""
+        """Cancel the computations of this process, and wait a while. Queries with a status are left for the next."""
         with self._lock:
             self._closed = True
             pool, running = self._pool, list(self._running.values())

@@ -1,4 +1,4 @@
-"""Queries that are answered later: rows that every process sees, so that any can be asked how far they are."""
+"""Queries that are answered later: rows that every process can read, so that any of them knows the status."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from hoglab.storage.database.tables import query_status
 from hoglab.storage.job_leases import JobName
 
 MAX_STATUSES = 1_000
-"""Maximum number of queries whose status is kept; those that were asked first go first."""
+"""Maximum number of queries whose status is stored; the oldest are dropped first."""
 KEPT_FOR = timedelta(hours=1)
-"""Time for which the status of a query is kept, from when it was asked."""
+"""Time for which the status of a query is stored, counted from the request."""
 
 _row = query_status.c
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """A query, how far it is, and what came of it."""
+    """A query with its status and its outcome."""
 
     project_id: int
     id: str
     key: str
-    """Equal for queries that ask the same."""
+    """Key of the answer, equal for queries that ask the same."""
     query: dict[str, Any] | None
-    """As it was sent; None when a request waits for it and computes it."""
+    """Query as it was sent; None when a request waits for it and computes it."""
     started_at: datetime
     ended_at: datetime | None = None
     answer: str | None = None
-    """JSON."""
+    """Answer, as JSON."""
     error: str | None = None
     cancelled: bool = False
 
@@ -65,19 +65,19 @@ def read(connection: Connection, project_id: int, query_id: str) -> QueryStatus 
 
 
 def waiting(connection: Connection, project_id: int, key: str) -> QueryStatus | None:
-    """Return a query that asks the same and has not ended, of those that no request waits for."""
+    """Return an unfinished query with the same key, of those that no request waits for."""
     same = _STATUS.where(_row.project_id == project_id, _row.key == key, _IS_WAITING)
     found = connection.execute(same.limit(1)).one_or_none()
     return None if found is None else QueryStatus(*found)
 
 
 def count_waiting(connection: Connection) -> int:
-    """Return the number of queries of all projects that have not ended, of those that no request waits for."""
+    """Return the number of unfinished queries of all projects, of those that no request waits for."""
     return connection.scalar(sa.select(sa.func.count()).select_from(query_status).where(_IS_WAITING)) or 0
 
 
 def insert(connection: Connection, status: QueryStatus) -> None:
-    """Note a query that is new; the oldest of those that have ended go, where there are too many."""
+    """Store a new query; where there are too many, the oldest finished ones are deleted."""
     has_ended = _row.ended_at.is_not(None)
     newest_first = sa.select(_row.started_at).where(has_ended).order_by(_row.started_at.desc())
     crowded_out = connection.scalar(newest_first.offset(MAX_STATUSES - 1).limit(1))
@@ -88,13 +88,13 @@ def insert(connection: Connection, status: QueryStatus) -> None:
 
 
 def end(connection: Connection, status: QueryStatus, now: datetime, **outcome: Any) -> bool:
-    """Note what came of a query that has not ended; whether it had not."""
+    """Store the outcome of an unfinished query; return whether it was unfinished."""
     ending = sa.update(query_status).where(*_is(status.project_id, status.id), _row.ended_at.is_(None))
     return bool(connection.execute(ending.values(ended_at=now, **outcome)).rowcount)
 
 
 def forget_old(connection: Connection, now: datetime) -> None:
-    """Forget what was asked longer than `KEPT_FOR` ago."""
+    """Delete queries asked longer than `KEPT_FOR` ago."""
     connection.execute(sa.delete(query_status).where(_row.started_at < now - KEPT_FOR))
 
 

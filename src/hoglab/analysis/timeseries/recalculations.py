@@ -33,14 +33,14 @@ NOT_STARTED = "Experiment has not been started yet"
 NOT_FOUND = "Recalculation not found"
 NONE_COMPLETED = "No completed recalculation found"
 MAX_TRIES = 2
-"""Maximum number of tries of a job; each was the end of the process that was at it."""
+"""Maximum number of attempts of a job; each of them was ended by the end of its process."""
 DID_NOT_END = "It did not end when it was tried last, and is not tried again yet"
 
 _log = structlog.get_logger(__name__)
 
 
 class Recalculations:
-    """Jobs that compute every metric up to the same moment. What is to be done is in the database."""
+    """Jobs that compute every metric up to the same moment. Their tasks are in the database."""
 
     def __init__(self, service: ResultsService) -> None:
         self._service = service
@@ -52,7 +52,7 @@ class Recalculations:
         self._service.plan_of(project, experiment_id)
 
     def request(self, project: Project, experiment_id: int, trigger: str) -> tuple[dict[str, Any], bool]:
-        """Ask for a job; it, and whether it is a new one. Raises 400, 404."""
+        """Create a job; return it, and whether it is new. Raises 400, 404."""
         inputs = self._service.plan_of(project, experiment_id)
         if inputs.row.is_draft:
             raise validation_error(NOT_STARTED)
@@ -77,7 +77,7 @@ class Recalculations:
         raise BareError(404, {"detail": NOT_FOUND})
 
     def latest(self, project: Project, experiment_id: int) -> dict[str, Any]:
-        """Return the last completed job, else what the daily points have. Raises 404."""
+        """Return the last completed job, else the daily points. Raises 404."""
         inputs = self._service.plan_of(project, experiment_id)
         with self._service.database.read() as connection:
             jobs = store.recalculations(connection, experiment_id, [COMPLETED])
@@ -119,14 +119,14 @@ class Recalculations:
     # -- work of the background ------------------------------------------------------------------------
 
     def waiting(self) -> list[tuple[int, Recalculation]]:
-        """Return jobs to do, with their projects, oldest first; one that a stopped process left behind begins anew."""
+        """Return the waiting jobs, with their projects, oldest first; a job left by a stopped process starts again."""
         with self._service.database.read() as connection:
             return store.waiting_recalculations(connection)
 
     def run(self, job: Recalculation, stopping: Callable[[], bool]) -> int:
-        """Do a job, unless somebody else is at it; how many metrics were computed. When ``stopping`` it is left.
+        """Run a job, unless another process runs it; return the number of computed metrics. ``stopping`` interrupts it.
 
-        One that a process which ended was at is begun anew, once; the metric that it was at has failed.
+        A job of an ended process starts again once; the metric that it was computing has failed.
         """
         with self._service.jobs.claimed(JobName("recalculation", job.id)) as lease:
             if lease is None:
@@ -180,7 +180,7 @@ class Recalculations:
         return len(results)
 
     def _questions(self, inputs: ExperimentInputs | None, span: Span | None) -> list[Question]:
-        """Return questions for the metrics that can be read, and need not wait."""
+        """Return the questions of the metrics that can be read, and need not wait."""
         questions = []
         if inputs is not None and span is not None:
             for metric in inputs.metrics:
@@ -217,7 +217,7 @@ class Recalculations:
             return _outcome(uuid, error=reason_of(error))
 
     def _note(self, job: Recalculation, lease: JobLease, **values: Any) -> bool:
-        """Note how far a job is; whether it is not over."""
+        """Store the progress of a job; return whether it is unfinished."""
         with self._service.jobs.writing(lease, rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             return store.update_recalculation(tx.connection, job.id, **values)
 
@@ -236,7 +236,7 @@ def _adjusted(inputs: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[
 
 
 def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:
-    """Return the outcome of one metric; neither a result nor an error: nothing yet."""
+    """Return the outcome of one metric; without a result or an error it is pending."""
     status = COMPLETED if result is not None else PENDING if error is None else FAILED
     return {"metric_uuid": uuid, "status": status, "result": result, "error_message": error}
 

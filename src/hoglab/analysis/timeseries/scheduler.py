@@ -1,4 +1,4 @@
-"""The background of results: daily points on schedule and after a launch, and recalculations."""
+"""The background service of results: daily points on schedule and after a launch, and recalculations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 DEFAULT_TIMES = ("02:00:00",)
 """Times at which the points of every running experiment are computed, in UTC."""
 CHECK_INTERVAL_S = 30.0
-"""Interval at which the runner looks for work that it was not notified of."""
+"""Interval at which the runner searches for work that it was not notified of."""
 CATCH_UP_CHECK_S = 0.2
-"""Interval at which it looks whether the events before a recalculation are stored."""
+"""Interval at which the runner checks whether the events before a recalculation are stored."""
 LOOK_AT_ENDED = timedelta(hours=1)
-"""Interval at which the runner looks whether anything came that changes the results of an ended experiment."""
+"""Interval at which the runner checks whether late events or merges change an ended experiment's results."""
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class ResultsRunner(BackgroundService):
         check_interval_s: float = CHECK_INTERVAL_S,
         catch_up: CatchUp | None = None,
     ) -> None:
-        """With ``catch_up``, recalculations count the events that were acknowledged before they were asked for."""
+        """Take the runner's services; ``catch_up`` waits for the events acknowledged before a recalculation."""
         super().__init__()
         self._service = service
         self._awaiting: Awaiting[tuple[int, str]] = Awaiting(catch_up, itemgetter(0))
@@ -60,7 +60,7 @@ class ResultsRunner(BackgroundService):
         super().start()
 
     def interrupt(self) -> None:
-        """Leave only the statement at hand."""
+        """Leave all work but the running statement."""
         if self._unsubscribe is not None:
             self._unsubscribe()
 
@@ -69,7 +69,7 @@ class ResultsRunner(BackgroundService):
         return CATCH_UP_CHECK_S if self._awaiting else self._interval_s
 
     def run_once(self) -> int:
-        """Do everything that is due now; returns how many series and results were computed."""
+        """Do all work that is due now; return the number of computed series and results."""
         computed = 0
         with self._service.database.read() as connection:
             jobs = store.active_jobs(connection)
@@ -100,9 +100,9 @@ class ResultsRunner(BackgroundService):
                     yield inputs, metric
 
     def _is_due(self, inputs: ExperimentInputs, metric: dict[str, Any]) -> bool:
-        """Return whether the points of a metric are to be computed now.
+        """Return whether the points of a metric are due now.
 
-        Those that did not end wait; those that did not because the server stopped are tried when they waited.
+        Computations that did not end wait; those ended by a stop of the server are repeated after the wait.
         """
         now, series = self._service.now(), self._service.series
         span, key = inputs.span(now), inputs.key(metric)

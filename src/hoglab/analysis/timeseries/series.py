@@ -1,4 +1,4 @@
-"""The daily points of metrics brought up to date and stored (spec experiment-results 7.1, 11.5)."""
+"""The daily points of metrics, updated and stored (spec experiment-results 7.1, 11.5)."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLease, JobLeases
 
 REFRESH_S = 60.0
-"""A newest point that is older than this is computed anew when somebody asks for it."""
+"""Age of the newest point above which a request has it computed again."""
 REQUEST_BUDGET_S = 20.0
-"""Time for which a request computes missing days one by one; the background does the rest."""
+"""Time for which a request computes missing days one by one; the background computes the rest."""
 CONCURRENT_COMPUTATIONS = 2
 """Number of series that are computed at the same time; each statement uses all processors."""
 MAX_EXAMINED = 10_000
-"""Maximum number of settled series for which it is remembered up to where nothing changed them."""
+"""Maximum number of settled series with a remembered offset up to which nothing changed them."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
-    """Between which log offsets nothing changed a settled series, and when that was looked at."""
+    """Log offsets between which nothing changed a settled series, and the time of the check."""
 
     since: int
     until: int
@@ -56,7 +56,7 @@ class _Examined:
 
 
 class Series:
-    """The series of all metrics. Thread-safe: of several who want the same one brought up to date one computes."""
+    """The series of all metrics. Thread-safe: requests for the same series wait for one computation."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Series:
         wait_s: float,
         now: Callable[[], datetime],
     ) -> None:
-        """``position`` is up to where in the event log everything is stored.
+        """Take the services of the series; ``position`` is the log offset up to which everything is stored.
 
-        ``wait_s`` is how long somebody waits for who computes the same series, or for a turn.
+        ``wait_s`` limits the wait for another computation of the same series, or for a free place.
         """
         self._database = database
         self._computer = computer
@@ -104,11 +104,11 @@ class Series:
         *,
         looked: timedelta | None = None,
     ) -> bool:
-        """Return whether the newest point is the last word on an ended experiment.
+        """Return whether the newest point is the final one of an ended experiment.
 
-        It is when it was written `SETTLING` after the last moment that counts, and nothing was stored since that
-        changes it: history may be sent, and persons may be merged, long afterwards. ``looked``: whoever looked for
-        such changes that long ago, or later, need not again.
+        It is final when it was written `SETTLING` after the last moment that counts, and nothing stored since
+        changes it: history may be sent, and persons may be merged, long afterwards. ``looked`` is the age up to
+        which an earlier check for such changes suffices.
         """
         now, end_date, span = self._now(), inputs.row.end_date, inputs.span(self._now())
         if end_date is None or now < end_date or span is None or newest.query_to < exclusive(span.end):
@@ -132,7 +132,7 @@ class Series:
     def _has_changed(
         self, key: SeriesKey, question: Question, since: int, until: datetime, looked: timedelta
     ) -> bool:
-        """Return whether what came behind the log offset ``since`` changes a point of a series."""
+        """Return whether anything stored behind the log offset ``since`` changes a point of a series."""
         now, after = self._now(), since
         known = self._examined.get(key)
         if known is not None and known.since == since:
@@ -172,7 +172,7 @@ class Series:
         return same_day and now - newest.tried < self._refresh
 
     def _named_state(self, inputs: ExperimentInputs, metric: Mapping[str, Any]) -> str | None:
-        """Return the digest of the tables, actions and cohorts that decide a metric, which changes with them.
+        """Return a digest of the tables, actions and cohorts that decide a metric.
 
         The result is None without any.
         """
@@ -183,7 +183,7 @@ class Series:
     # -- computing -------------------------------------------------------------------------------------
 
     def is_fresh(self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, newest: bool = False) -> bool:
-        """Return whether the points of a metric can be shown as they are; ``newest``: whether nothing came since."""
+        """Return whether the points of a metric can be shown unchanged; ``newest``: whether nothing new is stored."""
         key = inputs.key(metric)
         if not self._is_fresh(inputs, metric, key):
             return False
@@ -202,9 +202,9 @@ class Series:
         force: bool = False,
         due: Callable[[], bool] | None = None,
     ) -> None:
-        """Bring the points of one metric up to date, unless they are fresh or somebody else is at it.
+        """Bring the points of one metric up to date, unless they are fresh or another process computes them.
 
-        With ``due``, which said so before, they are if it still does, and nobody who is at it is waited for.
+        With ``due`` they are updated only if it is still true, without waiting for another computation.
         """
         key = inputs.key(metric)
         stale = due or (lambda: force or not self._is_fresh(inputs, metric, key))
@@ -223,7 +223,7 @@ class Series:
     def recompute(self, inputs: ExperimentInputs, metric: Mapping[str, Any], key: SeriesKey) -> bool:
         """Compute the points of a metric, which need not be the experiment's, under ``key``.
 
-        False when that many others are at them that there was no turn.
+        Return False when too many other computations are running.
         """
         computed = False
 
@@ -247,7 +247,7 @@ class Series:
     ) -> None:
         """Compute and store points. A failure is stored with the last day, beside a result of that day.
 
-        With a budget days that need a statement each are computed newest first until it is used up.
+        With a budget, days that need a statement each are computed newest first until it is used up.
         """
         span = inputs.span(self._now())
         if span is None or span.days is None:
@@ -324,8 +324,8 @@ class Series:
     def _past_points(self, key: SeriesKey, span: Span, named_state: str | None) -> dict[int, Point]:
         """Return the stored results of days that are over, by the number of the day.
 
-        A point that was the last one of its day is not that of the whole day, and one of other files, of another
-        action or of other members of a cohort is none.
+        A point from within a day does not stand for the whole day, and one with other files, another action or
+        other members of a cohort does not count.
         """
         assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
         with self._database.read() as connection:
@@ -338,10 +338,10 @@ class Series:
         return {number: stored[moment] for number, moment in moments.items() if moment in stored}
 
     def _still_right(self, question: Question, past: Mapping[int, Point], offset: int) -> dict[int, Point]:
-        """Those of the points that nothing changed which came after they were computed.
+        """Return the points that no later change affects.
 
-        A point is cumulative, so that a late event or a merge changes it and those of all days behind it. A point
-        of events that are not there (any more) is computed anew, and so is one that does not know its events.
+        A point is cumulative, so that a late event or a merge changes it and the points of all later days. A point
+        whose events no longer exist is computed again, and so is one without a note of its events.
         """
         known = {
             number: (point, point.log_offset)
@@ -358,7 +358,7 @@ class Series:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason for which a computation failed, in one line."""
+    """Return the reason why a computation failed, in one line."""
     return str(error) if isinstance(error, ResultsError) else f"Internal error: {type(error).__name__}"
 
 

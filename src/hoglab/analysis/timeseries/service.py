@@ -1,4 +1,4 @@
-"""Results of experiments: computed when asked for, kept as daily points (spec experiment-results 5, 7)."""
+"""Results of experiments: computed on request, stored as daily points (spec experiment-results 5, 7)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 QUERY_TIMEOUT_S = 60.0
 """Longest time of one statement."""
 FOLLOWED = timedelta(days=45)
-"""Time after its end for which the background still looks at an experiment."""
+"""Time after its end for which the background still updates an experiment."""
 
 _log = structlog.get_logger(__name__)
 
 
 class ResultsService:
-    """Computes and reads results. Thread-safe; every method may be called by many requests at once."""
+    """The results of experiments, computed and stored. Thread-safe: many requests may call each method at once."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class ResultsService:
         position: Callable[[], int] | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``jobs``: those of this process, which somebody renews; else nothing that it does may take long.
+        """Take the services of results; ``jobs`` are this process's leases, which long computations need renewed.
 
-        ``position``: up to where in the event log everything is stored, where the store itself does not know.
+        ``position`` is the log offset up to which everything is stored, where the store itself does not know it.
         """
         position = position or event_store.position
         self.database = database
@@ -96,7 +96,7 @@ class ResultsService:
             return people.groups_of_type(connection, project_id, index, limit)
 
     def plan_of(self, project: Project, experiment_id: int) -> ExperimentInputs:
-        """Return inputs of the computations for an experiment. Raises 404."""
+        """Return the inputs of an experiment's computations. Raises 404."""
         with self.database.read() as connection:
             return read_inputs(
                 connection, project, self._experiments.visible(connection, project, experiment_id)
@@ -105,7 +105,7 @@ class ResultsService:
     def plan_of_running(
         self, experiment_id: int, *, further: tuple[Mapping[str, Any], ...] = ()
     ) -> ExperimentInputs | None:
-        """Return the plan of an experiment of any project; None for one that is gone or a draft (again)."""
+        """Return the inputs of an experiment of any project; None for one that is gone or a draft (again)."""
         with self.database.read() as connection:
             row = store.experiment(connection, experiment_id)
             project = self._projects(row.project_id) if row is not None else None
@@ -118,7 +118,7 @@ class ResultsService:
     def timeseries(
         self, project: Project, experiment_id: int, metric_uuid: str | None, fingerprint: str | None
     ) -> dict[str, Any]:
-        """Return the daily points of one metric, the newest one computed anew when it is stale. Raises 400, 404."""
+        """Return the daily points of one metric; a stale newest one is computed first. Raises 400, 404."""
         if not metric_uuid:
             raise validation_error("metric_uuid query parameter is required")
         if not fingerprint:
@@ -198,7 +198,7 @@ class ResultsService:
     def recalculate(
         self, project: Project, experiment_id: int, body: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bool]:
-        """Ask for a series to be computed anew; the job, and whether it is a new one. Raises 400, 404."""
+        """Create a job that computes a series again; return it, and whether it is new. Raises 400, 404."""
         metric, fingerprint = body.get("metric"), body.get("fingerprint")
         with self.database.write() as tx:
             row = self._experiments.visible(tx.connection, project, experiment_id)
@@ -220,7 +220,7 @@ class ResultsService:
         return _job_object(job), True
 
     def run_job(self, job: Job) -> bool:
-        """Compute the series that a job asks for; whether it was for this process to do."""
+        """Compute the series of a job; return whether this process did."""
         with self.jobs.claimed(JobName("series recalculation", job.id)) as lease:
             if lease is None:
                 return False

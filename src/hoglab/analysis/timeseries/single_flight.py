@@ -1,4 +1,4 @@
-"""Do the same work once: whoever asks while it is being done waits for it instead of doing it again."""
+"""Single flight: requests for the same work wait for the one that does it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class SingleFlight:
-    """Single-flight with a bound on how many different works run at the same time."""
+    """Single flight with a bound on the number of different works at the same time."""
 
     def __init__(self, limit: int) -> None:
         self._slots = threading.BoundedSemaphore(limit)
@@ -18,8 +18,8 @@ class SingleFlight:
     def run(self, key: Hashable, work: Callable[[], None], *, wait_s: float) -> bool:
         """Do ``work`` unless the same key is being worked on; then wait for that.
 
-        False when neither was finished nor could be begun within ``wait_s``. Exceptions of ``work`` reach the one
-        who does it.
+        Return False when the work was neither finished nor begun within ``wait_s``. Exceptions of ``work`` are
+        raised in the thread that does it.
         """
         with self._lock:
             other = self._running.get(key)

@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a series to be computed: its time, and the reason in one line."""
+    """Failed computation of a series: its time, and the reason in one line."""
 
     at: datetime
     reason: str
@@ -31,7 +31,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One stored point: the result of the time before ``query_to``, or why there is none."""
+    """One stored point: the result of the time before ``query_to``, or the reason why there is none."""
 
     id: int
     query_to: datetime
@@ -39,30 +39,32 @@ class Point:
     result: dict[str, Any] | None
     error_message: str | None
     failed_at: datetime | None
-    """Time when the newest attempt to compute it failed, where there is a result of an earlier one."""
+    """Time when the newest attempt to compute it failed, where an earlier result exists."""
     completed_at: datetime | None
     named_state: str | None
-    """Of the tables, actions and cohorts that it was computed with; None where the metric names none."""
+    """State of the tables, actions and cohorts that it was computed with; None where the metric names none."""
     log_offset: int | None
-    """Up to where in the event log events and merges count; None where nobody asks: for all but the last point of
-    series that are computed as a whole."""
+    """Log offset up to which events and merges count.
+
+    None where it is not needed: for all but the last point of series that are computed as a whole.
+    """
     created_at: datetime
     updated_at: datetime
 
     def day(self, zone: tzinfo) -> date:
-        """Return the calendar day that the point is of."""
+        """Return the calendar day of the point."""
         return (self.query_to - _MICROSECOND).astimezone(zone).date()
 
     @property
     def failure(self) -> Failure | None:
-        """That of the newest try to compute it."""
+        """Failure of the newest attempt to compute it."""
         failed_at = self.updated_at if self.status == FAILED else self.failed_at
         return None if failed_at is None else Failure(failed_at, self.error_message or "")
 
 
 @dataclass(frozen=True, slots=True)
 class NewPoint:
-    """A result to be stored."""
+    """A result to store."""
 
     query_to: datetime
     result: dict[str, Any]
@@ -83,13 +85,13 @@ class Newest:
 
     @property
     def tried(self) -> datetime:
-        """Time when it was computed, or could not be, for the last time."""
+        """Time of the newest attempt, whether it succeeded or failed."""
         return self.failed_at or self.written
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request to compute a metric's whole series anew."""
+    """A request to compute a metric's whole series again."""
 
     id: str
     experiment_id: int
@@ -108,7 +110,7 @@ _JOB = tuple(metric_recalculation.c[f.name] for f in fields(Job))
 
 
 def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()) -> list[Point]:
-    """Return the points of a series by time; those of the fingerprints in ``also`` come before its own."""
+    """Return the points of a series by time; points of the fingerprints in ``also`` come before its own."""
     row = metric_result.c
     statement = (
         sa.select(*_POINT)
@@ -136,7 +138,7 @@ def result_near(connection: Connection, key: SeriesKey, moment: datetime) -> Poi
 
 
 def newest_point(connection: Connection, key: SeriesKey) -> Point | None:
-    """Return the newest point of a series, be it a result or a failure."""
+    """Return the newest point of a series, with a result or a failure."""
     return _first_point(connection, key, metric_result.c.query_to.desc())
 
 
@@ -194,9 +196,10 @@ def put_points(
     zone: tzinfo,
     now: datetime,
 ) -> None:
-    """Store results in place of the points of the same days. Points after the last one go: the experiment ended before.
+    """Store results, replacing points of the same days.
 
-    An unchanged result of a day that is over is left alone, unless it is of other tables, actions or cohorts.
+    Points after the last one are deleted: the experiment ended before. An unchanged result of a finished day is
+    left alone, unless it belongs to other tables, actions or cohorts.
     """
     last = max(point.query_to for point in new)
     stored, replaced = _by_day(connection, key, last, zone)
@@ -228,7 +231,7 @@ def put_failure(
     zone: tzinfo,
     now: datetime,
 ) -> None:
-    """Store that the point of the last day could not be computed. The result of a try before stays beside it."""
+    """Store that the point of the last day could not be computed, beside an earlier result of that day."""
     stored, replaced = _by_day(connection, key, query_to, zone)
     old = stored.get((query_to - _MICROSECOND).astimezone(zone).date())
     if old is not None and old.status == COMPLETED:
@@ -248,7 +251,7 @@ def put_failure(
 def _by_day(
     connection: Connection, key: SeriesKey, last: datetime, zone: tzinfo
 ) -> tuple[dict[date, Point], list[int]]:
-    """Return the stored points by day up to that of ``last``, and the ids of those after it."""
+    """Return the stored points by day up to that of ``last``, and the ids of later ones."""
     last_day = (last - _MICROSECOND).astimezone(zone).date()
     stored = {point.day(zone): point for point in points(connection, key)}
     after = [point.id for day, point in stored.items() if day > last_day]
@@ -256,7 +259,7 @@ def _by_day(
 
 
 def _is_same(old: Point, new: NewPoint) -> bool:
-    """Whether a point is a result of the same time and definitions already, which nothing went wrong with since."""
+    """Return whether a point is already a result of the same time and definitions, without a later failure."""
     return (
         old.status == COMPLETED
         and old.failed_at is None
@@ -269,7 +272,7 @@ def _is_same(old: Point, new: NewPoint) -> bool:
 def _row(
     key: SeriesKey, query_from: datetime, status: str, old: Point | None, now: datetime
 ) -> dict[str, Any]:
-    """Return a row in place of an old one, or of none."""
+    """Return a row that replaces an old one, or none."""
     return {
         "experiment_id": key.experiment_id,
         "metric_uuid": key.metric_uuid,
@@ -303,7 +306,7 @@ def delete_points(connection: Connection, key: SeriesKey) -> None:
 
 
 def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> Job | None:
-    """Return the job that is waiting or running; there is at most one."""
+    """Return the waiting or running job; there is at most one."""
     row = metric_recalculation.c
     statement = (
         sa.select(*_JOB)
@@ -320,7 +323,7 @@ def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> 
 
 
 def active_jobs(connection: Connection) -> list[Job]:
-    """Return every job that is waiting, or was running when the process ended; oldest first."""
+    """Return every job that is waiting, or was running when the process ended, oldest first."""
     row = metric_recalculation.c
     statement = sa.select(*_JOB).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
     return [Job(*found) for found in connection.execute(statement)]
@@ -341,14 +344,14 @@ def insert_job(
 
 
 def begin_job(connection: Connection, job_id: str, now: datetime) -> bool:
-    """Say that a job is at work; whether it is not over."""
+    """Mark a job as running; return whether it is unfinished."""
     row = metric_recalculation.c
     beginning = sa.update(metric_recalculation).where(row.id == job_id, row.status.in_(_ACTIVE))
     return bool(connection.execute(beginning.values(updated_at=now, status=IN_PROGRESS)).rowcount)
 
 
 def end_job(connection: Connection, job_id: str, now: datetime, error: str | None) -> None:
-    """Say that a job is over."""
+    """Mark a job as finished."""
     values = (
         {"status": COMPLETED, "last_successful_date": now.date().isoformat()}
         if error is None
@@ -361,12 +364,12 @@ def end_job(connection: Connection, job_id: str, now: datetime, error: str | Non
 # -- jobs of all metrics ---------------------------------------------------------------------------------
 
 KEPT_RECALCULATIONS = 20
-"""Number of jobs of one experiment that are kept; the oldest go first."""
+"""Maximum number of stored jobs of one experiment; the oldest are deleted first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalculation:
-    """A request to compute all metrics of an experiment at one moment, and what came of it so far.
+    """A request to compute all metrics of an experiment at one moment, with its results so far.
 
     ``results`` has one entry per computed metric: metric_uuid, status, result, error_message.
     """
@@ -399,12 +402,12 @@ def recalculations(
 
 
 def active_recalculation(connection: Connection, experiment_id: int) -> Recalculation | None:
-    """Return the job of an experiment that is waiting or running; there is at most one."""
+    """Return the waiting or running job of an experiment; there is at most one."""
     return next(iter(recalculations(connection, experiment_id, _ACTIVE)), None)
 
 
 def waiting_recalculations(connection: Connection) -> list[tuple[int, Recalculation]]:
-    """Return every job that is waiting, or was running when the process ended, with its project; oldest first."""
+    """Return every job that is waiting, or was running when the process ended, with its project, oldest first."""
     row = experiment_recalculation.c
     statement = (
         sa.select(experiment_table.c.project_id, *_RECALCULATION)
@@ -417,7 +420,7 @@ def waiting_recalculations(connection: Connection) -> list[tuple[int, Recalculat
 def insert_recalculation(
     connection: Connection, experiment_id: int, trigger: str, total: int, now: datetime
 ) -> Recalculation:
-    """Return a new job; old ones beyond `KEPT_RECALCULATIONS` go."""
+    """Store a new job; delete old ones beyond `KEPT_RECALCULATIONS`."""
     made = Recalculation(str(uuid4()), experiment_id, PENDING, trigger, total, [], None, now, None, None)
     table = experiment_recalculation
     old = [each.id for each in recalculations(connection, experiment_id)[KEPT_RECALCULATIONS - 1 :]]
@@ -428,7 +431,7 @@ def insert_recalculation(
 
 
 def update_recalculation(connection: Connection, recalculation_id: str, **values: Any) -> bool:
-    """Change a job that is not over; whether there is one."""
+    """Change an unfinished job; return whether there is one."""
     row = experiment_recalculation.c
     changing = sa.update(experiment_recalculation).where(row.id == recalculation_id, row.status.in_(_ACTIVE))
     return bool(connection.execute(changing.values(values)).rowcount)
@@ -449,7 +452,7 @@ def experiment(connection: Connection, experiment_id: int) -> ExperimentRow | No
 
 
 def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]:
-    """Return experiments of all projects that ended after a moment and are not deleted."""
+    """Return the experiments of all projects that ended after a moment and are not deleted."""
     row = experiment_table.c
     statement = sa.select(*_EXPERIMENT).where(
         row.start_date.is_not(None), row.end_date > since, row.deleted.is_(False)

@@ -1,4 +1,4 @@
-"""Trends: how many events, or how many people with such an event, by minute, hour or day."""
+"""Trends: counts of events, or of people with such an event, by minute, hour or day."""
 
 from hoglab.analysis.trends.answer import trends_answer
 from hoglab.analysis.trends.query import read_trends

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
 OTHERS = "$$_posthog_breakdown_other_$$"
-"""The breakdown value of events whose own is not among the most frequent ones."""
+"""Breakdown value for events whose own value is not among the most frequent ones."""
 NO_VALUE = "$$_posthog_breakdown_null_$$"
-"""The breakdown value of events without one."""
+"""Breakdown value for events without one."""
 
 
 def trends_answer(
     runner: StatementRunner, project_id: int, asked: TrendsQuery, now: datetime
 ) -> dict[str, Any]:
-    """Return trends of a project. Raises `DefinitionError` and `ComputationError`."""
+    """Compute the trends of a project. Raises `DefinitionError` and `ComputationError`."""
     results = []
     labels, moment_count = asked.labels, asked.count
     for series in asked.series:
@@ -67,7 +67,7 @@ def _built(
 def _statement(
     dialect: Dialect, project_id: int, asked: TrendsQuery, series: TrendSeries, now: datetime
 ) -> SqlStatement:
-    """Return rows ``(number of the interval, breakdown value, count)``, without those whose count is 0."""
+    """Return rows ``(number of the interval, breakdown value, count)``, without rows whose count is 0."""
     parameters = dialect.parameters()
     row = RelationRow(dialect, parameters)
     scope = FilterScope(row, now, asked.zone)

@@ -1,4 +1,4 @@
-"""Question of a ``TrendsQuery``, read from JSON: a subset of PostHog's, which means the same there."""
+"""Question of a ``TrendsQuery``, read from JSON: a subset of PostHog's, with the same meaning."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 MAX_SERIES = 5
 MAX_POINTS = 750
-"""Points of a series."""
+"""Maximum number of points of a series."""
 MAX_BREAKDOWN_VALUES = 25
-"""Values with a series of their own, the most frequent ones; all others share one."""
+"""Maximum number of values with a series of their own, the most frequent ones; all others share one."""
 DEFAULT_FROM = "-7d"
 MAX_KEY_LENGTH = 400
 
@@ -48,7 +48,7 @@ class TrendMath(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrendSeries:
-    """Series of events. ``event``: None for all; ``name``: what answers call the series."""
+    """Series of events. ``event`` is None for all; ``name`` is its label in answers."""
 
     event: str | None
     name: str
@@ -83,7 +83,7 @@ class TrendsQuery:
 
     @property
     def days(self) -> DayGrid:
-        """The days that the time touches."""
+        """Days of the time range."""
         return DayGrid.between(self.start, self.end - timedelta(microseconds=1), self.zone)
 
     @property
@@ -106,7 +106,7 @@ class TrendsQuery:
 
 
 def read_trends(project: Project, query: Mapping[str, Any], now: datetime) -> TrendsQuery:
-    """Return a question of a project. Raises `DefinitionError`."""
+    """Read a question of a project. Raises `DefinitionError`."""
     zone = zone_of(project.timezone)
     interval = _choice(query.get("interval"), Interval, Interval.DAY, "interval")
     given = query.get("series")
@@ -149,7 +149,7 @@ def _series(given: object, path: str) -> TrendSeries:
 
 
 def _all_filters(project: Project, query: Mapping[str, Any]) -> PropertyGroup:
-    """Return the filters of all series: the query's, and the project's for its own people where that is asked for."""
+    """Return the filters of all series: the query's, and on request the project's filters for test accounts."""
     groups = [_filters(query.get("properties"), "properties")]
     if query.get("filterTestAccounts"):
         groups.append(_filters(project.test_account_filters, "test_account_filters"))
@@ -190,7 +190,7 @@ def _choice(given: object, choices: type[ChoiceT], default: ChoiceT, path: str) 
 
 
 def _range(given: object, now: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
-    """Return the time of a query, up to now where nothing else is said."""
+    """Return the time range of a query, up to now by default."""
     if given is not None and not isinstance(given, Mapping):
         raise DefinitionError("dateRange must be an object")
     given = given or {}
@@ -214,7 +214,7 @@ def _moment(given: object, name: str, now: datetime, zone: tzinfo) -> datetime:
 
 
 def _begin(moment: datetime, interval: Interval, zone: tzinfo) -> datetime:
-    """Beginning of the interval that a moment lies in."""
+    """Return the beginning of the interval of a moment."""
     local = moment.astimezone(zone)
     match interval:
         case Interval.DAY:

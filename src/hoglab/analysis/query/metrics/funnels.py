@@ -1,4 +1,4 @@
-"""Funnel metrics: how far each exposed entity came (spec experiment-results 3.3)."""
+"""Funnel metrics: the step that each exposed entity reached (spec experiment-results 3.3)."""
 
 # ruff: noqa: S608 - see scope.py
 
@@ -14,16 +14,16 @@ from hoglab.analysis.query.scope import Scope
 from hoglab.filters.sql import combined
 
 DEFAULT_WINDOW_US = 94_608_000 * SECOND_US
-"""Three years: how long a conversion may take when the metric does not say."""
+"""Longest conversion when the metric gives no window: three years."""
 
 LAST_ROW = "last_ts"
-"""The partial that tells when an entity's last row of the funnel was, in microseconds."""
+"""Partial with the time of an entity's last row of the funnel, in microseconds."""
 
 
 def funnel_outcome(metric: FunnelMeasure, *, resumable: bool) -> Outcome:
     """Return the step that an entity reached, and numbers of entities by step.
 
-    ``resumable``: with the chains to continue from.
+    ``resumable``: with the chains that later events continue.
     """
     count = len(metric.steps)
     chains = _chain_names(metric) if resumable and can_resume_funnel(metric) else ()
@@ -45,7 +45,7 @@ def funnel_outcome(metric: FunnelMeasure, *, resumable: bool) -> Outcome:
 
 
 def define_progress(scope: Scope, metric: FunnelMeasure) -> None:
-    """Define the step that each entity reached: on each day of a grid, else altogether.
+    """Define the step that each entity reached: on each day of a grid, else over the whole span.
 
     ``funnel_row`` must be defined.
     """
@@ -100,11 +100,11 @@ def define_funnel_covariate(scope: Scope, metric: FunnelMeasure, units: str) -> 
 
 
 def define_funnel_rows(scope: Scope, metric: FunnelMeasure) -> None:
-    """``funnel_row(entity, ts, s0 … sk, ord)``: rows that are steps, of exposed entities, from their exposure on.
+    """Define ``funnel_row(entity, ts, s0 … sk, ord)``: rows that are steps of exposed entities, after exposure.
 
-    Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal
-    in both are interchangeable. Where the scope is resumable also ``c0``, the chain that a row begins, and ``r1``…,
-    which only rows of `resumed_rows` have.
+    Rows at the same moment are taken by their lowest step, then by the set of their steps; rows that are equal in
+    both are interchangeable. A resumable scope has also ``c0``, the chain that a row begins, and ``r1``…, which
+    only rows of `resumed_rows` have.
     """
     steps = range(1, len(metric.steps) + 1)
     if tables_of(metric):
@@ -160,11 +160,11 @@ def _define_entity_rows(scope: Scope, metric: FunnelMeasure) -> None:
 
 
 def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool, resumable: bool) -> str:
-    """Return chains: for each step, when the chain began that reaches it with this row.
+    """Define chains: for each step, the start of the latest chain that reaches it with this row.
 
     The start of a chain never decreases over time, so "latest" is a running maximum. In a strict funnel a chain
     goes on only from the row just before, because any other row in between breaks it. ``resumable``: with the
-    chains as they are after each row, and with rows of `resumed_rows` among the others.
+    chains after each row, and with rows of `resumed_rows` among the others.
     """
     reach = "1 PRECEDING" if strict else "UNBOUNDED PRECEDING"
     order = f"(PARTITION BY entity ORDER BY ts, ord ROWS BETWEEN {reach} AND 1 PRECEDING)"
@@ -195,12 +195,12 @@ def _define_ordered(scope: Scope, count: int, window_us: int, *, strict: bool, r
 
 
 def can_resume_funnel(metric: FunnelMeasure) -> bool:
-    """Return whether chains tell all that later rows go on from."""
+    """Return whether later rows can continue from chains alone."""
     return metric.order is FunnelOrder.ORDERED and not tables_of(metric)
 
 
 def resumed_rows(metric: FunnelMeasure, states: str) -> str:
-    """Return rows of ``funnel_row`` that stand for all those before: the chains of an entity, at its last row."""
+    """Return rows of ``funnel_row`` that stand for all earlier ones: the chains of an entity, at its last row."""
     count = len(metric.steps)
     flags = ", ".join("0" for _ in range(count + 1))
     chains = ", ".join(f"begun_{number}" for number in range(count))
@@ -208,7 +208,7 @@ def resumed_rows(metric: FunnelMeasure, states: str) -> str:
 
 
 def resumed_progress(scope: Scope, metric: FunnelMeasure, rows: str, states: str, also: str) -> str:
-    """``progress`` of entities with one row after those that their state stands for; ``also`` are further columns."""
+    """Return ``progress`` of entities with one row after the rows in their state; ``also`` are further columns."""
     window_us = metric.window_us or DEFAULT_WINDOW_US
     steps = range(1, len(metric.steps) + 1)
     met = {
@@ -231,10 +231,10 @@ def _chain_names(metric: FunnelMeasure) -> tuple[str, ...]:
 
 
 def _define_unordered(scope: Scope, count: int, window_us: int) -> str:
-    """For every row as the start: when each step was first seen from there on, within the window.
+    """Define for every row as the start when each step was first seen after it, within the window.
 
-    The first one from there on lies in the window when any does, so no frame of the window's length is needed,
-    which ClickHouse knows up to 32 bits only.
+    The first occurrence after it lies in the window when any does, so no frame of the window's length is needed,
+    which ClickHouse supports up to 32 bits only.
     """
     frame = "(PARTITION BY entity ORDER BY ts RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
     steps = range(count + 1)

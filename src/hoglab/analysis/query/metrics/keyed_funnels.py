@@ -1,7 +1,7 @@
 """Funnels with steps in tables beside the events: all steps are joined by one key (spec experiment-results 3.7).
 
-Exposures stay those of the entity itself. An event that is a step belongs to every entity that has its key; one that
-is an exposure of that entity too is one row of both.
+Exposures belong to the entity itself. An event that is a step belongs to every entity with its key; if it is also an
+exposure of that entity, both are one row.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -18,7 +18,7 @@ from hoglab.analysis.query.scope import Scope
 from hoglab.filters.sql import combined
 
 Numbered = Sequence[tuple[int, str]]
-"""Steps by their number, and whether a row is that step."""
+"""Steps by their number, with the condition that a row is that step."""
 
 
 def define_keyed_rows(scope: Scope, metric: FunnelMeasure) -> None:
@@ -55,7 +55,7 @@ def _before(scope: Scope, metric: FunnelMeasure) -> datetime:
 
 
 def _event_steps(scope: Scope, metric: FunnelMeasure, names: Sequence[str], events: Numbered) -> str:
-    """Return events that are steps, of all entities that have their key."""
+    """Return the steps that are events, of all entities that have their key."""
     source = tables_of(metric)[0]
     key = text_of(source.events_join_key.expression, scope, "events_join_key")
     conditions = dict(events)
@@ -80,7 +80,7 @@ def _event_steps(scope: Scope, metric: FunnelMeasure, names: Sequence[str], even
 
 
 def _by_table(metric: FunnelMeasure) -> list[list[tuple[int, TableSource]]]:
-    """Return steps that the same row of a table may be."""
+    """Group steps that the same row of a table may be."""
     found: dict[tuple[str, str, JoinKey], list[tuple[int, TableSource]]] = {}
     for number, step in enumerate(metric.steps, 1):
         if isinstance(step, TableSource):
@@ -89,7 +89,7 @@ def _by_table(metric: FunnelMeasure) -> list[list[tuple[int, TableSource]]]:
 
 
 def _define_table(scope: Scope, name: str, steps: Sequence[tuple[int, TableSource]]) -> str:
-    """Return the rows of a table with a column for each of its steps."""
+    """Define the rows of a table with a column for each of its steps."""
     rows = TableRows(scope, steps[0][1])
     flags = {f"s{number}": f"CASE WHEN {rows.matches(step)} THEN 1 ELSE 0 END" for number, step in steps}
     return rows.define(name, {"key": rows.key(), "ts": rows.ts(), **flags})

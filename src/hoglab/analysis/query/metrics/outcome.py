@@ -1,10 +1,10 @@
-"""Statistics of a variant from what its entities did: over a whole span, or for the end of each day.
+"""Statistics of a variant from the partials of its entities: over a whole span, or for the end of each day.
 
 A metric gives a relation of *partials*: numbers per entity (and day) that combine by sum, min or max. The values
 of an entity follow from its combined partials, and the statistics of a variant are sums over its entities.
 
-For a series nothing is computed twice: only days on which something changed for an entity are looked at, its
-former contribution is taken from the former variant and its new one is given to the new variant. The changes of a
+For a series nothing is computed twice: only days on which something changed for an entity are computed, its former
+contribution is subtracted from the former variant and its new one is added to the new variant. The changes of a
 variant, summed up to a day, are its statistics at the end of that day (spec experiment-results 11.3).
 """
 
@@ -21,14 +21,14 @@ from hoglab.analysis.query.scope import Scope, Subquery
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A column of partials: how two of them combine, and what stands for none."""
+    """A column of partials: the function that combines two of them, and the value of an empty one."""
 
     name: str
     combine: str  # sum, min or max
     zero: str = "0"
 
     def combined(self, one: str, other: str) -> str:
-        """Return the two of them together; the embedded engine's extremes pass over NULL."""
+        """Combine two partials; the embedded engine's extremes ignore NULL."""
         return {
             "sum": f"{one} + {other}",
             "max": f"greatest({one}, {other})",
@@ -41,7 +41,7 @@ class Outcome:
     """Values and statistics made of partials. Expressions are format strings over the names before them.
 
     ``values`` of an entity are over partials and columns of ``unit``, ``statistics`` over values.
-    ``exact`` statistics are whole numbers. ``squares`` are the statistics that tell how large a contribution is.
+    ``exact`` statistics are whole numbers. ``squares`` are the statistics that measure the size of a contribution.
     """
 
     partials: tuple[Partial, ...]
@@ -53,7 +53,7 @@ class Outcome:
     def evaluated(self, place: str, unit: str = "unit") -> dict[str, str]:
         """Return the expression of each value.
 
-        ``place`` is the format of a partial's column, ``unit`` the relation that has the columns of ``unit``.
+        ``place`` is the format of a partial's column, ``unit`` a relation with the columns of ``unit``.
         """
         places = {
             partial.name: f"coalesce({place.format(name=partial.name)}, {partial.zero})"
@@ -81,14 +81,14 @@ def with_covariate(outcome: Outcome, y: str) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The end of a statement: ``columns`` of a relation of contributions, and what follows its name."""
+    """The end of a statement: ``columns`` of a relation of contributions, and the clauses after its name."""
 
     columns: str
     relation: str
     rest: str = ""
 
     def over(self, relation: str | None = None) -> str:
-        """Return the query; of another relation with the same columns where one is given."""
+        """Return the query over its relation, or over another one with the same columns."""
         source = self.relation if relation is None else f"{relation} AS {self.relation}"
         return f"SELECT {self.columns} FROM {source}{self.rest}"
 
@@ -96,7 +96,7 @@ class Total:
 def total_of_values(scope: Scope, outcome: Outcome, values: str) -> Total:
     """Return rows ``(variant, cell…, statistics…)`` of a relation with a variant and the values of every entity.
 
-    Where the scope wants entities: rows of what each of some entities adds to the statistics.
+    Where the scope asks for entities, return rows with the contribution of each of them.
     """
     statistics = outcome.stated()
     if scope.entities is not None:
@@ -129,18 +129,18 @@ def define_values(scope: Scope, outcome: Outcome, partials: str, *, required: bo
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """The subqueries that tell the days of entities, in this order."""
+    """The subqueries that compute the days of entities, in this order."""
 
     moved: Subquery
-    """``(entity, day, partials…)``: what changes on a day, with those on which the entity is exposed or leaves."""
+    """``(entity, day, partials…)``: the changes of a day, with the days on which the entity is exposed or leaves."""
     step: Subquery
-    """One row for each entity and day of these."""
+    """One row for each entity and day with changes."""
     running: Subquery
-    """The partials up to that day, and up to the one before: see `running`."""
+    """Partials up to that day, and up to the day before: see `running`."""
     state: Subquery
     """Variant and values after and before that day."""
     change: Subquery
-    """``(entity, variant, cell…, day, statistics…)``: what is gained and lost on that day."""
+    """``(entity, variant, cell…, day, statistics…)``: gains and losses of that day."""
 
     @property
     def subqueries(self) -> tuple[Subquery, ...]:
@@ -148,7 +148,7 @@ class Days:
 
 
 def define_days(scope: Scope, outcome: Outcome, partials: str) -> Days:
-    """Define `Days` of a relation of partials ``(entity, day, …)``, of which there may be several for a day."""
+    """Define `Days` of a relation of partials ``(entity, day, …)``, which may have several rows for a day."""
     return Days(*scope.collect(lambda scope: _define_days(scope, outcome, partials)))
 
 
@@ -191,8 +191,8 @@ def _define_days(scope: Scope, outcome: Outcome, partials: str) -> None:
 def total_of_days(scope: Scope, outcome: Outcome) -> Total:
     """Return rows ``(variant, cell…, day, changes of statistics…)`` of `Days.change`.
 
-    Of one day there may be several rows: contributions of another magnitude are summed apart. Else what a large one
-    leaves behind, when its entity leaves the variant on a later day, would be the rounding of all others.
+    A day may have several rows: contributions of another magnitude are summed separately. Otherwise a large one would
+    leave a rounding error in all others when its entity leaves the variant on a later day.
     """
     key = ", ".join(["variant", *scope.cell, "day"])
     summed = ", ".join(f"{_sum(scope, outcome)(name)} AS {name}" for name in outcome.statistics)
@@ -201,9 +201,10 @@ def total_of_days(scope: Scope, outcome: Outcome) -> Total:
 
 
 _TWICE = "(SELECT 1 AS first UNION ALL SELECT 0 AS first) AS twice"
-"""A relation that gives each row of another one a second time.
+"""A relation that gives each row of another one twice.
 
-Engines plan a subquery wherever it is named, with all that it names in turn: what names one twice takes twice as long.
+Engines plan a subquery at each place that names it, with everything that it names in turn: naming one twice takes
+twice as long.
 """
 
 RUNNING_DAYS = "PARTITION BY entity ORDER BY day"
@@ -214,11 +215,11 @@ STANDING = (
     f"CASE WHEN running.day >= unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_new",
     f"CASE WHEN running.day > unit.multiple_day THEN {MULTIPLE} ELSE unit.variant END AS variant_old",
 )
-"""The columns that tell whether an entity counted before a day, and its variant after and before it."""
+"""Columns that say whether an entity counted before a day, and its variant after and before it."""
 
 
 def running(outcome: Outcome) -> str:
-    """The columns of partials combined up to a day of an entity (``…_new``) and up to the one before (``…_old``)."""
+    """Return the columns of partials up to a day of an entity (``…_new``) and up to the day before (``…_old``)."""
     return ", ".join(
         f"{p.combine}({p.name}) OVER ({RUNNING_DAYS} ROWS BETWEEN UNBOUNDED PRECEDING AND {end}) "
         f"AS {p.name}_{suffix}"
@@ -228,7 +229,7 @@ def running(outcome: Outcome) -> str:
 
 
 def valued(outcome: Outcome, rows: str, unit: str) -> list[str]:
-    """Return the columns of values before and after a day, from `running` ones of ``rows``."""
+    """Return the columns of values before and after a day, from the `running` columns of ``rows``."""
     return [
         f"{text} AS {name}_{suffix}"
         for suffix in ("new", "old")
@@ -237,7 +238,7 @@ def valued(outcome: Outcome, rows: str, unit: str) -> list[str]:
 
 
 MAGNITUDE_BITS = 20
-"""Squares that differ by less than so many powers of 2 are summed together; 33 bits remain for the least of them."""
+"""Number of powers of 2 by which squares summed together may differ; 33 bits remain for the least of them."""
 
 
 def _magnitude(square: str) -> str:

@@ -1,4 +1,4 @@
-"""Quantile metrics: the values at three ranks of each variant, and how values cluster by entity.
+"""Quantile metrics: the values at three ranks of each variant, and the clustering of values by entity.
 
 Source: spec experiment-results 10 (quantile metric); `hoglab.statistics.samples.quantiles` for the ranks.
 """
@@ -31,7 +31,7 @@ def define_quantile_rows(scope: Scope, metric: QuantileMeasure) -> None:
 
 
 def define_quantile_values(scope: Scope, metric: QuantileMeasure, rows: str) -> None:
-    """Define ``valued(entity, variant, cell…, y)``: the values, of `define_quantile_rows`."""
+    """Define ``valued(entity, variant, cell…, y)``, the values of `define_quantile_rows`."""
     if not metric.per_event:
         outcome = valued_outcome(metric.value, "a")
         define_values(scope, outcome, rows, required=metric.value.session_property is not None)
@@ -75,7 +75,7 @@ def define_quantiles(scope: Scope, metric: QuantileMeasure) -> Total:
 
 
 def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: int) -> str:
-    """Return a query for rows ``(entity, value)`` of so many entities, chosen without regard to what they did.
+    """Return a query for rows ``(entity, value)`` of a number of entities, chosen without regard to their values.
 
     One row with NULL for an entity without values. ``valued`` must be defined.
     """
@@ -89,7 +89,7 @@ def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: i
 
 
 def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> QuantileSample:
-    """Return the statistics of one row of the answer, without its key."""
+    """Compute the statistics of one row of the answer, without its key."""
     size, quantile, low, l0, l1, high, u0, u1, *clusters = numbers
     factor = 1.0
     if metric.per_event:
@@ -103,7 +103,7 @@ def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> Quantile
 
 
 def _between(rank: float, at: float, after: float | None) -> float:
-    """Return the value at a rank that need not be whole."""
+    """Return the value at a rank that may lie between two."""
     return float(at) if after is None else float(at) + (rank - int(rank)) * (float(after) - float(at))
 
 
@@ -114,7 +114,7 @@ def _without_zeros(scope: Scope, metric: QuantileMeasure) -> str:
 
 
 def _define_ranked(scope: Scope, metric: QuantileMeasure, values: str, key: list[str]) -> None:
-    """Define ``placed``: every value with its rank from 1, and the ranks of its variant that matter."""
+    """Define ``placed``: every value with its rank from 1, and the relevant ranks of its variant."""
     names = ", ".join(key)
     scope.define(
         "ranked",
@@ -134,7 +134,7 @@ def _define_ranked(scope: Scope, metric: QuantileMeasure, values: str, key: list
 
 
 def _define_clusters(scope: Scope, values: str, key: list[str]) -> None:
-    """``cluster_sums``: over entities, of how many of its values are at most the quantile and how many it has."""
+    """Define ``cluster_sums``: over entities, sums of their numbers of values, and of values up to the quantile."""
     names = ", ".join(key)
     same = " AND ".join(f"picked.{name} = {values}.{name}" for name in key)
     shown = ", ".join(f"{values}.{name} AS {name}" for name in key)

@@ -1,4 +1,4 @@
-"""Retention metrics: who came back after a start event (spec experiment-results 3.6)."""
+"""Retention metrics: entities that came back after a start event (spec experiment-results 3.6)."""
 
 # ruff: noqa: S608 - see scope.py
 
@@ -41,7 +41,7 @@ RETENTION_OUTCOME = Outcome(
 def define_retention(scope: Scope, metric: RetentionMeasure, *, matured_only: bool) -> None:
     """Define the entities that started and came back: by day of a grid, else altogether. ``unit`` must be defined.
 
-    Series: only for ``first_seen`` starts.
+    A grid of days is only for ``first_seen`` starts.
     """
     if scope.days is not None and metric.last_seen:
         raise ValueError("the last start of an entity moves, so its days cannot be told in one pass")
@@ -106,16 +106,16 @@ def _define_returns(scope: Scope, metric: RetentionMeasure) -> None:
 
 
 def _same(start: TableSource, completion: TableSource) -> bool:
-    """Return whether a row may be both. One that tells two moments is two things that happened."""
+    """Return the condition that a row may be both start and completion; two moments are two events."""
     return (start.table.name, start.timestamp) == (completion.table.name, completion.timestamp)
 
 
 def _define_shared_completions(
     scope: Scope, start: TableSource, completion: TableSource, before: datetime
 ) -> None:
-    """Define ``completion_row(entity, ts, rows_then)``: moments with a completion, and how many rows they have.
+    """Define ``completion_row(entity, ts, rows_then)``: moments with a completion, and the number of their rows.
 
-    Rows have no name to be told apart by. Of several at the moment of the start one is the start, another returns.
+    Rows have no ids. Of several rows at the moment of the start one is the start, another is the return.
     """
     rows = TableRows(scope, completion)
     completes, starts = rows.matches(completion), rows.matches(start)

@@ -1,4 +1,4 @@
-"""Values that belong to a session, not to an event: its length, its page views (spec experiment-results 3.5)."""
+"""Values of sessions, not of events: length, page views (spec experiment-results 3.5)."""
 
 # ruff: noqa: S608 - see scope.py
 
@@ -10,7 +10,7 @@ from hoglab.analysis.query.session_facts import SESSION_REACH, measure_of_sessio
 
 
 def define_session_rows(scope: Scope, value: Value, source: EventSource, name: str, window_us: int) -> str:
-    """``<name>_row(entity, ts, x)``: one row for each session with a value that an exposed entity began in time."""
+    """Define ``<name>_row(entity, ts, x)``: the sessions with a value that an exposed entity began in time."""
     ts = scope.ts()
     session = scope.property_text("$session_id")
     touched = scope.define(

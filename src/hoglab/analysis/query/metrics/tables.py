@@ -1,7 +1,7 @@
 """Rows of tables beside the events, joined with exposed entities by a key (spec experiment-results 3.7).
 
-Names of columns are quoted, files and values are bound, and everything else that a metric says of a table goes
-through the same translation as HogQL over events.
+Names of columns are quoted, files and values are bound, and everything else of a table in a metric goes through the
+same translation as HogQL over events.
 """
 
 # ruff: noqa: S608 - see scope.py
@@ -29,12 +29,12 @@ _MOMENTS = frozenset({ColumnType.DATETIME, ColumnType.DATE})
 
 @dataclass(frozen=True)
 class TableRows:
-    """Expressions over a row of one table. Raises `FilterError` for columns that are not there or do not fit."""
+    """Expressions over a row of one table. Raises `FilterError` for columns that are missing or do not fit."""
 
     scope: Scope
     source: TableSource
     used: dict[str, None] = field(default_factory=dict)
-    """The columns that were asked for."""
+    """Columns used so far."""
 
     def key(self) -> str:
         """Return the key that the row is joined by, as text."""
@@ -49,7 +49,7 @@ class TableRows:
         return self.scope.dialect.moment_of_column(self._column(name))
 
     def matches(self, source: TableSource) -> str:
-        """Return whether the filters of a source, of this table, let the row through."""
+        """Return the condition that the filters of a source, of this table, let the row through."""
         return self.scope.filters(source.filters, self._filter_field)
 
     def value(self, value: Value) -> str:
@@ -91,7 +91,7 @@ class TableRows:
         before: datetime,
         condition: str = TRUE,
     ) -> str:
-        """``<name>_row(entity, ts, …)``: the rows of ``[since, before)`` for each of ``units`` that they belong to.
+        """Define ``<name>_row(entity, ts, …)``: the rows of ``[since, before)`` that belong to each of ``units``.
 
         ``columns`` and ``which`` are over the row, ``condition`` over ``<name>_table.ts`` and columns of ``units``.
         """
@@ -121,7 +121,7 @@ class TableRows:
         return self.scope.dialect.quoted(name)
 
     def _named(self, chain: Sequence[str | int]) -> str:
-        """Return the name of a column as an expression says it: alone, or after the name of the table."""
+        """Return the name of a column in an expression: alone, or after the name of the table."""
         name = ".".join(map(str, chain))
         own = f"{self.source.table.name}."
         return name.removeprefix(own) if self.source.table.type_of(name) is None else name
@@ -172,7 +172,7 @@ def define_joined(
     before: datetime,
     condition: str,
 ) -> str:
-    """Define ``<name>_row(entity, ts, x)``: what each row contributes to the entities that it belongs to.
+    """Define ``<name>_row(entity, ts, x)``: the contribution of each row to the entities that it belongs to.
 
     ``condition`` is over ``<name>_table.ts`` and columns of ``units``.
     """

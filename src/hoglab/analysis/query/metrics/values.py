@@ -15,20 +15,20 @@ from hoglab.analysis.query.model import Bounds, Math, MeanMeasure, Metric, Ratio
 from hoglab.analysis.query.scope import Scope, exclusive
 
 MAX_MAGNITUDE = "1e100"
-"""A property beyond this counts as no number, so that one event cannot make sums of squares infinite."""
+"""Magnitude above which a property counts as no number, so that no event makes sums of squares infinite."""
 
 _DISTINCT = frozenset({Math.UNIQUE_SESSION, Math.UNIQUE_PERSON, Math.UNIQUE_GROUP, Math.UNIQUE_VALUE})
 _EXACT = _DISTINCT | {Math.TOTAL}
 
 
 def mean_outcome(metric: MeanMeasure) -> Outcome:
-    """Return the value of a mean metric, and its sums."""
+    """Return the outcome of a mean metric: its value, and its sums."""
     outcome = valued_outcome(metric.value, "a")
     return with_covariate(outcome, "{y}") if metric.covariate_us else outcome
 
 
 def valued_outcome(value: Value, name: str) -> Outcome:
-    """Return one number ``y`` for each entity, and its sums."""
+    """Return the outcome of one number ``y`` for each entity, and its sums."""
     return Outcome(
         _value_partials(value, name),
         {"y": _thresholded(value, _value_of(value, name))},
@@ -39,7 +39,7 @@ def valued_outcome(value: Value, name: str) -> Outcome:
 
 
 def define_sides(scope: Scope, metric: RatioMeasure) -> str:
-    """Return the partials of both values of a ratio metric. ``unit`` must be defined."""
+    """Define the partials of both values of a ratio metric. ``unit`` must be defined."""
     sides = sides_of(metric)
     relations = {name: define_partials(scope, side, name, metric.window_us) for name, side in sides.items()}
     return _define_both(scope, ratio_outcome(metric), relations)
@@ -57,12 +57,12 @@ def bounds_of(metric: Metric) -> Mapping[str, Bounds]:
 
 
 def sides_of(metric: RatioMeasure) -> dict[str, Value]:
-    """Both values by their names in the `ratio_outcome`."""
+    """Return both values by their names in the `ratio_outcome`."""
     return {"m": metric.numerator, "d": metric.denominator}
 
 
 def ratio_outcome(metric: RatioMeasure) -> Outcome:
-    """Return two numbers for each entity, and the sums of them, of their squares and of their product."""
+    """Return the outcome of two numbers for each entity: their sums, and the sums of their squares and product."""
     sides = sides_of(metric)
     return Outcome(
         partials=tuple(partial for name, side in sides.items() for partial in _value_partials(side, name)),
@@ -85,9 +85,9 @@ def _is_exact(value: Value) -> bool:
 
 
 def can_resume_value(value: Value) -> bool:
-    """Return whether partials tell all that later events go on from: not which different ones there were.
+    """Return whether later events can continue from partials: not where distinct values are counted.
 
-    A sum of numbers depends on their order in its last digit, which a threshold might make something of.
+    A sum of numbers depends on their order in its last digit, which could cross a threshold.
     """
     return value.math not in _DISTINCT and (value.threshold is None or not _reads_number(value))
 
@@ -119,7 +119,7 @@ def _thresholded(value: Value, expression: str) -> str:
 
 
 def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: str) -> None:
-    """``covariate(entity, x)``: the value of the time before the first exposure (spec experiment-results 3.8)."""
+    """Define ``covariate(entity, x)``: the value from before the first exposure (spec experiment-results 3.8)."""
     if isinstance(value.source, TableSource):
         span, ts = scope.question.span, "x_table.ts"
         condition = f"{ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0"
@@ -143,14 +143,14 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
 def define_partials(scope: Scope, value: Value, name: str, window_us: int) -> str:
     """Define ``<name>_partial(entity, …)``: the partials of one value.
 
-    With a grid of days of each row, with its day.
+    With a grid of days they are partials of each row, with its day.
     """
     rows = define_value_rows(scope, value, name, window_us)
     return _define_combined(scope, value, name, rows, by_day=scope.days is not None)
 
 
 def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> str:
-    """``<name>_row(entity, ts, x)``: what each event, session or row of a table in an entity's window contributes."""
+    """Define ``<name>_row(entity, ts, x)``: contributions of events, sessions or table rows in entities' windows."""
     source = value.source
     ts = f"{name}_table.ts" if isinstance(source, TableSource) else scope.ts()
     within = f" AND {ts} < unit.t0 + {window_us}" if window_us else ""
@@ -171,7 +171,7 @@ def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> 
 
 
 def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day: bool) -> str:
-    """The partials of rows ``(entity, ts, x)``, by day of each: `series` combines them, with others that it has."""
+    """Define the partials of rows ``(entity, ts, x)``; those of one day are combined later, by `define_days`."""
     day = scope.day("ts")
     x = counted(value, "x")
     if is_of_different_ones(value):
@@ -189,7 +189,7 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
 
 
 def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
-    """Return the aggregation of each partial of a value over what its rows count as; different ones count as 1."""
+    """Return the aggregation of each partial of a value over the values of its rows; distinct ones count as 1."""
     if value.math is Math.QUANTILE:
         return {f"{name}_v": scope.dialect.quantile(x, value.level)}
     combine = {partial.name: partial.combine for partial in _value_partials(value, name)}
@@ -206,14 +206,14 @@ def _of_a_row(value: Value, name: str, x: str) -> dict[str, str]:
 
 
 def is_of_different_ones(value: Value) -> bool:
-    """Return whether a value is how many different ones there are: of sessions, people, groups, or values."""
+    """Return whether a value is the number of distinct sessions, people, groups, or values."""
     return value.math in _DISTINCT
 
 
 def counted(value: Value, x: str) -> str:
     """Return the number that a row counts as: 0 where it has none, or one out of range.
 
-    NULL where it counts for nothing.
+    The number is NULL for a row that is ignored.
     """
     if not _reads_number(value):
         return x
@@ -246,7 +246,7 @@ def value_of_event(scope: Scope, value: Value) -> str:
 
 
 def _define_both(scope: Scope, outcome: Outcome, relations: dict[str, str]) -> str:
-    """Return the partials of both sides of a ratio in one relation, by day as they are (`define_partials`)."""
+    """Define the partials of both sides of a ratio in one relation, by day as in `define_partials`."""
     by_day = ", day" if scope.days is not None else ""
     parts = []
     for name, relation in relations.items():
