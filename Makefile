@@ -105,9 +105,10 @@ ui: ui/node_modules/.package-lock.json ## Check the web UI and build it into src
 	npm run --silent --prefix ui check
 	npm run --silent --prefix ui build
 
-docs: setup ## Write docs/hog.md, the pages of the templates and docs/api/openapi.json anew from what they are made of
+docs: setup ## Generate docs/hog.md, docs/templates, docs/reference and docs/api/openapi.json from what they describe
 	$(BIN)/python -m hoglab.functions.documents.language docs/chapters/hog.md tests/hog/oracles docs/hog.md
 	$(BIN)/python -m hoglab.functions.documents.template_pages docs/templates
+	$(BIN)/python -m hoglab.cli.reference docs/reference
 	$(BIN)/hoglab openapi --output docs/api/openapi.json
 
 test-openapi: setup ## Try the API with 20,000 requests that Schemathesis makes up from its document

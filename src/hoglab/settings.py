@@ -52,42 +52,48 @@ class SettingsError(Exception):
 
 
 class Settings(BaseSettings):
-    """All settings of one server. Every one can be given as ``HOGLAB_<NAME>``."""
+    """All settings of one server. Every one can be given as ``HOGLAB_<NAME>``.
+
+    The description of a setting without a default value ends with "Default:" and what holds then.
+    """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
 
     data: Path = Field(Path("hoglab-data"), description="Directory that holds everything.")
     database_url: SecretStr | None = Field(
         None,
-        description="PostgreSQL database that holds everything but events; prepared by `hoglab migrate`. "
-        "Default: files in the data directory.",
+        description="PostgreSQL database that holds everything but events; `hoglab migrate` prepares it. Default: "
+        "files in the data directory.",
         examples=["postgresql://hoglab@db.example.com/hoglab"],
     )
     database_password_file: Path | None = Field(
         None,
-        description="File with the password for the PostgreSQL database, if it is not in the address.",
+        description="File with the password for the PostgreSQL database, if it is not in the address. Default: "
+        "none.",
         examples=["/run/secrets/hoglab-database"],
     )
     event_store_url: SecretStr | None = Field(
         None,
-        description="ClickHouse database that holds the events; needs HOGLAB_DATABASE_URL. Default: a file in the data "
-        "directory.",
+        description="ClickHouse database that holds the events; needs HOGLAB_DATABASE_URL. Default: a file in the "
+        "data directory.",
         examples=["clickhouse://hoglab@events.example.com:8123/hoglab"],
     )
     event_store_password_file: Path | None = Field(
         None,
-        description="File with the password for the ClickHouse database, if it is not in the address.",
+        description="File with the password for the ClickHouse database, if it is not in the address. Default: "
+        "none.",
         examples=["/run/secrets/hoglab-events"],
     )
     event_log_url: SecretStr | None = Field(
         None,
-        description="Topic of Kafka that requests with events are accepted into, made where it is missing; needs "
+        description="Topic of Kafka into which events are accepted, created if missing; needs "
         "HOGLAB_DATABASE_URL and HOGLAB_EVENT_STORE_URL. Default: the database.",
         examples=["kafka://kafka1.example.com:9092,kafka2.example.com:9092/hoglab?partitions=16"],
     )
     event_log_password_file: Path | None = Field(
         None,
-        description="File with the password for Kafka (`sasl.password`), if it is not in the address.",
+        description="File with the password for Kafka (`sasl.password`), if it is not in the address. Default: "
+        "none.",
         examples=["/run/secrets/hoglab-kafka"],
     )
     host: str = Field("127.0.0.1", description="Address to listen on.", examples=["192.0.2.10"])
@@ -96,7 +102,8 @@ class Settings(BaseSettings):
     )
     site_url: str | None = Field(
         None,
-        description="Address under which people reach this server; default http://HOST:PORT.",
+        description="Address under which people reach this server; behind a proxy, with its `https://`. Default: "
+        "`http://HOST:PORT`, or what the request names.",
         examples=["https://flags.example.com"],
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -109,37 +116,45 @@ class Settings(BaseSettings):
     ui: bool = Field(True, description="Serve the web UI below /ui/.", examples=["false"])
 
     bootstrap_api_key: str | None = Field(
-        None, description="Personal API key (phx_…) made at first start instead of a random one."
+        None,
+        description="Personal API key (`phx_…`) that the first start makes, for containers and CI. Default: a "
+        "random key.",
     )
     bootstrap_project_token: str | None = Field(
-        None, description="Project token (phc_…) made at first start instead of a random one."
+        None,
+        description="Project token (`phc_…`) that the first start makes, for containers and CI. Default: a random "
+        "token.",
     )
     secret_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="Fernet keys for secrets at rest, newest first, comma-separated; "
-        "default: a key file in the data directory.",
+        description="Fernet keys that encrypt stored secrets, newest first. Default: the file `secret-keys` in "
+        "the data directory.",
     )
 
     role: RoleName = Field(
         "all",
-        description="Role of this process: `all`; or one of several on one PostgreSQL database: `core` (one), `edge` "
-        "and `deliver` (any number), and with Kafka any number of each, of `ingest`, and of `api` and `analysis`, "
-        "which share what a core does.",
+        description="Role of this process. `all` does everything. Several processes share one PostgreSQL "
+        "database: one `core`, and any number of `edge` and `deliver`; with Kafka, any number "
+        "of each role, also of `ingest`, and of `api` and `analysis`, which share the work of "
+        "a core.",
         examples=["edge"],
     )
     server_wait_s: float = Field(
         10.0,
         ge=0,
-        description="Time that a server with events waits at its start for another one on the same PostgreSQL "
+        description="Time that a server waits at its start for another one on the same PostgreSQL "
         "database to end.",
         examples=["10"],
     )
 
     fetch_allow_cidrs: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Internal networks that hog functions may reach, comma-separated (10.0.0.0/8,…)."
+        (),
+        description="Internal networks that hog functions may reach (10.0.0.0/8,…). Default: no internal network."
+        "Internal networks that hog functions may reach (10.0.0.0/8,…). Default: no internal network.",
     )
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Internal host names that hog functions may reach, comma-separated."
+        (),
+        description="Internal host names that hog functions may reach. Default: no internal host.",
     )
     fetch_timeout_s: float = Field(
         10.0, gt=0, le=60, description="Longest time of a request of a hog function.", examples=["10"]
@@ -155,24 +170,24 @@ class Settings(BaseSettings):
         2 * MIB,
         ge=1024,
         le=64 * MIB,
-        description="Maximum size that is read of the answer to a request, decompressed.",
+        description="Largest part of an answer to such a request that is read, decompressed.",
         examples=["2097152"],
     )
     delivery_retries: str = Field(
         "24h",
-        description="Time for which hog functions repeat a request that may succeed later (1m to 7d), with waits that "
-        "double up to half an hour; posthog: three attempts within five seconds.",
+        description="Time for which hog functions repeat a request that may succeed later (1m to 7d); the "
+        "waits double, up to half an hour. `posthog`: three attempts within five seconds.",
     )
     smtp_url: SecretStr | None = Field(
         None,
-        description="Mail server for the e-mails of hog functions: smtp://user:password@host:587 (STARTTLS), "
-        "smtps://… (TLS from the start) or smtp://host:25?tls=none; default: no e-mails.",
+        description="Mail server for the e-mails of hog functions: `smtp://user:password@host:587` "
+        "(STARTTLS), `smtps://…` (TLS from the start) or `smtp://host:25?tls=none`. Default: no e-mails.",
         examples=["smtp://user:password@mail.example.com:587"],
     )
     smtp_recipient_domains: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="Domains that e-mails of hog functions may go to, separated by commas; default: any. Where an "
-        "event says who gets an e-mail, a stranger does.",
+        description="Domains to which hog functions may send e-mails. Events may name recipients, and so may "
+        "strangers. Default: any domain.",
         examples=["example.com,example.org"],
     )
     function_time_s: float = Field(
@@ -186,7 +201,7 @@ class Settings(BaseSettings):
         5,
         ge=1,
         le=100,
-        description="Calls (fetch, sendEmail, sleep) that one run of a hog function may make.",
+        description="Calls (`fetch`, `sendEmail`, `sleep`) that one run of a hog function may make.",
         examples=["5"],
     )
     filter_time_s: float = Field(
@@ -200,7 +215,7 @@ class Settings(BaseSettings):
         90,
         ge=1,
         le=3650,
-        description="Number of days for which the logs and metrics of hog functions are kept.",
+        description="Time for which the logs and metrics of hog functions are kept.",
         examples=["90"],
     )
     function_processes: int = Field(
@@ -213,40 +228,45 @@ class Settings(BaseSettings):
     function_memory_bytes: int = Field(
         1024 * MIB,
         ge=128 * MIB,
-        description="Address space of each of these processes.",
+        description="Address space of each process that runs bodies of hog functions.",
         examples=["1073741824"],
     )
     function_program_bytes: int = Field(
         64 * MIB,
         ge=MIB,
-        description="Memory of one program of a hog function, as the language accounts for it; at most half of the "
-        "address space of a process.",
+        description="Memory of one program of a hog function, as the language counts it; at most half of "
+        "HOGLAB_FUNCTION_MEMORY_BYTES.",
         examples=["67108864"],
     )
     warehouse: Path | None = Field(
         None,
-        description="Directory of the files that may be tables beside the events; default: `warehouse` in the data "
-        "directory.",
+        description="Directory of the files that may be registered as tables for metrics; no other file "
+        "is read. Default: `warehouse` in the data directory.",
         examples=["/srv/tables"],
     )
     sdk_files: Path | None = Field(
         None,
-        description="Folder with the dist of posthog-js, served under /static/ for the snippet of web pages.",
+        description="Folder with the `dist` of the npm package posthog-js, served under /static/ for web "
+        "pages. Default: not served.",
         examples=["node_modules/posthog-js/dist"],
     )
     rate_limit_enabled: bool = Field(
-        False, description="Throttle the API (480 a minute, 4800 an hour).", examples=["true"]
+        False,
+        description="Throttle the API: 480 requests a minute and 4,800 an hour for each key.",
+        examples=["true"],
     )
     metrics_token: SecretStr | None = Field(
         None,
         min_length=16,
-        description="Token that readers of /metrics send as `Authorization: Bearer`; without it, only this machine may "
-        "read them, and not through a proxy.",
+        description="Token that readers of /metrics send as `Authorization: Bearer`. Default: only this machine "
+        "may read /metrics, and not through a proxy.",
         examples=["0123456789abcdef"],
     )
 
     geoip_database: Path | None = Field(
-        None, description="GeoIP database (.mmdb) by which transformations give events `$geoip_…` properties."
+        None,
+        description="GeoIP database (.mmdb) from which a transformation gives events and persons "
+        "`$geoip_…` properties. Default: none.",
     )
 
     max_request_bytes: int = Field(
@@ -255,36 +275,39 @@ class Settings(BaseSettings):
     request_memory_bytes: int = Field(
         256 * MIB,
         ge=MIB,
-        description="Bodies of requests that are received or worked on at the same time; more are answered 503. "
-        "Half of it is for senders who are not known yet, a quarter for one address, half for one project.",
+        description="Largest memory for request bodies at one time; more are answered 503. Unknown "
+        "senders share half of it, one address gets a quarter, one project half.",
         examples=["268435456"],
     )
     event_log_max_bytes: int = Field(
         2048 * MIB,
         ge=MIB,
-        description="Events that may wait for ingestion before capture answers 503.",
+        description="Largest backlog of events that wait for ingestion; beyond it, capture answers 503. "
+        "With several projects, each may fill half of it.",
         examples=["2147483648"],
     )
     quarantine_max_bytes: int = Field(
         256 * MIB,
         ge=MIB,
-        description="Events that could not be processed and wait for somebody to look; ingestion stands still beyond.",
+        description="Largest size of the quarantine, which holds events that could not be processed; "
+        "beyond it, ingestion stops.",
     )
     event_retention_days: int | None = Field(
         None,
         ge=1,
         le=36_500,
-        description="Maximum number of days for which events are kept (a project may set fewer); default: for ever.",
+        description="Longest time for which events are kept; a project may set a shorter one. Default: for ever."
+        "Longest time for which events are kept; a project may set a shorter one. Default: for ever.",
     )
     min_free_disk_bytes: int = Field(
         200 * MIB,
         ge=0,
-        description="Capture answers 503 when the disk has less free space than this.",
+        description="Least free space on the disk; below it, capture answers 503.",
         examples=["200000000"],
     )
     event_store_memory: str = Field(
         "1GB",
-        description="Memory for queries.",
+        description="Memory of the query engine: a number and KB, MB, GB, KiB, MiB or GiB.",
         examples=["2GB"],
     )
     query_timeout_s: float = Field(
@@ -293,13 +316,14 @@ class Settings(BaseSettings):
     results_refresh_s: float = Field(
         60.0,
         ge=0,
-        description="A running experiment's newest point is computed anew when older than this.",
+        description="Age at which the newest point of a running experiment is computed again.",
         examples=["60"],
     )
     aggregate_cache_max_bytes: int = Field(
         8192 * MIB,
         ge=0,
-        description="Maximum size of aggregate-cache.duckdb, which saves reading old events; 0: no cache.",
+        description="Largest size of `aggregate-cache.duckdb`, which spares results the events of former days; 0: "
+        "no cache.",
         examples=["8589934592"],
     )
 
