@@ -153,8 +153,7 @@ class Settings(BaseSettings):
         "Internal networks that hog functions may reach (10.0.0.0/8,…). Default: no internal network.",
     )
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="Internal host names that hog functions may reach. Default: no internal host.",
+        (), description="Internal host names that hog functions may reach. Default: no internal host."
     )
     fetch_timeout_s: float = Field(
         10.0, gt=0, le=60, description="Longest time of a request of a hog function.", examples=["10"]
