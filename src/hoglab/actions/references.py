@@ -1,7 +1,7 @@
 """Actions and cohorts that definitions name by their ids: metrics, exposure criteria, filters of flags and functions.
 
-An id of another project, or of something that was deleted, is refused when it is saved. What a stored definition
-names already may be gone by now: it is left alone.
+An id of another project, or of a deleted object, is refused when the definition is saved. An id that a stored
+definition names already may be gone by now: it is not checked again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ SHOWN_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An id in a definition. ``path`` leads to it; ``id`` is None where there is something that is no id."""
+    """An id in a definition.
+
+    ``path`` leads to it; ``id`` is None where the value is not an id.
+    """
 
     kind: Literal["action", "cohort"]
     id: int | None
@@ -33,7 +36,7 @@ class Reference:
     sent: str
 
     def error(self) -> ApiError:
-        """Return 400: the project has no such action or cohort."""
+        """Return the 400: the project has no such action or cohort."""
         name, code = self.kind.capitalize(), "does_not_exist"
         if self.kind == "cohort":
             code = "cohort_does_not_exist"
@@ -57,7 +60,7 @@ def first_missing(
     actions: Collection[int],
     cohort_ids: Collection[int],
 ) -> Reference | None:
-    """Return the first of some references that is neither there nor ``stored`` already."""
+    """Return the first of some references that neither exists nor is ``stored`` already."""
     known = {(each.kind, each.id) for each in stored}
     for reference in named:
         there = actions if reference.kind == "action" else cohort_ids

@@ -62,18 +62,18 @@ def actions_router(service: ActionService) -> ResourceRouter:
 
     @routes.patch("/{action_id}", body=ActionPatch, response=ActionOut)
     def update_action(call: Call, action_id: IntId) -> dict[str, Any]:
-        """Change what is sent. ``deleted`` removes an action softly and brings it back."""
+        """Change the fields of an action that are sent. ``deleted`` removes it softly and brings it back."""
         return _update(call, action_id, ActionPatch)
 
     @routes.put("/{action_id}", body=ActionIn, response=ActionOut)
     def replace_action(call: Call, action_id: IntId) -> dict[str, Any]:
-        """Like PATCH; ``name`` is needed."""
+        """Change an action; ``name`` must be sent."""
         return _update(call, action_id, ActionIn)
 
     def _update(call: Call, action_id: int, model: type[ActionPatch]) -> dict[str, Any]:
         with service.database.read() as connection:
             row = store.action_by_id(connection, call.project.id, action_id)
-        # Before the body is looked at: what is not there has no rules to break.
+        # Before the body is looked at: an action that does not exist has no rules to break.
         if row is None or (row.deleted and parse_bool(call.body.get("deleted")) is not False):
             raise not_found()
         changes = call.validate(model).sent()

@@ -36,7 +36,7 @@ _FIELDS = ("name", "description", "steps", "tags", "deleted")
 
 
 class ActionService:
-    """Actions of all projects. Rules that are broken are raised as 400 of the wire."""
+    """Actions of all projects. Broken rules are raised as 400 of the wire."""
 
     def __init__(self, database: Database, *, now: Callable[[], datetime] = utc_now) -> None:
         self.database = database
@@ -66,7 +66,7 @@ class ActionService:
             return row
 
     def update(self, project: Project, user: User, action_id: int, data: Mapping[str, Any]) -> ActionRow:
-        """Return change fields of an action. A deleted one is reached only by ``deleted`` false, which restores it."""
+        """Change fields of an action. A deleted one is reached only by ``deleted`` false, which restores it."""
         now = self._now()
         with self.database.write() as tx:
             row = store.action_by_id(tx.connection, project.id, action_id)
@@ -116,9 +116,9 @@ class ActionService:
 
 
 def checked_steps(steps: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the steps as they are stored: what was sent of the known parts.
+    """Return the steps as they are stored: the parts that were sent and are known.
 
-    Raises 400 for what cannot match events.
+    Raises 400 for steps that cannot match events.
     """
     checked = []
     for index, step in enumerate(steps):
@@ -142,7 +142,7 @@ def checked_steps(steps: Sequence[Any]) -> list[dict[str, Any]]:
 def compile_problem(steps: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the reason for which hog functions cannot use an action with these steps; None when they can.
 
-    Cohorts count as usable here: whether one is depends on its definition of the day.
+    Cohorts count as usable here: whether one is depends on its current definition.
     """
     try:
         _build(steps)

@@ -42,7 +42,7 @@ def action_by_id(connection: Connection, project_id: int, action_id: int) -> Act
 
 
 def action_named(connection: Connection, project_id: int, name: str) -> int | None:
-    """Return the id of an action of that name that is not deleted."""
+    """Return the id of the action with a name that is not deleted."""
     statement = sa.select(action.c.id).where(*_present(project_id), action.c.name == name)
     return connection.scalar(statement.limit(1))
 
@@ -78,7 +78,7 @@ def update_action(connection: Connection, action_id: int, values: Mapping[str, A
 
 
 def names(connection: Connection, project_id: int, ids: Collection[int]) -> dict[int, str | None]:
-    """Return names of the actions that exist and are not deleted, by id."""
+    """Return the names of the actions that exist and are not deleted, by id."""
     if not ids:
         return {}
     statement = sa.select(action.c.id, action.c.name).where(*_present(project_id), action.c.id.in_(ids))

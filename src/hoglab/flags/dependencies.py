@@ -22,9 +22,9 @@ def check_dependencies(
 ) -> dict[str, Any]:
     """Return the filters of a flag with every dependency by the id of its flag.
 
-    ``others`` reads the flags of the project that are not deleted; ``flag_id`` is None for a flag that is being
-    made. A dependency that the ``stored`` filters have already may name a flag that is gone. Raises 400 for
-    unknown flags, values and operators that say nothing, and dependencies that lead back to the flag.
+    ``others`` reads the flags of the project that are not deleted; ``flag_id`` is None for a new flag. A dependency
+    that the ``stored`` filters have already may name a flag that is gone. Raises 400 for unknown flags, values and
+    operators without a meaning, and dependencies that lead back to the flag.
     """
     if not any(True for _ in _dependencies(filters)):
         return filters
@@ -62,7 +62,7 @@ def _check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
 
 
 def _circle(filters: Mapping[str, Any], flag_id: int | None, rows: Mapping[int, FlagRow]) -> list[int]:
-    """Return the flags on a way from the dependencies of a flag back to it; none when there is no such way."""
+    """Return the flags on a path from the dependencies of a flag back to it; none when there is no such path."""
     came_from: dict[int, int | None] = {}
     waiting: list[tuple[int, int | None]] = [(other, None) for other in _ids(filters)]
     while waiting:

@@ -1,6 +1,6 @@
-"""The ``filters`` of a flag as they go on the wire: which keys there are, and what each is for.
+"""The ``filters`` of a flag on the wire: which keys there are, and the meaning of each.
 
-Documents, and the search for misspelt keys, are made from these models; `validation` checks what they hold.
+The documents and the search for misspelt keys use these models; `validation` checks the values.
 """
 
 from typing import Any, ClassVar
@@ -10,23 +10,23 @@ from hoglab.http.fields.notes import Note, Notes
 from hoglab.http.fields.property_filters import WirePropertyFilter
 
 _NOTES: Notes = {
-    "groups": Note("Release groups; the first that lets somebody in decides.", []),
-    "properties": Note("What the person or group must be like; all must hold.", []),
-    "rollout_percentage": Note("The share that it is for; null and missing mean 100.", 50),
+    "groups": Note("Release groups; the first that matches decides.", []),
+    "properties": Note("Conditions on the person or group; all must hold.", []),
+    "rollout_percentage": Note("The share of matching subjects; null and missing mean 100.", 50),
     "variant": "The variant that everybody in this group gets; null to draw one.",
-    "aggregation_group_type_index": "The group type that it is about; null for persons.",
+    "aggregation_group_type_index": "The type of groups that the condition is about; null for persons.",
     "description": "What the release group is for.",
     "sort_key": "Kept for clients that set it.",
     "exposure_frozen": "Whether an experiment closed this group to new people.",
-    "exposure_frozen_cohort": "The cohort of those who were in before.",
+    "exposure_frozen_cohort": "The cohort of people who had joined before.",
     "multivariate": "The variants; null for a flag that is on or off.",
-    "variants": Note("The variants, whose shares make 100.", []),
-    "payloads": Note("JSON as text that comes with a variant; of a boolean flag with `true`.", {}),
+    "variants": Note("The variants; their shares add up to 100.", []),
+    "payloads": Note("JSON text that comes with a variant; for a boolean flag, with `true`.", {}),
     "holdout": "The holdout whose people get no variant; null for none.",
-    "exclusion_percentage": Note("The share of everybody who is held out.", 10),
-    "early_exit": "Whether a group whose conditions hold but whose share is over ends the search.",
-    "feature_enrollment": "Whether people who enrolled by themselves get it whatever the groups say.",
-    "super_groups": "The older form of enrolment; one group.",
+    "exclusion_percentage": Note("The share of all subjects that is held out.", 10),
+    "early_exit": "Whether a group ends the search when its conditions hold but the subject is outside of its share.",
+    "feature_enrollment": "Whether people who enrolled by themselves get the flag regardless of the groups.",
+    "super_groups": "The older form of enrolment; a list of one group.",
     "version": "The version of this form; 1.",
     "key": Note("The name of the variant.", "control"),
     "name": "Display name.",
@@ -56,7 +56,7 @@ class FlagVariants(WireModel):
 
 
 class ReleaseGroup(WireModel):
-    """A condition set: whom it is about, and for which share of them the flag is on."""
+    """A condition set: the subjects it is about, and the share of them for which the flag is on."""
 
     notes = _NOTES
     closed = True

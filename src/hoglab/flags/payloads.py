@@ -61,7 +61,7 @@ def reveal(text: str, cipher: Cipher | None) -> str:
 
 
 def resealed(filters: Mapping[str, Any], renew: Callable[[str], str]) -> dict[str, Any] | None:
-    """Return the filters with their sealed payloads sealed anew; None when none is sealed."""
+    """Return the filters with their sealed payloads sealed with the newest key; None when none is sealed."""
     payloads = filters.get("payloads") or {}
     changed = {}
     for key, text in payloads.items():

@@ -69,8 +69,8 @@ _DEFAULTS: Mapping[str, Any] = {
 class FlagService:
     """Feature flags of all projects.
 
-    Methods that take a transaction are for callers who change other things along with a flag; what they do
-    is undone with that transaction. Rules that are broken are raised as 400 of the wire.
+    Methods that take a transaction are for callers who change other things along with a flag; their changes are
+    undone with that transaction. Broken rules are raised as 400 of the wire.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class FlagService:
     def linked(
         self, connection: Connection, project_id: int, flag_ids: Collection[int] | None
     ) -> Mapping[int, list[LinkedExperiment]]:
-        """Return experiments of some flags, or of all when ``flag_ids`` is None."""
+        """Return the experiments of some flags, or of all when ``flag_ids`` is None."""
         return self._experiments(connection, project_id, flag_ids)
 
     # Creating
@@ -177,7 +177,7 @@ class FlagService:
     def set_active(
         self, tx: Transaction, project: Project, user: User | None, flag_id: int, active: bool
     ) -> FlagRow:
-        """Switch a flag on or off. A flag that is so already stays untouched."""
+        """Switch a flag on or off. Does nothing when the flag is so already."""
         row = self._existing(tx.connection, project.id, flag_id)
         if row.active == active:
             return row
@@ -191,7 +191,7 @@ class FlagService:
         flag_id: int,
         changes: Mapping[str, Any],
     ) -> FlagRow:
-        """Return change fields of a flag; its version grows by one, also when the values stay the same.
+        """Change fields of a flag; its version grows by one, also when the values stay the same.
 
         ``filters`` are merged by top-level key. A deleted flag is reached only by ``deleted`` false (404
         otherwise), which restores it. Running experiments protect their variants, and the flag from deletion.
@@ -271,7 +271,7 @@ class FlagService:
         check_key(key)
 
     def _restored_key(self, connection: Connection, row: FlagRow, wanted: str | None) -> str:
-        """Return the key of a flag that comes back: its own one, or that with a number when it is taken."""
+        """Return the key of a restored flag: its own, or that with a number when it is taken."""
         key = wanted or row.key.removesuffix(_deleted_suffix(row))
         check_key(key)
         taken = store.keys_in_use(connection, row.project_id, key) - {row.key}
@@ -307,7 +307,7 @@ def _known(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_combination(values: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
-    """Rules between fields, looked at with the values that they would have."""
+    """Raise 400 for a combination of fields, with the values that they would have, that breaks a rule."""
     if values["archived"] and values["active"]:
         if sent.get("archived"):
             raise validation_error(

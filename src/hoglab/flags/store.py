@@ -45,7 +45,7 @@ class FlagRow:
 
 @dataclass(frozen=True, slots=True)
 class LinkedExperiment:
-    """An experiment that uses a flag, as far as the flag cares."""
+    """An experiment that uses a flag, with the fields that flags need."""
 
     id: int
     name: str
@@ -54,13 +54,13 @@ class LinkedExperiment:
 
 
 ExperimentLinks = Callable[[Connection, int, Collection[int] | None], Mapping[int, list[LinkedExperiment]]]
-"""Experiments (deleted ones too, by id) of some flags of a project, or of all; by flag id."""
+"""Function that returns by flag id the experiments of some flags of a project, or of all; deleted ones included."""
 
 
 def no_experiments(
     _connection: Connection, _project_id: int, _flag_ids: Collection[int] | None
 ) -> Mapping[int, list[LinkedExperiment]]:
-    """Return the links of a server without experiments."""
+    """Return no links, for a server without experiments."""
     return {}
 
 
@@ -103,7 +103,7 @@ def count_flags(connection: Connection, project_id: int) -> int:
 
 
 def keys_in_use(connection: Connection, project_id: int, prefix: str) -> set[str]:
-    """Return keys of the project, deleted flags' too, that begin with ``prefix``."""
+    """Return the keys of the project, those of deleted flags included, that begin with ``prefix``."""
     statement = sa.select(feature_flag.c.key).where(
         feature_flag.c.project_id == project_id, feature_flag.c.key.startswith(prefix, autoescape=True)
     )
@@ -125,7 +125,7 @@ def delete_flag(connection: Connection, flag_id: int) -> None:
 
 
 def flags_naming_cohort(connection: Connection, project_id: int, cohort_id: int) -> list[str]:
-    """Return the flags, on and not deleted, whose conditions name a cohort; in words."""
+    """Return in words the active flags whose conditions name a cohort."""
     return [
         f'feature flag "{row.key}"'
         for row in flag_rows(connection, project_id)

@@ -33,7 +33,7 @@ _PROPERTY_TYPES = frozenset({"person", "cohort", "group", "flag", "person_metada
 _SUM_TOLERANCE = 1e-9
 
 CohortsExist = Callable[[Collection[int]], Collection[int]]
-"""Function that gives those of some cohort ids that exist in the project."""
+"""Function that returns which of some cohort ids exist in the project."""
 
 
 def unknown_keys_of(filters: Mapping[str, Any]) -> Iterator[UnknownKey]:
@@ -42,7 +42,7 @@ def unknown_keys_of(filters: Mapping[str, Any]) -> Iterator[UnknownKey]:
 
 
 def filters_error(detail: str, code: str = "invalid_input") -> ApiError:
-    """400 for the ``filters`` of a flag."""
+    """Return the 400 for the ``filters`` of a flag."""
     return validation_error(detail, "filters", code)
 
 
@@ -61,7 +61,7 @@ def check_key(key: str) -> None:
 
 
 def new_filters(sent: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[str, Any]:
-    """Return the filters of a flag that is being made."""
+    """Return the filters of a new flag."""
     groups = sent.get("groups")
     if groups is None or groups == []:
         raise filters_error("Feature flags must have at least one condition set (group).")
@@ -89,7 +89,7 @@ def changed_filters(
 
 
 def _regrouped(stored: Mapping[str, Any], aggregation: Any) -> list[dict[str, Any]]:
-    """Return the stored conditions about something else, where they were about what the flag as a whole is about."""
+    """Return the stored conditions with another subject, where they had the subject of the flag as a whole."""
     name = "aggregation_group_type_index"
     return [
         {**group, name: aggregation} if group.get(name) == stored.get(name) else group
@@ -98,7 +98,7 @@ def _regrouped(stored: Mapping[str, Any], aggregation: Any) -> list[dict[str, An
 
 
 def _checked(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[str, Any]:
-    """Return a copy in the kept form. Raises 400 for the first rule that is broken: types, then relations."""
+    """Return a copy in the stored form. Raises 400 for the first broken rule: types, then relations."""
     checked = {name: value for name, value in filters.items() if name != "holdout_groups"}
     if checked.get("version") not in (None, 1):
         raise filters_error("Only flags of configuration version 1 are supported.")
@@ -238,7 +238,7 @@ def _payloads(payloads: Any) -> dict[str, str]:
 
 
 def _share_aggregation(filters: dict[str, Any]) -> None:
-    """Write what the flag is about into each condition; the flag keeps what all of them have in common."""
+    """Write the subject of the flag into each condition; the flag keeps what all of them have in common."""
     name = "aggregation_group_type_index"
     whole = filters.get(name)
     groups = [{**group, name: group.get(name, whole)} for group in filters["groups"]]

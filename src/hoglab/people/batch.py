@@ -25,7 +25,7 @@ from hoglab.people.properties import (
 from hoglab.storage.json_text import json_bytes
 
 FORCE_UPGRADE_AGE = timedelta(minutes=1)
-"""A person this much older than a personless event takes the event over."""
+"""A person this much older than a personless event takes over the event."""
 PERSONLESS_FORBIDDEN = frozenset(("$identify", "$create_alias", "$merge_dangerously", "$groupidentify"))
 
 PersonMode = Literal["full", "propertyless", "force_upgrade"]
@@ -59,7 +59,7 @@ class IngestionWarning:
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The person of an event, as the person was right after the event."""
+    """The person of an event, as the person was right after it."""
 
     person_id: UUID
     properties: bytes  # JSON
@@ -70,7 +70,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
     """One person while a batch is processed. ``row_id`` is None until the person is written.
 
-    Not for the garbage collector: nothing in it leads back to it, merges neither.
+    Garbage collection need not look at persons: nothing in one leads back to it, and neither do merges.
     """
 
     row_id: int | None
@@ -82,7 +82,7 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
     created_at: datetime
     last_seen_at: datetime | None = None
     stored_version: int | None
-    """The version before the batch; None of a person who was not there."""
+    """The version before the batch; None for a person who was not stored."""
     changed: bool = False
     into: PersonState | None = None
     """Person that this one was merged into."""
@@ -95,7 +95,7 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
 
     @property
     def properties(self) -> dict[str, Any]:
-        """The properties; not to be changed, only replaced."""
+        """The properties. They are not changed in place, only replaced."""
         decoded = self.decoded
         if decoded is None:
             decoded = self.decoded = orjson.loads(self.json)
@@ -116,7 +116,7 @@ class PersonState(msgspec.Struct, eq=False, kw_only=True, gc=False):
 class PeopleBatch:
     """The persons of one project during a batch.
 
-    ``distinct_ids``: those that its events name; ``known``: the persons of those that have one.
+    ``distinct_ids`` are the ids that the events name; ``known`` are the persons of those that have one.
     """
 
     def __init__(self, project_id: int, distinct_ids: Iterable[str], known: dict[str, PersonState]) -> None:
@@ -133,12 +133,12 @@ class PeopleBatch:
         self.merged: list[PersonState] = []
 
     def persons(self) -> Iterator[PersonState]:
-        """Yield every person that the batch knows, merged ones too."""
+        """Yield every person that the batch knows, merged ones included."""
         yield from self._loaded
         yield from self._created
 
     def touched(self) -> dict[int, int]:
-        """Return ids and versions of stored persons who changed, went into others, or are what others went into."""
+        """Return ids and versions of the stored persons that changed, were merged, or took in another."""
         persons = [each for each in self._loaded if each.changed or each.into is not None]
         persons += (each.root() for each in self.new_distinct_ids.values())
         persons += (each.root() for each in self.overrides.values())
@@ -149,7 +149,7 @@ class PeopleBatch:
         }
 
     def process(self, event: PersonEvent) -> Resolution | None:
-        """Apply one event; None when it must be dropped."""
+        """Apply one event. Return None when it must be dropped."""
         choice = event.properties.get("$process_person_profile", True)
         if choice is False:
             return self._personless(event)
@@ -167,9 +167,9 @@ class PeopleBatch:
         return Resolution(person.uuid, person.json, person.created_at, "full")
 
     def recall(self, event: PersonEvent) -> Resolution | None:
-        """Result that `process` had for an event that was applied before, as far as it is still known: changes nothing.
+        """Return the result that `process` had for an event that was applied before, as far as it is known.
 
-        The person is as it is now, not as it was right after the event.
+        Nothing changes. The person is as it is now, not as it was right after the event.
         """
         if event.properties.get("$process_person_profile", True) is False:
             warned = len(self.warnings)
@@ -227,7 +227,7 @@ class PeopleBatch:
         return person
 
     def _attach(self, distinct_id: str, person: PersonState) -> None:
-        """A distinct id that had no person so far; personless events may be stored under its derived id."""
+        """Give a person a distinct id that had none; personless events may be stored under its derived id."""
         self._known[distinct_id] = person
         self.new_distinct_ids[distinct_id] = person
         derived = self._derived[distinct_id]
@@ -237,7 +237,7 @@ class PeopleBatch:
     # --- merges
 
     def _merged_person(self, event: PersonEvent) -> PersonState | None:
-        """Return the person of one of `MERGING_EVENTS` after its merge; None when the event asks for none after all."""
+        """Return the person of one of `MERGING_EVENTS` after its merge; None when the event asks for none."""
         properties = event.properties
         if event.event == "$identify" and "$anon_distinct_id" in properties:
             other_id = clean_distinct_id(properties["$anon_distinct_id"])

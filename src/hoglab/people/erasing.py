@@ -1,9 +1,9 @@
-"""Deleting persons: at once for everybody who asks, and then out of every file.
+"""Deleting persons: at once for every reader, and then from every file.
 
-The person, its distinct ids and its places in cohorts go in the transaction of the request, which notes what else has
-to go. That is carried out in the background as soon as everything is ingested that had come in by then: events, what
-results keep of them, records of the event log, runs of functions and what these left behind. At the end the bytes
-themselves are overwritten. After a failure or a restart it is tried again from the beginning.
+The transaction of the request deletes the person, its distinct ids and its memberships of cohorts, and notes what
+else has to go. The rest is deleted in the background as soon as everything is ingested that had arrived by then:
+events, what results keep of them, records of the event log, runs of functions and what these left behind. At the
+end the bytes themselves are overwritten. After a failure or a restart the whole is tried again from the beginning.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLeases
 
 DEFERRED = 2**63 - 1
-"""The log offset of an erasure while events that came in before it wait for theirs."""
+"""The log offset of an erasure while its project's earlier events are deferred."""
 
 MAX_AT_ONCE = 1_000
-"""Persons that are erased together."""
+"""Maximum number of persons that are erased together."""
 JOB = JobName("erasure", "")
 
 _log = structlog.get_logger(__name__)
@@ -81,7 +81,7 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """Somebody to be erased; ``person_ids`` with those of persons who were merged into this one."""
+    """One person to erase; ``person_ids`` includes the ids of persons who were merged into this one."""
 
     id: int
     project_id: int
@@ -93,7 +93,7 @@ class Erasure:
 
 
 class PersonErasing:
-    """Deletes persons. `delete` is for requests, `carry_out` for one background thread."""
+    """Deletes persons. Requests call `delete`; one background thread calls `carry_out`."""
 
     def __init__(
         self,
@@ -109,9 +109,10 @@ class PersonErasing:
         forget_results: Callable[[], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``jobs`` are those of this process; ``ingested`` is the log offset up to which everything is done.
+        """Create the service of one process.
 
-        ``without`` leaves persons with some ids, or distinct ids, out of the state of an invocation (None: nobody is
+        ``jobs`` are the jobs of this process; ``ingested`` returns the log offset up to which everything is done.
+        ``without`` removes persons with some ids, or distinct ids, from the state of an invocation (None: nobody is
         left); ``forget_results`` drops the aggregate cache.
         """
         self._database = database
@@ -129,7 +130,7 @@ class PersonErasing:
     def delete(
         self, project_id: int, persons: Iterable[PersonView], *, delete_events: bool, user_id: int | None
     ) -> int:
-        """Delete persons, and their events where that is wanted; how many persons there were."""
+        """Delete persons, with their events if asked, and return how many persons existed."""
         acknowledged = self._log.acknowledged(project_id)
         log_offset = acknowledged.offset if acknowledged.deferred_until is None else DEFERRED
         by_row = {each.row_id: each for each in persons}
@@ -141,7 +142,7 @@ class PersonErasing:
             for row_id, view in by_row.items():
                 uuid = str(view.uuid)
                 if not connection.execute(sa.delete(person).where(person.c.id == row_id)).rowcount:
-                    continue  # somebody else was faster
+                    continue  # another request was faster
                 connection.execute(
                     sa.insert(person_erasure).values(
                         project_id=project_id,
@@ -160,7 +161,7 @@ class PersonErasing:
     # --- in the background
 
     def fill_search(self) -> None:
-        """Put persons into the index for searches who are not in it yet."""
+        """Add persons to the search index who are missing from it."""
         with self._database.read(settled=False) as connection:
             more = not person_search(connection).is_full(connection)
         while more:
@@ -168,10 +169,10 @@ class PersonErasing:
                 more = person_search(tx.connection).fill(tx.connection)
 
     def carry_out(self) -> int:
-        """Erase everywhere who is to be erased by now; how many. Of several processes one does it at a time.
+        """Erase everywhere the persons who are due, and return how many. One process does so at a time.
 
-        While functions are at work on them, and after errors of the engines, which are raised, some of it may be done,
-        and the next call does the rest.
+        While functions are at work on the persons, and after errors of the engines, which are raised, part of it
+        may be done, and the next call does the rest.
         """
         self._purge()
         self._settle()
@@ -185,7 +186,7 @@ class PersonErasing:
         by_project = {
             project_id: erasures
             for project_id, group in groupby(due, attrgetter("project_id"))
-            # Runs first, for events tell which log lines are about them. One project does not wait for another's.
+            # Runs first: events tell which log lines are about the persons. One project does not wait for another.
             if self._forget_runs(self._persons(erasures := list(group)))
         }
         if not by_project:
@@ -198,9 +199,9 @@ class PersonErasing:
                 erased += self._erase_events(project_id, together)
         if erased:
             self._forget_results()
-        self._begin_search_anew()
+        self._rebuild_search()
         self._events.scrub()
-        self._log.trim(self._ingested())  # of no use to mend the event store any more, which is on disk
+        self._log.trim(self._ingested())  # the event store is on disk and no longer needs the log for repairs
         self._finish(due)
         self._is_purged = False
         self._purge()
@@ -214,7 +215,7 @@ class PersonErasing:
             self._is_purged = True
 
     def _settle(self) -> None:
-        """Note how far the log goes for those who were deleted while records of their project were deferred."""
+        """Set the log offset of erasures that were requested while records of their project were deferred."""
         row = person_erasure.c
         asked = sa.select(row.id, row.project_id, row.requested_at).where(
             row.log_offset == DEFERRED, row.finished_at.is_(None)
@@ -229,7 +230,7 @@ class PersonErasing:
                     tx.connection.execute(change.values(log_offset=offset))
 
     def _due(self, ingested: int) -> list[Erasure]:
-        """Those for whom everything is ingested that had come in when they were deleted."""
+        """Return the erasures for which everything is ingested that had arrived when they were requested."""
         table = person_erasure
         asked = (
             sa.select(table)
@@ -269,7 +270,7 @@ class PersonErasing:
         return erased
 
     def _forget_returned(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> None:
-        """Delete persons whom events made anew that had come in before their deletion, and nothing since."""
+        """Delete persons whom events from before their deletion created again, and who have no newer events."""
         since = self._events.distinct_ids_since(project_id, distinct_ids, log_offset)
         with self._known.changing() as touch, self._database.write() as tx:
             found = persons_for(
@@ -281,7 +282,7 @@ class PersonErasing:
             tx.connection.execute(sa.delete(person).where(person.c.id.in_(rows - alive)))
 
     def _persons(self, erasures: Sequence[Erasure]) -> ErasedPersons:
-        """Return all of one project together."""
+        """Return the persons of one project's erasures together."""
         project_id = erasures[0].project_id
         person_ids = {person_id for each in erasures for person_id in each.person_ids}
         distinct_ids = {distinct_id for each in erasures for distinct_id in each.distinct_ids}
@@ -297,9 +298,9 @@ class PersonErasing:
         )
 
     def _forget_runs(self, persons: ErasedPersons) -> bool:
-        """Delete what ingestion and functions noted of persons, and what functions were still to do with them.
+        """Delete what ingestion and functions noted of persons, and the runs that still concern them.
 
-        Whether none is at work on them that will leave more.
+        Returns whether no function is at work on them that will leave more.
         """
         is_over = self._runs.erase(
             persons, lambda state: self._without(state, persons.person_ids, persons.distinct_ids)
@@ -308,7 +309,7 @@ class PersonErasing:
             _forget_notes(tx.connection, persons)
         return is_over
 
-    def _begin_search_anew(self) -> None:
+    def _rebuild_search(self) -> None:
         with self._database.write() as tx:
             person_search(tx.connection).reset(tx.connection)
         self.fill_search()
@@ -324,7 +325,7 @@ class PersonErasing:
 
 
 def _former(connection: Connection, project_id: int, uuids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the ids of persons who were merged into others, by these."""
+    """Return the ids of persons who were merged into these."""
     table = person_override
     found: dict[str, list[str]] = {}
     asked = sa.select(table.c.person_id, table.c.old_person_id).where(

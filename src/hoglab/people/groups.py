@@ -1,4 +1,7 @@
-"""Group types and group properties that events bring along (spec: sdk-wire 1.14). Pure rules over a batch."""
+"""Group types and group properties that events bring along (spec: sdk-wire 1.14).
+
+Pure rules over a batch.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _NO_GROUPS: dict[int, str] = {}
 
 @dataclass(slots=True)
 class GroupChange:
-    """Properties to lay over those of one group."""
+    """Properties to merge into the properties of one group."""
 
     created_at: datetime
     event_uuid: UUID
@@ -37,7 +40,7 @@ class GroupBatch:
         self.changes: dict[tuple[int, str], GroupChange] = {}
 
     def process(self, event: PersonEvent) -> Mapping[int, str]:
-        """Take in what an event says; the group keys it belongs to, by group type index.
+        """Apply an event and return the group keys it belongs to, by group type index.
 
         Sets ``$group_0`` … ``$group_4`` in the event's properties.
         """

@@ -38,7 +38,7 @@ def derived_person_id(project_id: int, distinct_id: str) -> UUID:
 
 
 def derived_person_ids(project_id: int, distinct_ids: Iterable[str]) -> list[UUID]:
-    """Return the same for many: in a third of the time of one by one."""
+    """Return the ids of the persons behind distinct ids, three times as fast as `derived_person_id` for each."""
     names = [f"{project_id}:{distinct_id}".encode("utf-8", "replace") for distinct_id in distinct_ids]
     derived = [uuid_utils.uuid5(_NAMESPACE, name).bytes for name in names]  # type: ignore[arg-type]
     return convert(derived, list[UUID])

@@ -1,7 +1,7 @@
-"""Persons that were read lately, for those who ask for the same ones again and again.
+"""Persons that were read lately, for callers who read the same ones again and again.
 
-A person is forgotten as soon as a transaction begins to change it, and not kept again before that transaction has
-come to its end. So whoever asks gets what a read of the database would give, never anything older.
+A person is dropped as soon as a transaction begins to change it, and not kept again before that transaction has
+ended. So the cache returns what a read of the database would return, never anything older.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 from hoglab.storage.database.types import from_micros
 
 MAX_KNOWN_NAMES = 20_000
-"""Distinct ids that are remembered; then remembering starts afresh."""
+"""Maximum number of remembered distinct ids; the cache is emptied when it is reached."""
 MAX_KNOWN_BYTES = 16 * 1024 * 1024
-"""Properties of persons that are remembered, in bytes of their JSON text; then remembering starts afresh."""
+"""Maximum size of the remembered properties, in bytes of their JSON text; the cache is emptied when it is reached."""
 
 
 class StoredPerson(msgspec.Struct, frozen=True):
-    """Stored person behind a distinct id. Shared: nobody changes the properties."""
+    """Stored person behind a distinct id. Shared by readers, so the properties must not be changed."""
 
     id: int
     properties: dict[str, Any]
@@ -36,17 +36,19 @@ class StoredPerson(msgspec.Struct, frozen=True):
 
 
 class PersonCache:
-    """Stored persons by distinct id. Read from one thread (an event loop's); changes are told from any."""
+    """Stored persons by distinct id. Read from one thread (an event loop's); changes are reported from any thread."""
 
     def __init__(self, *, max_names: int = MAX_KNOWN_NAMES, max_bytes: int = MAX_KNOWN_BYTES) -> None:
         self.version = 0
-        """Grows when a change is over. What is kept must have been read, from its first statement on, under the
-        version that it is kept with."""
+        """Number of changes that ended.
+
+        What is kept must have been read, from its first statement on, under the version that it is kept with.
+        """
         self._max_names = max_names
         self._max_bytes = max_bytes
         self._rows: dict[tuple[int, str], int] = {}
         self._persons: dict[int, StoredPerson] = {}
-        self._bytes = 0  # of all that was kept since the last fresh start
+        self._bytes = 0  # of everything that was kept since the cache was last emptied
         self._changing: dict[int, set[int]] = {}
         self._lock = threading.Lock()
 
@@ -74,9 +76,9 @@ class PersonCache:
 
     @contextmanager
     def changing(self) -> Iterator[Callable[[Iterable[int]], None]]:
-        """Surround a transaction, which tells by their row ids which persons it may change before it does.
+        """Surround a transaction; before it changes persons, it passes their row ids to the yielded function.
 
-        Distinct ids only ever move to another person when theirs is deleted, so they need not be told.
+        Distinct ids only ever move to another person when their person is deleted, so they need not be passed.
         """
         rows: set[int] = set()
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def load_persons(
     connection: Connection, project_id: int, distinct_ids: Iterable[str]
 ) -> dict[str, PersonState]:
-    """Return the persons behind distinct ids; one object for each person, ids without a person are left out."""
+    """Return the persons behind distinct ids: one object for each person; ids without a person are left out."""
     rows = person_rows(connection).load(connection, project_id, distinct_ids)
     known: dict[str, PersonState] = {}
     by_row: dict[int, PersonState] = {}
-    uuids = convert([row[2] for row in rows], list[UUID])  # a third of one by one
+    uuids = convert([row[2] for row in rows], list[UUID])  # a third of the time of one by one
     for uuid, row in zip(uuids, rows, strict=True):
         name, row_id, _, properties, is_identified, version, created_at, seen = row
         state = by_row.get(row_id)
@@ -59,12 +59,12 @@ def insert_persons(connection: Connection, project_id: int, persons: Sequence[Pe
 
 
 def update_persons(connection: Connection, persons: Sequence[PersonState]) -> None:
-    """Write what changed of persons that are there already."""
+    """Write the changes of persons that are stored already."""
     person_rows(connection).update(connection, [(*_values(each), each.row_id) for each in persons])
 
 
 def insert_distinct_ids(connection: Connection, project_id: int, named: dict[str, PersonState]) -> None:
-    """Write distinct ids that had no person so far. The persons are written already."""
+    """Write distinct ids that had no person so far. The persons must be written already."""
     rows = [(project_id, name, person.root().row_id) for name, person in named.items()]
     person_rows(connection).name(connection, rows)
 

@@ -170,7 +170,7 @@ def _object(value: Any) -> Properties:
 
 
 def _differences(properties: Properties, once: Properties, values: Properties) -> tuple[dict[str, Any], bool]:
-    """Return properties that ``$set_once`` and ``$set`` change, and whether any of them is not volatile."""
+    """Return the properties that ``$set_once`` and ``$set`` change, and whether any of them is not volatile."""
     given: dict[str, Any] = {}
     written = False
     if not once.keys() <= properties.keys():
@@ -187,7 +187,7 @@ def _differences(properties: Properties, once: Properties, values: Properties) -
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return equal as JSON: unlike in Python, 1, 1.0 and true are three values."""
+    """Return whether two values are equal as JSON: unlike in Python, 1, 1.0 and true are three values."""
     if type(one) is not type(other):
         return False
     if isinstance(one, (dict, list)):
@@ -198,7 +198,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def trim(properties: Properties) -> dict[str, Any]:
-    """Return properties cut down to `TRIMMED_PROPERTIES_BYTES`: the largest go first, protected ones never."""
+    """Return the properties cut down to `TRIMMED_PROPERTIES_BYTES`: the largest go first, protected ones never."""
     kept = dict(properties)
     size = len(orjson.dumps(kept))
     removable = sorted(

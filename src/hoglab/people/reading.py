@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 DEFAULT_DISPLAY_NAMES = ("email", "name", "username")
 """Properties that name a person when the project does not say which (spec: hog-runtime 1.1)."""
 SHOWN_DISTINCT_IDS = 100
-"""Distinct ids that a list shows of one person; a person read alone has all."""
+"""Maximum number of distinct ids of one person in a list; a person read alone has all."""
 
 MAX_COUNTED = 10_000
-"""Up to how many persons of a list are counted."""
+"""Maximum number of persons of a list that are counted exactly."""
 MAX_FOUND = 2_000
-"""Persons who may be meant by a search, of whom each is looked at; of more, enough are soon found without the index."""
+"""Maximum number of candidates of a search; more are not needed, as the first are soon found without the index."""
 
 EXPORT_PAGE = 1_000
-"""Persons that `every_person` reads at once."""
+"""Number of persons that `every_person` reads at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def group_properties(connection: Connection, project_id: int, index: int, key: s
 def groups_of_type(
     connection: Connection, project_id: int, index: int, limit: int
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return keys and properties of groups of a type, in order, of so many at most."""
+    """Return the keys and properties of groups of a type, in order, up to a limit."""
     mine = (group.c.project_id == project_id, group.c.group_type_index == index)
     found = sa.select(group.c.group_key, group.c.properties).where(*mine).order_by(group.c.group_key)
     return [(key, properties) for key, properties in connection.execute(found.limit(limit))]
@@ -152,8 +152,8 @@ def list_persons(
     """Return persons, youngest first, and how many there are on all pages.
 
     ``email`` is the whole of that property and ``search`` a part of the email, the name or a distinct id, both
-    whatever the case; ``among`` selects the row ids to choose from. How many there are is said exactly up to
-    `MAX_COUNTED`, and no less than a further page needs.
+    ignoring case; ``among`` selects the row ids to choose from. The count is exact up to `MAX_COUNTED`, and at
+    least as large as a further page needs.
     """
     matching: sa.Select[Any] = sa.select(*_COLUMNS)
     maybe = [each for text in (email, search) if text and (each := _maybe(connection, text)) is not None]
@@ -192,7 +192,7 @@ def list_persons(
 
 
 def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
-    """Return whether a person may have a text in what the index knows; None where it knows too many."""
+    """Return the condition for persons who may hold a text, by the index; None when the index names too many."""
     found = person_search(connection).find(connection, text, MAX_FOUND)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
 def distinct_ids_of(
     connection: Connection, row_ids: Sequence[int], *, each: int | None = SHOWN_DISTINCT_IDS
 ) -> dict[int, list[str]]:
-    """Return the distinct ids of persons by row id, at most ``each`` of one (None: all), in alphabetical order."""
+    """Return the distinct ids of persons by row id, in alphabetical order, at most ``each`` a person (None: all)."""
     ids = person_distinct_id
     rank = sa.func.row_number().over(partition_by=ids.c.person_id, order_by=ids.c.distinct_id).label("rank")
     ranked = (
@@ -220,7 +220,7 @@ def distinct_ids_of(
 
 
 def distinct_id_counts(connection: Connection, row_ids: Sequence[int]) -> dict[int, int]:
-    """Return numbers of distinct ids of persons, by row id."""
+    """Return the numbers of distinct ids of persons, by row id."""
     ids = person_distinct_id
     counted = sa.select(ids.c.person_id, sa.func.count()).where(ids.c.person_id.in_(row_ids))
     found = connection.execute(counted.group_by(ids.c.person_id))
@@ -240,7 +240,7 @@ def next_persons(
 
 
 def every_person(connection: Connection, project_id: int) -> Iterator[tuple[PersonView, list[str]]]:
-    """Yield all persons in the order in which they were made, with all their distinct ids; read page by page."""
+    """Yield all persons in the order of their creation, with all their distinct ids; read page by page."""
     last = 0
     while True:
         page = connection.execute(
@@ -293,7 +293,7 @@ def list_group_types(connection: Connection, project_id: int) -> list[GroupTypeV
 
 
 def display_name(properties: dict[str, Any], distinct_id: str, names: Sequence[str] | None) -> str:
-    """Return display name of a person: the first of the named properties with a text, else the distinct id.
+    """Return the display name of a person: the first of the named properties with a text, else the distinct id.
 
     Spec: hog-runtime 1.1.
     """

@@ -30,7 +30,7 @@ _TRUE = ("true", "True", "1")
 _NOTES: Notes = {
     "type": Note("Always `person`.", "person"),
     "name": Note("Display name.", "ada@example.com"),
-    "distinct_ids": Note("Every id that SDKs know the person by.", ["user-17"]),
+    "distinct_ids": Note("Every id by which SDKs know the person.", ["user-17"]),
     "last_seen_at": "Time when an event of the person last arrived; null when it is not known.",
     "group_type": Note("Name of the group type.", "company"),
     "group_type_index": "The number of the group type, from 0 to 4.",
@@ -42,7 +42,7 @@ _NOTES: Notes = {
 
 _FILTER_NOTES: Notes = {
     **_NOTES,
-    "email": Note("The whole of the property `email`, whatever the case.", "ada@example.com"),
+    "email": Note("The whole of the property `email`, ignoring case.", "ada@example.com"),
     "search": "A part of the email, the name or a distinct id.",
 }
 
@@ -74,9 +74,9 @@ class PersonOut(WireModel):
     created_at: str
     last_seen_at: str | None
     distinct_ids_truncated: bool = False
-    """There, and true, when only the first hundred distinct ids are listed; reading the person gives all."""
+    """Present, and true, when only the first hundred distinct ids are listed; reading the person gives all."""
     distinct_ids_count: int = 0
-    """There when they are not all listed: how many distinct ids the person has."""
+    """Number of distinct ids of the person; present when they are not all listed."""
 
 
 class PersonList(WireModel):
@@ -136,7 +136,7 @@ class GroupTypeOut(WireModel):
 
 
 MAX_DELETED = 1_000
-"""Persons of one request to delete several."""
+"""Maximum number of persons of one request to delete several."""
 
 
 class DeletionQuery(WireModel):
@@ -167,8 +167,8 @@ class BulkDeletionOut(WireModel):
     """Result of a request to delete several persons."""
 
     notes = {  # noqa: RUF012
-        "persons_found": "Persons who were there.",
-        "persons_deleted": "Persons who are deleted.",
+        "persons_found": "Number of persons found.",
+        "persons_deleted": "Number of persons deleted.",
         "events_queued_for_deletion": "Whether their events are being deleted.",
         "recordings_queued_for_deletion": "Always false: there are no recordings.",
         "deletion_errors": Note("Always empty: all are deleted or none.", []),
@@ -212,7 +212,10 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
 
     @router.delete("/{person_id}", query=DeletionQuery, response=None, status=202, summary="Delete a person")
     def delete_person(call: Call, person_id: UuidId) -> None:
-        """The person is gone at once. Files, and events where ``delete_events`` is true, follow in the background."""
+        """Delete a person.
+
+        The person is gone at once. Files, and events where ``delete_events`` is true, follow in the background.
+        """
         with database.read() as connection:
             person = reading.person_by_uuid(connection, call.project.id, person_id)
         if person is None:
@@ -224,9 +227,9 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
         "/bulk_delete", body=BulkDeletion, response=BulkDeletionOut, status=202, summary="Delete persons"
     )
     def bulk_delete(call: Call) -> dict[str, Any]:
-        """Return persons are gone at once.
+        """Delete several persons.
 
-        Files, and events where ``delete_events`` is true, follow in the background.
+        The persons are gone at once. Files, and events where ``delete_events`` is true, follow in the background.
         """
         body = call.validate(BulkDeletion)
         if not body.ids and not body.distinct_ids:
@@ -294,7 +297,7 @@ def groups_router(database: Database) -> ResourceRouter:
 
 
 def person_objects(call: Call, connection: Connection, persons: Sequence[PersonView]) -> list[dict[str, Any]]:
-    """Return persons in a list, each with its first `SHOWN_DISTINCT_IDS` distinct ids, and how many more there are."""
+    """Return persons as list items, each with its first `SHOWN_DISTINCT_IDS` distinct ids and the count of all."""
     ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
     full = [row_id for row_id, found in ids.items() if len(found) == SHOWN_DISTINCT_IDS]
     counts = reading.distinct_id_counts(connection, full) if full else {}

@@ -40,15 +40,15 @@ class Attribution(msgspec.Struct, frozen=True, gc=False):
 
 
 def _free(connection: Connection) -> None:
-    """Whoever has a log of its own need not be kept from writing."""
+    """Allow writing: a log of one process needs no fence."""
     del connection
 
 
 @dataclass(frozen=True, slots=True)
 class IngestionStage:
-    """Name of a position in the log: that of all events, or of those of one of several partitions.
+    """Name of a position in the log: the position of all events, or of the events of one partition.
 
-    ``fence`` raises, in the transaction in which something is written, when that is another process's turn now.
+    ``fence`` raises, in the transaction of a write, when the turn is another process's now.
     """
 
     name: str = "people"
@@ -59,10 +59,10 @@ ALL_EVENTS = IngestionStage()
 
 CONFLICTS = Counter(
     "hoglab_person_conflicts",
-    "Batches of events applied anew, as another process changed the same persons meanwhile.",
+    "Batches of events applied again, because another process changed the same persons meanwhile.",
 )
 SHARED_ATTEMPTS = 3
-"""Attempts to apply a batch beside other processes; then it is applied while nobody else writes."""
+"""Attempts to apply a batch beside other processes; after them it is applied while nobody else writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Applied:
 
 
 class _TakenBackError(Exception):
-    """Ends a transaction that was only tried out."""
+    """Ends a transaction that was only a trial."""
 
 
 class PersonService:
@@ -84,7 +84,7 @@ class PersonService:
         self._database = database
         self._now = now
         self.known = PersonCache()
-        """For readers of persons: every change that is made here is told to it."""
+        """The cache of persons; every change that is made here is reported to it."""
         self._group_types: dict[int, tuple[int, dict[str, int]]] = {}
         self._lock = threading.Lock()
 
@@ -100,14 +100,14 @@ class PersonService:
     ) -> Applied:
         """Resolve the persons and groups of a batch of events (in log order) and write all changes, durably.
 
-        One transaction with a handful of statements for each project in the batch. The events' properties
-        are changed in place: mirrored initial properties, ``$group_N``, removal of person updates that do
-        not count. ``log_offset`` is that of the last event. Events up to `position` were applied before (and
-        something after that went wrong): they are attributed, but change no person again. Further
-        ``warnings`` are written along. Raises what the fence of the ``stage`` raises.
+        One transaction with a handful of statements for each project in the batch. The events' properties are
+        changed in place: mirrored initial properties, ``$group_N``, removal of person updates that do not count.
+        ``log_offset`` is the offset of the last event. Events up to `position` were applied before (and something
+        failed after that): they are attributed, but change no person again. Further ``warnings`` are written along.
+        Raises what the fence of the ``stage`` raises.
 
-        Batches of partitions are applied beside those of other processes. Where these changed the same persons
-        meanwhile, or made the same, the batch is applied anew: to apply events once more changes no event further.
+        Batches of partitions are applied beside the batches of other processes. Where these changed, or created,
+        the same persons meanwhile, the batch is applied again: applying events once more changes no event further.
         """
         attempts = 0 if stage is ALL_EVENTS or self._names_new_group_types(events) else SHARED_ATTEMPTS
         for _ in range(attempts):
@@ -130,7 +130,7 @@ class PersonService:
             return self._apply(tx, touch, events, stage.name, log_offset, warnings, shared=shared)
 
     def _names_new_group_types(self, events: Sequence[PersonEvent]) -> bool:
-        """Return whether events may make group types, which get their numbers one after the other."""
+        """Return whether events may create group types, which get their numbers one after the other."""
         for event in events:
             named = event.properties.get("$groups")
             names = set(named) if isinstance(named, dict) else set()
@@ -145,14 +145,14 @@ class PersonService:
     def rehearse(
         self, events: Sequence[PersonEvent], *, log_offset: int, stage: IngestionStage = ALL_EVENTS
     ) -> list[Attribution | None]:
-        """Go through all of `apply`, and take it back; to whom the events would be attributed."""
+        """Apply events like `apply` and roll it back. Return to whom the events would be attributed."""
         with suppress(_TakenBackError), self.known.changing() as touch, self._database.write() as tx:
             attributions = self._apply(tx, touch, events, stage.name, log_offset, ()).attributions
             raise _TakenBackError
         return attributions
 
     def named_in(self, events: Sequence[PersonEvent]) -> set[tuple[int, str]]:
-        """Return projects and distinct ids of all persons that events are about."""
+        """Return the projects and distinct ids of all persons that events are about."""
         return {(event.project_id, name) for event in events for name in _names([event]) if name}
 
     def _apply(
@@ -202,7 +202,7 @@ class PersonService:
         connection = tx.connection
         applied, log_offset = offsets
         project_id = people.project_id
-        # Who writes alone may be about to make some, so that it counts which there are now.
+        # The only writer may be about to create group types, so it counts the stored ones.
         types = self.group_types(project_id) if shared else store.load_group_types(connection, project_id)
         groups = GroupBatch(types)
         results: list[Attribution | None] = []
@@ -233,13 +233,13 @@ class PersonService:
     def overrides_after(self, log_offset: int, until: int | None = None) -> list[PersonOverride]:
         """Return the merges that log records after ``log_offset`` caused, up to ``until``.
 
-        What a crash may have kept from the event store.
+        A crash may have kept them from the event store.
         """
         with self._database.read() as connection:
             return store.load_overrides(connection, log_offset, until)
 
     def forget_old_warnings(self) -> int:
-        """Delete warnings past `WARNING_RETENTION`; how many they were."""
+        """Delete warnings older than `WARNING_RETENTION`, and return how many they were."""
         with self._database.write(rebuildable=Rebuildable.EXPIRED) as tx:
             return store.delete_warnings(tx.connection, self._now() - WARNING_RETENTION)
 
@@ -256,7 +256,7 @@ class PersonService:
             return group_properties(connection, project_id, index, key)
 
     def group_types(self, project_id: int) -> Mapping[str, int]:
-        """Return the group types of a project and their indexes. Kept in memory until the version changes."""
+        """Return the group types of a project and their indexes. They are kept in memory until the version changes."""
         version = self._database.changes.version("group_types", project_id)
         known = self._group_types.get(project_id)
         if known is None or known[0] != version:

@@ -32,7 +32,7 @@ from hoglab.storage.event_store import PersonOverride
 
 NAMES_PER_QUERY = 2_000
 WARNINGS_PER_TYPE = 100
-"""Warnings of one type that a batch writes for one project; further ones are counted only."""
+"""Maximum number of warnings of one type that a batch writes for one project; further ones are only counted."""
 
 T = TypeVar("T")
 
@@ -64,9 +64,9 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
 
 
 def claim_persons(connection: Connection, batch: PeopleBatch) -> None:
-    """Keep those that a batch changes from others until the end of the transaction.
+    """Lock the persons that a batch changes until the end of the transaction.
 
-    Raises `DatabaseConflictError` when somebody else changed any of them since they were loaded.
+    Raises `DatabaseConflictError` when another transaction changed any of them since they were loaded.
     """
     versions = list(batch.touched().items())
     if person_rows(connection).claim(connection, versions) < len(versions):
@@ -74,7 +74,7 @@ def claim_persons(connection: Connection, batch: PeopleBatch) -> None:
 
 
 def _move_to_survivors(connection: Connection, moves: Sequence[tuple[int, int]]) -> None:
-    """Give everything that belongs to merged persons to who they were merged into, and delete them.
+    """Move everything that belongs to merged persons to the persons they were merged into, and delete them.
 
     What the survivor has already stays as it is.
     """
@@ -156,7 +156,9 @@ def save_overrides(
 
 def load_overrides(connection: Connection, after: int, until: int | None) -> list[PersonOverride]:
     """Return the overrides that log records between two offsets caused, as they are now."""
-    version = person_rows(connection).moment(connection)  # whatever changes them meanwhile is later
+    version = person_rows(connection).moment(
+        connection
+    )  # read first, so that later changes have a newer version
     rows = connection.execute(
         sa.select(
             person_override.c.project_id, person_override.c.old_person_id, person_override.c.person_id
@@ -177,7 +179,7 @@ def load_position(connection: Connection, stage: str) -> int:
 
 
 def save_position(connection: Connection, stage: str, log_offset: int) -> None:
-    """Note that events of a stage were applied to persons up to a log offset."""
+    """Store the log offset up to which events of a stage were applied to persons."""
     moved = connection.execute(
         sa.update(ingestion_progress).where(ingestion_progress.c.stage == stage).values(log_offset=log_offset)
     )
@@ -218,7 +220,7 @@ def save_warnings(connection: Connection, warnings: Sequence[IngestionWarning], 
 
 
 def delete_warnings(connection: Connection, before: datetime) -> int:
-    """Forget warnings older than a moment; how many they were."""
+    """Delete warnings older than a moment, and return how many they were."""
     return connection.execute(
         sa.delete(ingestion_warning).where(ingestion_warning.c.timestamp < before)
     ).rowcount
@@ -249,7 +251,7 @@ def save_group_types(
 def save_groups(
     connection: Connection, project_id: int, changes: Mapping[tuple[int, str], GroupChange]
 ) -> list[IngestionWarning]:
-    """Lay new properties over those of groups, making groups that are missing.
+    """Merge new properties into those of groups, creating groups that are missing.
 
     Returns a warning for each group that would become too large; it stays as it was.
     """

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 INDEX = "index.html"
 BASE = '<base href="/ui/" />'
-"""Text in the built page that is replaced by the path that the server is reached by."""
+"""Text in the built page that is replaced by the path of the server."""
 VERSION = '<meta name="hoglab" content="development" />'
 """Text in the built page that is replaced by the server's version."""
 LEAST_COMPRESSED = 512
-"""Smaller files are sent as they are."""
+"""Minimum size of a compressed file in bytes; smaller files are sent as they are."""
 BROTLI_QUALITY = 8
-"""The best one, 11, saves 6 % of the bytes and takes thirteen times as long, a fifteenth of the server's start."""
+"""Brotli quality.
+
+The best, 11, saves 6 % of the bytes and takes thirteen times as long, a fifteenth of the server's start.
+"""
 _TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -47,11 +50,11 @@ class Asset:
     tag: str
     """The entity tag, in its quotation marks."""
     bodies: Mapping[str, bytes]
-    """By content coding, the smallest first; ``identity`` is always there, and last."""
+    """The file by content coding, the smallest first; ``identity`` is always there, and last."""
 
     @classmethod
     def of(cls, name: str, body: bytes) -> Asset:
-        """Compress a file. Raises `AssetError` for a kind of file that is not served."""
+        """Return a compressed file. Raises `AssetError` for a kind of file that is not served."""
         media_type = _TYPES.get(name.rpartition(".")[2])
         if media_type is None:
             raise AssetError(f"the web UI has a file of an unknown kind: {name}")
@@ -68,15 +71,16 @@ class Assets:
     """Everything that is served below ``/ui/``."""
 
     index: Asset
-    """The page, whatever the screen."""
+    """The page of every screen."""
     files: Mapping[str, Asset]
-    """By path; their names hold a hash of their content, so that they never change."""
+    """Files by path; their names hold a hash of their content, so they never change."""
 
     @classmethod
     def load(cls, *, prefix: str, version: str) -> Assets:
-        """Read the files of the package. ``prefix``: the path under which the server is reached, or nothing.
+        """Read the files of the package.
 
-        Raises `AssetError` when they are missing or of another make.
+        ``prefix`` is the path under which the server is reached, or empty. Raises `AssetError` when they are
+        missing or of another version.
         """
         root = files("hoglab.ui").joinpath("static")
         try:

@@ -1,4 +1,4 @@
-"""Headers that bound what the pages of the UI may do in a browser."""
+"""Headers that limit what the pages of the UI may do in a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""The content security policy: nothing from elsewhere, nothing inline, in nobody's frame."""
+"""The content security policy: nothing from elsewhere, nothing inline, no framing."""
 _SWITCHED_OFF = (
     "accelerometer",
     "autoplay",
@@ -40,4 +40,4 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _SWITCHED_OFF).encode()),
 )
-"""Of every answer below ``/ui/``; ``X-Content-Type-Options`` is on every answer of the server anyway."""
+"""Headers of every answer below ``/ui/``; ``X-Content-Type-Options`` is on every answer of the server anyway."""

@@ -1,4 +1,4 @@
-"""Serving the UI below ``/ui/``, and leading there from addresses that functions put into messages."""
+"""Serving the UI below ``/ui/``, and redirecting to it from addresses that functions put into messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ui_routes(assets: Assets, prefix: str) -> list[Route]:
 
 
 class _Anything(Convertor[str]):
-    """The rest of a path, whatever is in it: the names of persons may hold line breaks, which `path` leaves out."""
+    """The rest of a path with any characters: the names of persons may hold line breaks, which `path` excludes."""
 
     regex = "(?s:.*)"
 
@@ -76,7 +76,7 @@ class _Application:
 
 
 class _ToProject:
-    """Leads from ``/project/1/…`` to the screen, with the path encoded as it came."""
+    """Redirects from ``/project/1/…`` to the screen, with the path encoded as it came."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

@@ -1,1 +1,1 @@
-"""Tables beside the events: files of the server that an admin registers for metrics."""
+"""Warehouse tables: files of the server that an admin registers for metrics."""

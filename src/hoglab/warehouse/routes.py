@@ -26,7 +26,7 @@ SCOPES = ("warehouse_table:read", "warehouse_table:write")
 
 
 def warehouse_router(service: WarehouseService) -> ResourceRouter:
-    """Return the endpoints of tables beside the events. Whoever changes something must be an admin."""
+    """Return the endpoints of warehouse tables. Only admins may change them."""
     routes = ResourceRouter("/warehouse_tables", tag="warehouse_tables", scopes=SCOPES)
 
     def objects(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def warehouse_router(service: WarehouseService) -> ResourceRouter:
 
     @routes.get("/", query=TableListQuery, response=Paged[TableOut])
     def list_tables(call: Call) -> dict[str, Any]:
-        """List the tables beside the events, newest first."""
+        """List the warehouse tables, newest first."""
         page = call.page()
         with service.database.read() as connection:
             rows, count = store.list_tables(
@@ -74,19 +74,19 @@ def warehouse_router(service: WarehouseService) -> ResourceRouter:
 
     @routes.patch("/{table_id}", body=TablePatch, response=TableOut, heavy=True)
     def update_table(call: Call, table_id: UuidId) -> dict[str, Any]:
-        """Say which other files a table is. Needs an admin."""
+        """Change the files of a table. Needs an admin."""
         access.check_level(call.principal, Level.ADMIN)
         return objects([service.change(call.project.id, table_id, call.validate(TablePatch).sent())])[0]
 
     @routes.post("/{table_id}/refresh_schema", response=TableOut, heavy=True)
     def refresh_schema(call: Call, table_id: UuidId) -> dict[str, Any]:
-        """Look at the files of a table again, after their columns have changed. Needs an admin."""
+        """Read the files of a table again, after their columns have changed. Needs an admin."""
         access.check_level(call.principal, Level.ADMIN)
         return objects([service.change(call.project.id, table_id, {})])[0]
 
     @routes.delete("/{table_id}", status=204)
     def delete_table(call: Call, table_id: UuidId) -> Response:
-        """Forget a table; its files stay. Needs an admin."""
+        """Delete a table; its files stay. Needs an admin."""
         access.check_level(call.principal, Level.ADMIN)
         service.remove(call.project.id, table_id)
         return Response(status_code=204)

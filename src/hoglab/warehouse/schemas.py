@@ -1,4 +1,4 @@
-"""Tables beside the events on the wire."""
+"""Warehouse tables on the wire."""
 
 from datetime import datetime
 from typing import Annotated
@@ -22,7 +22,7 @@ NOTES: Notes = {
         "name. All projects of the server share these files.",
         "orders/*.parquet",
     ),
-    "columns": "Its columns, as they were when it was registered or its schema was last refreshed.",
+    "columns": "Columns of the table when it was registered or its schema was last refreshed.",
 }
 
 
@@ -68,7 +68,7 @@ class ColumnOut(WireModel):
 
 
 class TableOut(WireModel):
-    """A table beside the events."""
+    """A warehouse table."""
 
     notes = NOTES
 

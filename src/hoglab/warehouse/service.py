@@ -1,4 +1,4 @@
-"""The rules of tables beside the events: which files may be one, and what they hold."""
+"""The rules of warehouse tables: which files may be a table, and which columns they have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUFFIXES = {".parquet": FileFormat.PARQUET, ".csv": FileFormat.CSV}
 
 
 class WarehouseService:
-    """Tables of all projects. Rules that are broken are raised as 400 of the wire."""
+    """Tables of all projects. Broken rules are raised as 400 of the wire."""
 
     def __init__(
         self, database: Database, directory: TableDirectory, *, now: Callable[[], datetime] = utc_now
@@ -46,7 +46,7 @@ class WarehouseService:
     def add(
         self, project_id: int, user_id: int | None, *, name: str, url_pattern: str, format_: str | None = None
     ) -> TableRow:
-        """Register files as a table; without a format by the end of their names."""
+        """Register files as a table; without a format, the extension of their names decides."""
         if _NAME.fullmatch(name) is None:
             raise validation_error(
                 f"A name starts with a letter or an underscore, has only letters, digits, underscores and "
@@ -64,7 +64,7 @@ class WarehouseService:
             return store.insert_table(tx.connection, {**own, **values, "created_at": now, "updated_at": now})
 
     def change(self, project_id: int, table_id: str, data: Mapping[str, Any]) -> TableRow:
-        """Say anew which files a table is, or (without any field) look at its files again. Raises 404."""
+        """Change the files of a table, or (without any field) read its files again. Raises 404."""
         with self.database.read() as connection:
             row = self.get(connection, project_id, table_id)
         if data.get("name", row.name) != row.name:
@@ -78,12 +78,12 @@ class WarehouseService:
             return store.update_table(tx.connection, table_id, {**values, "updated_at": self._now()})
 
     def remove(self, project_id: int, table_id: str) -> None:
-        """Forget a table; its files stay. Raises 404."""
+        """Delete a table; its files stay. Raises 404."""
         with self.database.write() as tx:
             store.delete_table(tx.connection, self.get(tx.connection, project_id, table_id).id)
 
     def _files(self, url_pattern: str, format_: str | None) -> dict[str, Any]:
-        """Return the columns of the row that the files decide."""
+        """Return the columns of the row that depend on the files."""
         found = FileFormat(format_) if format_ is not None else _format_of(url_pattern)
         try:
             columns = self.directory.columns(url_pattern, found)

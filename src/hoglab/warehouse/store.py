@@ -1,4 +1,4 @@
-"""The queries of tables beside the events."""
+"""The queries of warehouse tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TableRow:
 
     @property
     def table(self) -> FileTable:
-        """Table in the form that results are computed with."""
+        """The table in the form with which results are computed."""
         columns = tuple((name, ColumnType(kind)) for name, kind in self.columns)
         return FileTable(self.name, FileFormat(self.format), self.url_pattern, columns)
 
@@ -53,7 +53,7 @@ def _one(connection: Connection, project_id: int, condition: sa.ColumnElement[bo
 
 
 def named(connection: Connection, project_id: int, names: Collection[str]) -> dict[str, FileTable]:
-    """Return the tables of a project that have one of these names."""
+    """Return the tables of a project that have one of some names."""
     if not names:
         return {}
     statement = sa.select(*_COLUMNS).where(

@@ -28,7 +28,7 @@ DEFAULT_ORDER = "-created_at"
 
 @dataclass(frozen=True, slots=True)
 class FlagListing:
-    """A list that is asked for, by its query parameters."""
+    """The query parameters of a list of flags."""
 
     query: Mapping[str, str]
     now: datetime
@@ -76,7 +76,7 @@ class FlagListing:
 
 
 def ordered(rows: list[FlagRow], order: str) -> list[FlagRow]:
-    """Return flags in an order such as ``-created_at``; one that is unknown counts as the default. Ties go by id."""
+    """Return the flags in an order such as ``-created_at``; an unknown order counts as the default. Ties go by id."""
     key = ORDERS.get(order.removeprefix("-"))
     if key is None:
         order, key = DEFAULT_ORDER, ORDERS["created_at"]
@@ -108,7 +108,7 @@ _KINDS: Mapping[str, Callable[[FlagRow, Sequence[LinkedExperiment]], bool]] = {
 
 
 def _names(text: str | None) -> frozenset[str]:
-    """Return the strings of a JSON list in a query parameter; none when it is no such list."""
+    """Return the strings of a JSON list in a query parameter; nothing when it is not such a list."""
     try:
         values = orjson.loads(text or "[]")
     except orjson.JSONDecodeError:

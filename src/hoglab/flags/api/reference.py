@@ -23,18 +23,18 @@ FLAG: Notes = {
         },
     ),
     "active": "Whether it is switched on.",
-    "archived": "Whether it was put away: lists leave it out unless asked.",
+    "archived": "Whether it is archived: lists leave it out unless asked.",
     "ensure_experience_continuity": "Whether people keep their variant when they sign in.",
     "evaluation_contexts": Note("The contexts that it is limited to; empty for everywhere.", []),
     "evaluation_tags": Note("The same as `evaluation_contexts`.", []),
     "is_remote_configuration": "Whether it is a setting to be read, not a flag to be evaluated.",
-    "has_encrypted_payloads": "Whether its payloads are kept and shown as secrets.",
+    "has_encrypted_payloads": "Whether its payloads are stored and shown as secrets.",
     "evaluation_runtime": Note("SDKs that get the flag: `server`, `client` or `all`.", "all"),
     "bucketing_identifier": (
         "Identifier that decides the variant: `distinct_id` or `device_id`; null for the first."
     ),
     "creation_context": "Product that made the flag; kept for clients that set it.",
-    "version": "Goes up by one with each change.",
+    "version": "Number that grows by one with each change.",
     "status": Note("`ACTIVE`, `INACTIVE`, `STALE` or `DELETED`.", "ACTIVE"),
     "last_called_at": "Time when an SDK last reported a value of the flag, by the hour; null for never.",
     "experiment_set": Note("The ids of the experiments that use it.", []),
@@ -49,7 +49,7 @@ FLAG: Notes = {
     "is_used_in_replay_settings": "Always false here; there for clients that read it.",
     "is_eligible_for_experiment": "Whether an experiment can be built on it: it has 2 to 20 variants.",
     "is_simple_flag": "Whether it has one release group without conditions, and no variants.",
-    "rollout_percentage": "The share of everybody that a simple flag is on for; null for others.",
+    "rollout_percentage": "The share of subjects for which a simple flag is on; null for other flags.",
     "eligible_for_experiment": "Only flags that can carry an experiment (`true`), or cannot (`false`).",
     "has_evaluation_contexts": "Only flags that are limited to contexts (`true`), or not (`false`).",
 }
@@ -106,7 +106,7 @@ def _operation(name: str, summary: str, query: tuple[str, ...]) -> dict[str, Any
         "parameters": [{"name": each, "in": "query", "schema": {"type": "string"}} for each in query],
         "responses": {
             "200": {
-                "description": "The form depends on the version asked for.",
+                "description": "The form depends on the requested version.",
                 "content": {"application/json": {"schema": _OBJECT}},
             }
         },

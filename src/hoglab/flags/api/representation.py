@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoglab.http.identity import User
 
 STALE_AFTER = timedelta(days=30)
-"""A flag that decides nothing any more is stale after this time."""
+"""Age after which a flag that no longer decides anything is stale."""
 
 EXPERIMENT_VARIANTS = range(2, 21)
 """Numbers of variants with which a flag can serve an experiment."""
@@ -85,10 +85,10 @@ def shown_filters(row: FlagRow) -> dict[str, Any]:
 
 
 def status_of(row: FlagRow, now: datetime) -> str:
-    """``ACTIVE``, ``INACTIVE``, ``STALE`` or ``DELETED``.
+    """Return ``ACTIVE``, ``INACTIVE``, ``STALE`` or ``DELETED``.
 
-    Stale is a flag older than `STALE_AFTER` that was not called for as long, or, when nothing is known
-    about calls, that gives everybody the same value.
+    A flag is stale when it is older than `STALE_AFTER` and was not called for as long, or, when nothing is known
+    about calls, when it gives everybody the same value.
     """
     if row.deleted:
         return "DELETED"

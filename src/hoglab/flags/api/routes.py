@@ -32,14 +32,14 @@ READ, WRITE = "feature_flag:read", "feature_flag:write"
 
 
 class FlagViews:
-    """Turns flags into answers, with the users and experiments that belong to them."""
+    """Turns flags into answers, with their users and experiments."""
 
     def __init__(self, database: Database, service: FlagService) -> None:
         self._database = database
         self._service = service
 
     def one(self, call: Call, row: FlagRow) -> dict[str, Any]:
-        """Return the object of a flag."""
+        """Return the object of one flag."""
         with self._database.read() as connection:
             linked = self._service.linked(connection, row.project_id, [row.id])
             users = accounts_store.users(connection, _people([row]))
@@ -106,12 +106,12 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
 
     @routes.patch("/{flag_id}", body=FlagPatch, response=FlagOut)
     def update_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
-        """Change a feature flag: only what is sent; filters by top-level key."""
+        """Change the fields of a feature flag that are sent; ``filters`` are merged by top-level key."""
         return _update(call, flag_id, FlagPatch)
 
     @routes.put("/{flag_id}", body=FlagIn, response=FlagOut)
     def replace_flag(call: Call, flag_id: IntId) -> dict[str, Any]:
-        """Change a feature flag; its key must be sent."""
+        """Replace a feature flag; its key must be sent."""
         return _update(call, flag_id, FlagIn)
 
     def _update(call: Call, flag_id: int, model: type[FlagPatch]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class FlagIn(FlagPatch):
 
 
 class FlagListQuery(WireModel):
-    """Filters of the list of flags. Values that make no sense are ignored."""
+    """Filters of the list of flags. Invalid values are ignored."""
 
     notes = FLAG
 

@@ -1,6 +1,6 @@
 """From the body of an evaluation request to JSON (spec: sdk-wire 2.1).
 
-SDKs send plain JSON, gzip with or without saying so, and base64 inside or outside of a form. JSON is read
+SDKs send plain JSON, gzip with or without a header for it, and base64 inside or outside of a form. JSON is read
 leniently: ``NaN`` and infinities become null, invalid UTF-8 and lone surrogates become U+FFFD.
 """
 
@@ -24,7 +24,10 @@ MAX_DECODED_BYTES = 4 * 1024 * 1024
 """Largest body after decompression; decompression stops there."""
 
 MAX_VALUES = 100_000
-"""Most values of a body, as its commas and opening brackets tell, those in texts as well: each becomes an object."""
+"""Maximum number of values of a body.
+
+Each becomes an object; commas and opening brackets, those in texts included, are counted.
+"""
 
 COMPRESSIONS = frozenset({"", "gzip", "gzip-js", "base64"})
 
@@ -38,7 +41,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def malformed(detail: str) -> ApiError:
-    """400 for a request that cannot be understood (spec: sdk-wire 2.3)."""
+    """Return the 400 for a request that cannot be understood (spec: sdk-wire 2.3)."""
     return validation_error(detail, code="malformed_data")
 
 
@@ -122,7 +125,10 @@ def _gunzip(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _lenient_json(data: bytes) -> Any:
-    """Any JSON value, or `_NOTHING`. Raises 400 before anything is decoded when there are too many in it."""
+    """Return any JSON value, or `_NOTHING`.
+
+    Raises 400 before anything is decoded when the text has too many values.
+    """
     if len(data) > MAX_VALUES and data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
         raise malformed(f"The request body has more than {MAX_VALUES:,} values.")
     try:

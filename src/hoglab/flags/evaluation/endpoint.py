@@ -1,4 +1,4 @@
-"""``/flags/`` and ``/decide/``: what the flags of a project are for somebody (spec: sdk-wire 2.1 to 2.4)."""
+"""``/flags/`` and ``/decide/``: the values of a project's flags for one subject (spec: sdk-wire 2.1 to 2.4)."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ WRITE_TIMEOUT_S = 2.0
 READ_TIMEOUT_S = 2.0
 """Time limit for reading stored data over a network; flags that need it fail then."""
 READERS = 16
-"""Requests whose stored facts are read at once over a network."""
+"""Maximum number of requests whose stored facts are read at once over a network."""
 THREADS = 4
-"""Threads for what must not hold up other requests: loading flags, storing bucketing ids, large bodies."""
+"""Threads for work that must not delay other requests: loading flags, storing bucketing ids, large bodies."""
 INLINE_BYTES = 64 * 1024
 """Larger bodies are decoded in a thread, so that other requests do not wait for them."""
 
 ProjectByToken = Callable[[str], "Project | None"]
 Places = Callable[[str], Mapping[str, Any]]
-"""The person properties (``$geoip_…``) that tell where an address is."""
+"""Function that returns the person properties (``$geoip_…``) of the place of an address."""
 
 _ALLOW = b"GET, POST, OPTIONS, HEAD"
 
@@ -78,13 +78,13 @@ _log = structlog.get_logger(__name__)
 
 
 def invalid_token() -> ApiError:
-    """Return 401: the request names no project that exists."""
+    """Return the 401 for a request that names no existing project."""
     detail = "Project API key invalid. Send the token of a project (phc_…) as token or api_key."
     return ApiError(401, "authentication_error", "invalid_api_key", detail)
 
 
 class FlagEvaluator:
-    """Evaluates requests from memory, completed by point reads when the request leaves something open.
+    """Evaluates requests from memory, completed by point reads when the request does not say everything.
 
     Where a read takes the time of a network, no request waits for one in the event loop: an evaluation that needs
     something stored begins again in a thread, and reads all of it in one transaction.
@@ -98,9 +98,10 @@ class FlagEvaluator:
         known_persons: PersonCache | None = None,
         places: Places | None = None,
     ) -> None:
-        """``known_persons``: those of the one service that writes persons; without them, each is read.
+        """Create the evaluator.
 
-        ``places``: the properties of the place of an address, where there is somebody to tell them.
+        ``known_persons`` is the cache of the service that writes persons; without it, each person is read.
+        ``places`` gives the properties of the place of an address, when a GeoIP database is there.
         """
         self.places = places
         self.registry = registry
@@ -137,7 +138,7 @@ class FlagEvaluator:
         hash_keys: Mapping[str, str] | FlagReason | None = None,
         ip: str | None = None,
     ) -> tuple[list[FlagOutcome], bool]:
-        """Return outcomes of the selected flags, and whether any failed.
+        """Return the outcomes of the selected flags, and whether any failed.
 
         ``hash_keys``: see `keep_bucketing`; ``ip``: the address whose place counts.
         """
@@ -190,7 +191,7 @@ class FlagEvaluator:
     ) -> Mapping[str, str] | FlagReason:
         """Store the anonymous id of a visitor who has just become known.
 
-        Returns the stored bucketing ids by flag, or why they are not known.
+        Returns the stored bucketing ids by flag, or the reason why they are not known.
         """
         anonymous_id = request.anon_distinct_id or ""
         distinct_ids = (request.distinct_id, anonymous_id)

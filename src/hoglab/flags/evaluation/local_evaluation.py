@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROPERTY_MATCHING_VERSION = 1
 MAX_EXPANDED_CONDITIONS = 20
-"""A cohort that would make more condition sets than this is left for the server to evaluate."""
+"""Maximum number of condition sets that a cohort is expanded to. The server evaluates a flag that needs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _cohort_id(raw: Any) -> int | None:
 
 
 def _expanded(conditions: list[dict[str, Any]], trees: Mapping[int, Any]) -> list[dict[str, Any]]:
-    """Return conditions with the one cohort of a flag written out, for clients that were not sent cohorts.
+    """Return conditions with the one cohort of a flag expanded, for clients that were not sent cohorts.
 
     Only when the flag has exactly one cohort filter and that cohort is plain: alternatives of person filters
     without negation and without further cohorts. Any other flag is left for the server.

@@ -16,14 +16,16 @@ EMPTY_ANSWERS: dict[str, dict[str, Any]] = {
     "/api/web_experiments": {"experiments": []},
     "/api/product_tours": {"product_tours": []},
 }
-"""Products that are not here, as browsers expect to hear of them."""
+"""The fields of products that this server does not have, as browsers expect them."""
 
 
 NO_SURVEYS = (
     b"(window.__PosthogExtensions__ = window.__PosthogExtensions__ || {}).generateSurveys = function () {};\n"
 )
-"""The script with which posthog-js shows surveys, for a server that has none. It is asked for at every start, and
-that it is missing would be an error on the console of each page."""
+"""The script with which posthog-js shows surveys, for a server without surveys.
+
+Browsers ask for it at every start, and a 404 would be an error on the console of each page.
+"""
 
 
 def config_fields(*, has_flags: bool) -> dict[str, Any]:
@@ -59,7 +61,7 @@ BARE_CONFIG: dict[str, Any] = {
     "supportedCompression": ["gzip", "gzip-js"],
     "sessionRecording": False,
 }
-"""Response of ``GET /flags`` to those who only look whether the server is there."""
+"""Response of ``GET /flags`` to clients that only check whether the server is there."""
 
 
 def remote_config(token: str, *, has_flags: bool) -> dict[str, Any]:
@@ -80,7 +82,7 @@ class SiteApp(Protocol):
 
 
 def remote_config_script(token: str, *, has_flags: bool, site_apps: Sequence[SiteApp] = ()) -> bytes:
-    """The body of ``/array/{token}/config.js``: the same, left where posthog-js looks for it, and code to run."""
+    """Return the body of ``/array/{token}/config.js``: the configuration as a script, and the code of site apps."""
     name = _script_json(token)
     config = _script_json(remote_config(token, has_flags=has_flags))
     apps = b",".join(_site_app(one) for one in site_apps)

@@ -16,7 +16,7 @@ from hoglab.flags.matching.subject import FlagRequest
 from hoglab.http.fields.fields import parse_bool
 
 MAX_DISTINCT_ID_LENGTH = 200
-"""Longer distinct ids are cut off there, as they are for events."""
+"""Longer distinct ids are cut off at this length, as they are for events."""
 
 MAX_QUERY_FIELDS = 64
 
@@ -30,7 +30,7 @@ _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-mode", b"sec-fe
 
 
 class FlagQuery(msgspec.Struct, frozen=True):
-    """The query parameters that mean something. ``version`` is None when none was given."""
+    """The query parameters of an evaluation request. ``version`` is None when none was given."""
 
     version: int | None = None
     config: bool = False
@@ -41,7 +41,7 @@ class FlagQuery(msgspec.Struct, frozen=True):
 
 
 def read_query(query_string: bytes) -> FlagQuery:
-    """Return the parameters of a raw query string; what is unknown is ignored. Raises 400 for far too many."""
+    """Return the parameters of a raw query string; unknown ones are ignored. Raises 400 for far too many."""
     if len(query_string) <= _REMEMBERED_QUERY_LENGTH:
         return _remembered_query(query_string)
     return _read_query(query_string)
@@ -73,7 +73,7 @@ _remembered_query = lru_cache(maxsize=1024)(_read_query)
 
 
 def _version(text: str) -> int:
-    """Return a version number; what is none counts as 1, negative numbers too."""
+    """Return the version number of a parameter; anything that is not one counts as 1, and so do negative numbers."""
     text = text.strip()
     if not text.isascii() or not text.isdigit():
         return 1
@@ -81,7 +81,7 @@ def _version(text: str) -> int:
 
 
 def _truthy(text: str | None) -> bool:
-    """Return a bare parameter (``?config``) counts as true."""
+    """Return whether a parameter is true; a bare one (``?config``) is."""
     return text is not None and (text == "" or parse_bool(text) is True)
 
 
@@ -97,7 +97,10 @@ class EvaluationCall(msgspec.Struct, frozen=True):
 
 
 def read_call(body: Any) -> EvaluationCall:
-    """Raise 400 ``malformed_data`` for a body of the wrong shape. The token may be good or bad."""
+    """Return the options of a request body.
+
+    Raises 400 ``malformed_data`` for a body of the wrong shape. The token is not checked here.
+    """
     if not isinstance(body, dict):
         raise malformed(f"The request body must be a JSON object, not {type(body).__name__}.")
     get = body.get
@@ -140,7 +143,7 @@ def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
 
 
 def disables_geoip(body: Mapping[str, Any]) -> bool:
-    """Return whether the place of the request's address must not count: servers ask for people who are elsewhere."""
+    """Return whether the place of the request's address must not count: servers ask for people in other places."""
     return "geoip_disable" in body and parse_bool(body["geoip_disable"]) is True
 
 
@@ -150,12 +153,12 @@ def clean_id(distinct_id: str) -> str:
 
 
 def choice_of(call: EvaluationCall, query: FlagQuery, runtime: str) -> FlagSelection:
-    """Return flags that the request selects, given the runtime that it seems to come from."""
+    """Return the selection of flags of a request, given the runtime that it seems to come from."""
     return FlagSelection(call.runtime or runtime, call.contexts, call.flag_keys, query.surveys_only)
 
 
 def runtime_of(headers: list[tuple[bytes, bytes]]) -> str:
-    """``client``, ``server`` or ``unknown``, by the user agent and the headers that browsers send."""
+    """Return ``client``, ``server`` or ``unknown``, by the user agent and the headers that browsers send."""
     agent = ""
     from_browser = False
     for name, value in headers:
@@ -173,7 +176,7 @@ def runtime_of(headers: list[tuple[bytes, bytes]]) -> str:
 
 
 def _identifier(value: Any) -> str | None:
-    """Return a string, or a number as its JSON text; None for everything else."""
+    """Return a string, or a number as its JSON text; None for every other value."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -182,7 +185,7 @@ def _identifier(value: Any) -> str | None:
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
-    """Return an object. Whatever is empty counts as none: PHP writes an empty map as ``[]``."""
+    """Return an object. Every empty value counts as an empty object: PHP writes an empty map as ``[]``."""
     if not value:
         return {}
     if not isinstance(value, dict):

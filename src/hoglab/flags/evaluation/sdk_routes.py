@@ -43,7 +43,7 @@ _DEFINITIONS_ALLOW = b"GET, OPTIONS, HEAD"
 
 
 def hot_routes(evaluator: FlagEvaluator, authenticator: Authenticator) -> dict[str, ASGIApp]:
-    """Return endpoints with fixed paths (without trailing slash)."""
+    """Return the endpoints with fixed paths (without trailing slash)."""
     routes: dict[str, ASGIApp] = {
         "/flags": EvaluationEndpoint(evaluator),
         "/decide": EvaluationEndpoint(evaluator, decide=True),
@@ -58,7 +58,7 @@ def hot_routes(evaluator: FlagEvaluator, authenticator: Authenticator) -> dict[s
 
 
 ABSENT_PATHS = ("/site_app/{rest:path}", "/toolbar{rest:path}")
-"""Paths that browsers may request without need: the response is a 404 that they may read."""
+"""Paths that browsers may request without need: the answer is a 404 that they may read."""
 
 SiteApps = Callable[[int], Sequence[SiteApp]]
 """The code that a project has for browsers; may read the database."""
@@ -67,7 +67,7 @@ SiteApps = Callable[[int], Sequence[SiteApp]]
 def sdk_routes(
     evaluator: FlagEvaluator, *, sdk_files: Path | None = None, site_apps: SiteApps = lambda _project_id: ()
 ) -> list[BaseRoute]:
-    """Return endpoints whose paths have parameters. ``sdk_files`` is a folder with the ``dist`` of posthog-js."""
+    """Return the endpoints whose paths have parameters. ``sdk_files`` is a folder with the ``dist`` of posthog-js."""
     config = ConfigEndpoints(evaluator, sdk_files, site_apps)
     return [
         Route("/array/{token}/config", config.json),
@@ -80,7 +80,7 @@ def sdk_routes(
 
 
 class ConstantEndpoint:
-    """A product that is not here: the same empty answer for everybody."""
+    """Endpoint of a product that this server does not have: the same empty answer for every request."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -132,7 +132,7 @@ class ConfigEndpoints:
         return FileResponse(path, headers={"Cache-Control": CACHE_CONTROL})
 
     async def _project(self, request: Request) -> tuple[Project, bool]:
-        """Return the project of the token in the path and whether it has active flags. An unknown token is 404."""
+        """Return the project of the token in the path and whether it has active flags. An unknown token is a 404."""
         try:
             project = self._evaluator.project(request.path_params["token"])
         except ApiError:
@@ -200,7 +200,7 @@ class DefinitionsEndpoint:
             await send_answer(send, 200, answer.body, JSON, headers)
 
     async def _principal(self, scope: Scope) -> Principal:
-        """Return authenticated caller. Raises 401 for an unknown key and 403 for one that may not read flags."""
+        """Return the authenticated caller. Raises 401 for an unknown key and 403 for one that may not read flags."""
         key = key_from_header(header(scope, b"authorization"))
         principal = await self._known(key) if key is not None else None
         if principal is None:
@@ -218,7 +218,7 @@ class DefinitionsEndpoint:
         return await loop.run_in_executor(self._evaluator.threads, self._authenticator.authenticate, key)
 
     def _project(self, principal: Principal, token: str | None) -> Project:
-        """Return the project of the token; without one, the project that the key is for."""
+        """Return the project of the token; without one, the project of the key."""
         if token:
             project = self._evaluator.project(token)
         else:

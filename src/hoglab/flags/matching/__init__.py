@@ -1,1 +1,1 @@
-"""Matching: the value of a flag for somebody, and what it is computed from."""
+"""Matching: the value of a flag for a subject, and the data that it is computed from."""

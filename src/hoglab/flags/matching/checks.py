@@ -44,7 +44,10 @@ class CheckCompiler:
         self._compiled: dict[int, CompiledCheck] = {}
 
     def check(self, leaf: PropertyFilter, aggregation: int | None = None) -> CompiledCheck:
-        """Return one filter, negation included. ``aggregation`` is the group type of the condition around it."""
+        """Return the check of one filter, negation included.
+
+        ``aggregation`` is the group type of the condition around it.
+        """
         compiled = self._leaf(leaf, aggregation)
         return compiled.negated() if leaf.negation else compiled
 
@@ -83,7 +86,7 @@ class CheckCompiler:
         return cohort.negated() if leaf.operator == "not_in" else cohort
 
     def cohort(self, cohort_id: int) -> CompiledCheck:
-        """Return the membership in a cohort. An unknown or cyclic one fails the flags that come to ask for it."""
+        """Return the check of membership in a cohort. An unknown or cyclic cohort fails the flags that ask for it."""
         compiled = self._compiled.get(cohort_id)
         if compiled is None:
             compiled = self._compiled[cohort_id] = self._new_cohort(cohort_id)
@@ -109,7 +112,7 @@ class CheckCompiler:
         return CompiledCheck(lambda subject: any(guarded(test, subject) for test in tests))
 
     def _cohort_leaf(self, leaf: PropertyFilter) -> CompiledCheck:
-        """Return leaves look at person data; a behavioural leaf is false, negated or not."""
+        """Return the check of a leaf about person data; a behavioural leaf is false, negated or not."""
         if leaf.type in {"person", "person_metadata"} or leaf.is_cohort:
             return self.check(leaf)
         return _NEVER
@@ -120,7 +123,7 @@ UNEVALUABLE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueErr
 
 
 def guarded(test: Check, subject: Subject) -> bool:
-    """Return a filter that cannot be evaluated does not match; only failures of a whole flag go further."""
+    """Return the result of a check, False for a value that it cannot compare; failures of a whole flag are raised."""
     try:
         return test(subject)
     except UNEVALUABLE:

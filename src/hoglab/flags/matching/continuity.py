@@ -29,12 +29,12 @@ def remember(
 ) -> dict[str, str]:
     """Give the persons behind the distinct ids a bucketing id for the flags for which they have none.
 
-    Those that have one keep it. Returns the bucketing ids that are stored now, by flag. Writes, so it may have
-    to wait for other writers.
+    Persons keep the ids that they have. Returns the bucketing ids that are stored now, by flag. This writes, so it
+    may have to wait for other writers.
     """
     with database.write() as tx:
         run = within(tx.connection)
-        # Looked at inside the transaction: persons may have been merged, or a twin of this request been quicker.
+        # Looked at inside the transaction: persons may have been merged, or an identical request been faster.
         pairs = missing(hash_keys_of(run, project_id, distinct_ids), flag_keys)
         if pairs:
             rows = [

@@ -20,11 +20,11 @@ def fraction(data: bytes) -> float:
 
 
 def holdout_hash(identifier: str) -> float:
-    """Return the position of an identifier in every holdout: they share one order, so the smaller is in the larger."""
+    """Return the position of an identifier in every holdout: all share one order, so a smaller is part of a larger."""
     return fraction(_HOLDOUT_PREFIX + identifier.encode())
 
 
-# Where something lies is compared millions of times, so that is done on the hash as it comes, in bytes. Bytes
+# Positions are compared millions of times, so the bytes of the hash itself are compared. Bytes
 # compare like the numbers that they are, and rounding those to float64 keeps their order.
 
 ORIGIN = bytes(8)
@@ -37,13 +37,19 @@ def place_of(data: bytes) -> bytes:
 
 
 def highest_within(bound: float) -> bytes:
-    """The last place whose number is at most ``bound``: ``place <= highest_within(x)`` says ``fraction <= x``."""
+    """Return the last place whose number is at most ``bound``.
+
+    ``place <= highest_within(x)`` means ``fraction <= x``.
+    """
     number = _lowest(lambda fraction: not fraction <= bound)
     return b"" if number == 0 else (number * 16 - 1).to_bytes(8, "big") + b"\xff" * 12
 
 
 def lowest_beyond(bound: float) -> bytes:
-    """Return the first place whose number is ``bound`` or more: ``place < lowest_beyond(x)`` says ``fraction < x``."""
+    """Return the first place whose number is ``bound`` or more.
+
+    ``place < lowest_beyond(x)`` means ``fraction < x``.
+    """
     number = _lowest(lambda fraction: not fraction < bound)
     return b"\xff" * 21 if number == 2**_BITS else (number * 16).to_bytes(8, "big")
 

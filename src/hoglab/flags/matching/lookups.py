@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 class PointReader:
     """A connection kept open for point reads on the event loop.
 
-    With the embedded database such a read takes a few microseconds and waits for nobody; taking a connection
-    from the pool and going through a thread would each cost more. What is read during one turn of the loop is
-    read in one transaction, for beginning one costs as much as the read: everybody who reads in a turn asked
-    before it began, so every read sees what was committed before it was asked for.
+    With the embedded database such a read takes a few microseconds and waits for nothing; taking a connection from
+    the pool and going through a thread would each cost more. All reads of one turn of the loop share a transaction,
+    for beginning one costs as much as the read: every reader of a turn asked before it began, so every read sees
+    what was committed before it was requested.
 
-    Persons are remembered in ``known``, which must be told by everybody who changes them; without one, each is read.
+    Persons are remembered in ``known``, to which every writer of persons must report; without it, each person is
+    read.
     """
 
     def __init__(self, database: Database, known: PersonCache | None = None) -> None:
@@ -61,7 +62,7 @@ class PointReader:
         return rows
 
     def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
-        """Return the person behind a distinct id; None for a stranger."""
+        """Return the person behind a distinct id; None when there is none."""
         person = self._known.get(project_id, distinct_id)
         if person is None:
             person, size_bytes = _read_person(self, project_id, distinct_id)
@@ -105,12 +106,12 @@ class SnapshotReader:
         return self._run(read, **values)
 
     def person(self, project_id: int, distinct_id: str) -> StoredPerson | None:
-        """Return the person behind a distinct id; None for a stranger."""
+        """Return the person behind a distinct id; None when there is none."""
         return _read_person(self, project_id, distinct_id)[0]
 
 
 def within(connection: Connection) -> Run:
-    """Return runs selects on the connection of a transaction, so that they see what it did."""
+    """Return a function that runs selects on the connection of a transaction, so that they see its changes."""
     return lambda select, **values: select.stored(connection, **values)
 
 
@@ -163,7 +164,7 @@ class StoredHashKeys(msgspec.Struct, frozen=True):
 
 
 def hash_keys_of(run: Run, project_id: int, distinct_ids: Iterable[str]) -> list[StoredHashKeys]:
-    """Return stored bucketing ids of the persons behind distinct ids, in their order; unknown ones are left out."""
+    """Return the stored bucketing ids of the persons behind distinct ids, in their order; unknown ids are left out."""
     hash_keys = []
     for distinct_id in distinct_ids:
         rows = run(_READ_PERSON_ID, project_id=project_id, distinct_id=distinct_id)
@@ -188,7 +189,7 @@ def merge_hash_keys(stored: Sequence[StoredHashKeys]) -> dict[str, str]:
 class DatabaseFacts:
     """Facts about the subjects of requests, read from the database.
 
-    ``hash_keys``, for one request, are bucketing ids that are known already, or why there are none.
+    ``hash_keys``, for one request, are bucketing ids that are known already, or the reason why there are none.
     """
 
     def __init__(
@@ -224,14 +225,14 @@ class DatabaseFacts:
 
 
 class StoredFactsNeededError(BaseException):
-    """An evaluation asked for something stored where it must not wait for it.
+    """An evaluation asked for a stored fact where it must not wait for it.
 
-    No `Exception`, for this is no failure of the flag that asked.
+    It is no `Exception`, because the flag that asked did not fail.
     """
 
 
 class FactsElsewhere:
-    """Facts that cannot be had here: each question raises the same error."""
+    """Facts that are not available here: each question raises the same error."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error

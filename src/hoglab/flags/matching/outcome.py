@@ -28,7 +28,7 @@ class FlagReason(Enum):
         "Flag cannot be evaluated due to missing dependency",
         -1,
     )
-    # With these the value is unknown: SDKs keep what they had before.
+    # With these the value is unknown: SDKs keep the value that they had before.
     TIMEOUT = ("timeout", "The evaluation took too long", -2)
     DATABASE_ERROR = ("database_error", "Stored properties could not be read", -2)
     EVALUATION_ERROR = ("evaluation_error", "The definition of the flag could not be evaluated", -2)
@@ -38,7 +38,7 @@ class FlagReason(Enum):
         self.description = description
         self.rank = rank
 
-    # Members are alone of their kind; the hash of their names would be computed in Python each time.
+    # Members are singletons; the hash of their names would be computed in Python each time.
     __hash__ = object.__hash__
 
     @property
@@ -164,7 +164,7 @@ class FlagOutcome:
 
     @cached_property
     def typed_member(self) -> bytes:
-        """The same for the typed record."""
+        """``"key":{record}`` of the typed record, ready to be joined into the ``flags`` object."""
         return _member(self.key, self.typed)
 
     def _reason(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Having the flags of all projects in memory before anybody asks, so that they can be answered whatever is away."""
+"""Loading the flags of all projects before they are requested, so that an outage does not keep them away."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class FlagPreload(BackgroundService):
         self._projects = projects
         self._unsubscribe: list[Callable[[], None]] = []
         self.is_done = False
-        """Whether the flags of all projects that there were at the start have been in memory."""
+        """Whether the flags of all projects that existed at the start have been in memory."""
 
     def start(self) -> None:
-        """Start the thread; once."""
+        """Start the thread. A second call does nothing."""
         self._unsubscribe = [
             self._database.changes.subscribe(topic, lambda _project: self.wake()) for topic in _TOPICS
         ]
         super().start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End after the project at hand."""
+        """Stop after the current project."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         super().stop(timeout_s)
 
     def round(self) -> float | None:
-        """Read what is not in memory as it is now."""
+        """Read the flags that are not up to date in memory."""
         missing = 0
         for project in self._projects():
             if self.is_stopping:

@@ -1,4 +1,4 @@
-"""The compiled flags of every project that is being asked for, kept up to date with the database."""
+"""The compiled flags of every requested project, kept up to date with the database."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Versions = tuple[int, int, int, int, str]
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """One state of a project's flags: rows for those who list them, compiled for those who match."""
+    """One state of a project's flags: rows for lists, compiled flags for matching."""
 
     versions: Versions
     rows: tuple[FlagRow, ...]
@@ -77,16 +77,16 @@ class FlagRegistry:
         return loaded if loaded is not None and loaded.versions == self._versions(project) else None
 
     async def get(self, project: Project, executor: Executor) -> LoadedProject:
-        """Return the up-to-date flags; when they must be read, that happens in a thread of ``executor``."""
+        """Return the up-to-date flags; if they must be read, a thread of ``executor`` does so."""
         loaded = self.current(project)
         if loaded is None:
             loaded = await asyncio.get_running_loop().run_in_executor(executor, self.load, project)
         return loaded
 
     def load(self, project: Project) -> LoadedProject:
-        """Return the up-to-date flags, read in this thread when they must be. One reader at a time per project.
+        """Return the up-to-date flags, read in this thread if necessary. One reader at a time per project.
 
-        Raises 503 when they cannot be read and never could be.
+        Raises 503 when they cannot be read and never were.
         """
         with self._lock:
             lock = self._locks.setdefault(project.id, threading.Lock())

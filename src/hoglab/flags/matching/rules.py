@@ -18,19 +18,22 @@ _log = structlog.get_logger(__name__)
 
 
 class OrderedFlag(NamedTuple):
-    """A flag in its turn: everything it depends on comes before it."""
+    """A flag in evaluation order: everything it depends on comes before it."""
 
     flag: CompiledFlag
     decided: FlagOutcome | None
     """Outcome for everybody; None when it depends on the subject."""
     shown: bool
-    """Whether the caller asked for it; the others are there for those that depend on them."""
+    """Whether the caller asked for the flag; other flags are there because flags depend on them."""
     wanted: bool
     """Whether a later flag depends on its value."""
 
     @classmethod
     def of(cls, flag: CompiledFlag, *, shown: bool, wanted: bool, resolvable: bool) -> OrderedFlag:
-        """``resolvable`` is False when a flag that it depends on, at any distance, is missing or depends on itself."""
+        """Return a flag for evaluation.
+
+        ``resolvable`` is False when a flag that it depends on, at any distance, is missing or depends on itself.
+        """
         decided = None
         if not flag.active:
             decided = flag.outcome(False, FlagReason.DISABLED)
@@ -184,7 +187,7 @@ def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> b
 
 
 def _holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:
-    """Return group key, device id or distinct id as the flag says; stored bucketing ids do not count here."""
+    """Return the group key, device id or distinct id, as the flag says; stored bucketing ids do not count here."""
     if flag.aggregation is not None:
         return subject.group_key(flag.aggregation)
     if flag.by_device:
@@ -197,9 +200,8 @@ def order_stages(
 ) -> tuple[list[int], frozenset[int]]:
     """Return flag ids so that each comes after those it depends on, and the ids that can never be resolved.
 
-    ``dependencies`` holds None for a flag that does not exist. Unresolvable are flags that miss a dependency,
-    that depend on themselves, and those that depend on one of these. Inactive flags depend on nothing: they
-    are off.
+    ``dependencies`` holds None for a flag that does not exist. Flags are unresolvable when they miss a dependency,
+    depend on themselves, or depend on an unresolvable flag. Inactive flags depend on nothing: they are off.
     """
     waiting = {
         flag_id: {other for other in dependencies.get(flag_id, ()) if other is not None} for flag_id in flags

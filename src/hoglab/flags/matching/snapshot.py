@@ -52,7 +52,7 @@ class ProjectData:
 
 
 class ProjectFlags:
-    """Compiled flags of one project. Immutable but for caches; a change makes a new one.
+    """Compiled flags of one project. Immutable but for caches; a change makes a new object.
 
     Flags that did not change are taken over from ``previous`` when what they refer to did not change either.
     """
@@ -85,7 +85,7 @@ class ProjectFlags:
         self._sources: dict[int, FlagSource] | None = None
 
     def resolve(self, key: str) -> int | None:
-        """Return the flag that a dependency names by its id (or, leniently, its key); None for a missing one."""
+        """Return the flag that a dependency names by its id (or, leniently, its key); None for a missing flag."""
         if key.isascii() and key.isdigit() and len(key) < 19 and int(key) in self._ids:
             return int(key)
         return self._by_key.get(key)
@@ -122,9 +122,9 @@ class ProjectFlags:
         return [other for other in self._order if other in chosen]
 
     def selection(self, choice: FlagSelection) -> tuple[OrderedFlag, ...]:
-        """Return the flags of a choice with those they depend on, in an order in which they can be evaluated.
+        """Return the selected flags with those they depend on, in an order in which they can be evaluated.
 
-        Remembered, because clients repeat themselves.
+        Selections are remembered, because clients repeat them.
         """
         if choice.keys is not None or choice.contexts is not None:
             # Only names that exist are kept, so that what is remembered cannot grow with what clients send.

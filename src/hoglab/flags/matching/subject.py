@@ -1,4 +1,4 @@
-"""Subject that flags are evaluated for: what the request says, completed from storage only when it has to be.
+"""The subject that flags are evaluated for: the request's data, completed from storage only when necessary.
 
 Spec: sdk-wire 3.3, 3.5.
 """
@@ -90,11 +90,14 @@ class Subject:
         facts: StoredFacts | None = None,
         place: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """``place`` gives the properties of where the request comes from; they count like those that were sent."""
+        """Create the subject of a request.
+
+        ``place`` gives the properties of the request's place; they count like properties that were sent.
+        """
         self.request = request
         self.group_names = group_names
         self.known: dict[str, Any] = {"distinct_id": request.distinct_id, **request.person_properties}
-        """Person properties as far as they are known: what the request sent, later with the stored ones."""
+        """The known person properties: those of the request, later with the stored ones."""
         self.id_bytes = request.distinct_id.encode()
         self.device_id = request.device_id
         self.values: dict[int, bool | str] = {}
@@ -113,7 +116,7 @@ class Subject:
     def person_property(self, key: str) -> Any:
         """Return a person property, or `MISSING`.
 
-        The request wins, then where it comes from, then storage, then ``x`` for ``$initial_x``.
+        The request wins, then its place, then storage, then ``x`` for ``$initial_x``.
         """
         if self._place is not None:
             self.known = {**self._place(), **self.known}
@@ -151,7 +154,7 @@ class Subject:
         return stored.get(key, MISSING)
 
     def dependency(self, flag_id: int) -> bool | str:
-        """Return the value of a flag that was evaluated before; `FlagFailure` when that failed."""
+        """Return the value of a flag that was evaluated before. Raises `FlagFailure` when that failed."""
         value = self.values.get(flag_id)
         if value is None:
             raise FlagFailure(
@@ -167,7 +170,7 @@ class Subject:
         return self._person
 
     def is_in_static_cohort(self, cohort_id: int) -> bool:
-        """Return membership by the stored table; unknown persons are in none."""
+        """Return whether the person is in a static cohort, by the stored table; unknown persons are in none."""
         known = self._cohorts.get(cohort_id)
         if known is None:
             person = self.person()

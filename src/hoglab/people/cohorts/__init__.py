@@ -1,7 +1,8 @@
 """Cohorts: sets of persons, static ones by name and dynamic ones by rules.
 
-For other rooms: `CohortService.create_static` makes one of a list of persons, `definitions` and `existing` tell
-what a project has, `members` streams the persons of one, and ``members_query`` selects them in SQL.
+Other rooms use `CohortService.create_static` to make a cohort from a list of persons, `definitions` and `existing`
+to learn which cohorts a project has, `members` to stream the persons of a cohort, and ``members_query`` to select
+them in SQL.
 """
 
 from hoglab.people.cohorts.calculation import CalculationProgress, CohortCalculator

@@ -1,9 +1,8 @@
 """Finding the members of dynamic cohorts in the background.
 
-What is to be done is in the database (``is_calculating``), so a restart goes on where the last process ended; who does
-it has the cohort's job meanwhile.
-Persons are read piece by piece outside of any transaction; the new membership then replaces the old one in a
-single transaction, so that nobody ever sees half of one.
+The database says which cohorts to calculate (``is_calculating``), so a restart continues where the last process
+stopped; the process at work holds the cohort's job. Persons are read page by page outside of any transaction; the
+new membership then replaces the old one in a single transaction, so that nobody ever sees half of one.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLease
 
 REFRESH_AFTER = timedelta(hours=1)
-"""Members of dynamic cohorts are found anew when the last time is longer ago than this: persons change."""
+"""Age of the last calculation at which the members of a dynamic cohort are calculated again: persons change."""
 
 REFRESH_CHECK_S = 60.0
-"""Interval at which the calculator looks for cohorts that are that old, and for those of another process."""
+"""Interval at which the calculator looks for outdated cohorts, and for cohorts of other processes."""
 
 CATCH_UP_CHECK_S = 0.2
-"""Interval at which the calculator looks whether the events that a waiting cohort is about are stored."""
+"""Interval at which the calculator looks whether the events that a waiting cohort depends on are stored."""
 
 RETRY_FIRST_S, RETRY_LONGEST_S = 60.0, 3_600.0
-"""Backoff of a cohort that could not be calculated, first and longest; doubles with each failure."""
+"""First and longest delay before a cohort that could not be calculated is tried again; each failure doubles it."""
 
 MAX_ERROR_LENGTH = 1_000
 
@@ -56,7 +55,7 @@ JOB = "cohort"
 """The kind of job that a calculation is."""
 
 MAX_TRIES = 3
-"""Maximum number of tries in a row that take their process down; then a calculation has failed, and waits."""
+"""Maximum number of successive attempts that take their process down; after that the calculation has failed."""
 
 STOPPED = "The server stopped while it was calculated."
 
@@ -72,9 +71,9 @@ class CalculationProgress:
 
     cohort_id: int
     checked: int
-    """Persons that were looked at."""
+    """Persons checked so far."""
     persons: int
-    """Persons there were to look at when it began."""
+    """Persons to check when the calculation began."""
 
 
 class CohortCalculator(BackgroundService):
@@ -91,7 +90,11 @@ class CohortCalculator(BackgroundService):
         jobs: JobLeases | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``jobs``: those of this process, which somebody renews; else no calculation may take long."""
+        """Create the calculator.
+
+        ``jobs`` are the jobs of this process, whose leases are renewed elsewhere; without them, no calculation may
+        take long.
+        """
         super().__init__()
         self._database = database
         self._jobs = jobs or JobLeases(database)
@@ -102,12 +105,12 @@ class CohortCalculator(BackgroundService):
         self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self.wake())
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End; a cohort that is being calculated is begun anew at the next start."""
+        """Stop; a cohort that is being calculated starts from the beginning when the server starts again."""
         self._unsubscribe()
         super().stop(timeout_s)
 
     def progress(self, cohort_id: int) -> CalculationProgress | None:
-        """Return progress of the calculation of a cohort; None when it is not being calculated at the moment."""
+        """Return the progress of a cohort's calculation; None when it is not being calculated at the moment."""
         progress = self._progress
         return progress if progress is not None and progress.cohort_id == cohort_id else None
 
@@ -127,10 +130,10 @@ class CohortCalculator(BackgroundService):
                 store.request_calculation(tx.connection, old)
 
     def run(self) -> int:
-        """Calculate every cohort that is waiting, also those that wait because of others; how many.
+        """Calculate every waiting cohort, also those that wait for others, and return how many were calculated.
 
-        One that was asked for after events that are not stored yet goes on waiting, and so does one that another
-        process is at.
+        A cohort that waits for events which are not stored yet goes on waiting, and so does one that another
+        process calculates.
         """
         done = 0
         elsewhere: set[int] = set()
@@ -148,9 +151,9 @@ class CohortCalculator(BackgroundService):
         return done
 
     def calculate(self, project_id: int, cohort_id: int) -> bool:
-        """Find the members of a dynamic cohort, unless another process is at it; whether none was.
+        """Find the members of a dynamic cohort. Return False when another process is doing so, else True.
 
-        What goes wrong is noted on the cohort, for its owner.
+        A failure is noted on the cohort, for its owner.
         """
         with self._jobs.claimed(JobName(JOB, str(cohort_id))) as lease:
             if lease is None:
@@ -191,7 +194,7 @@ class CohortCalculator(BackgroundService):
         )
 
     def _find(self, row: CohortRow) -> RowIds | None:
-        """Return row ids of the persons who belong to a cohort, ascending; None when the server is to stop."""
+        """Return the row ids of the persons in a cohort, ascending; None when the server is stopping."""
         is_in = membership_test(row.id, self._sources(row.project_id))
         members, after, checked = array("q"), 0, 0
         with self._database.read() as connection:
@@ -233,7 +236,7 @@ class CohortCalculator(BackgroundService):
         return Sources(context, trees, faults, static, behaviour)
 
     def _finish(self, tx: Transaction, before: CohortRow, *, changed: bool) -> None:
-        """Note the new state; a definition that changed meanwhile leaves the cohort waiting."""
+        """Store the new state; a cohort whose definition changed meanwhile goes on waiting."""
         row = store.cohort_by_id(tx.connection, before.project_id, before.id)
         if row is None:
             return
@@ -277,7 +280,7 @@ class CohortCalculator(BackgroundService):
 
 
 def recalculate_dependents(tx: Transaction, project_id: int, changed: Collection[int]) -> None:
-    """Have the dynamic cohorts calculated again that name one of these in their definitions."""
+    """Request a calculation of the dynamic cohorts whose definitions name any of these cohorts."""
     trees, _ = read_trees(store.definitions(tx.connection, project_id).values())
     affected = [cohort_id for cohort_id, tree in trees.items() if not references(tree).isdisjoint(changed)]
     if affected:

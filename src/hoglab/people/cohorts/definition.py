@@ -34,7 +34,8 @@ _COHORT_OPERATORS = frozenset({"in", "not_in", "exact"})
 class Cohort:
     """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort.
 
-    ``version`` of a static one grows whenever its list of members is changed; merges of persons leave it alone.
+    ``version`` of a static cohort grows whenever its list of members is changed; merges of persons do not change
+    it.
     """
 
     id: int
@@ -63,7 +64,7 @@ def references(tree: PropertyGroup) -> set[int]:
 
 
 def action_keys(tree: Any) -> set[str]:
-    """Return the actions that the rules of a definition are about, as they are named there."""
+    """Return the actions that the rules of a definition refer to, as they are named there."""
     leaves = parse_group(tree or {}, "properties", default_type="person").leaves()
     return {
         leaf.key for leaf in leaves if leaf.type == BEHAVIOURAL and leaf.extra.get("event_type") == "actions"
@@ -71,7 +72,7 @@ def action_keys(tree: Any) -> set[str]:
 
 
 def read_trees(cohorts: Iterable[Cohort]) -> tuple[dict[int, PropertyGroup], dict[int, str]]:
-    """Return the definitions of dynamic cohorts, and what is wrong with those that cannot be evaluated.
+    """Return the definitions of dynamic cohorts, and the faults of those that cannot be evaluated.
 
     Faults are broken definitions, and cohorts in or above a cycle or a very long chain.
     """
@@ -87,7 +88,7 @@ def read_trees(cohorts: Iterable[Cohort]) -> tuple[dict[int, PropertyGroup], dic
 
 
 def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
-    """Return cohorts that cannot be resolved before others."""
+    """Return the cohorts that cannot be ordered by their dependencies."""
     waiting = {cohort_id: references(tree) & trees.keys() for cohort_id, tree in trees.items()}
     for _ in range(MAX_DEPTH):
         resolved = [cohort_id for cohort_id, left in waiting.items() if not left & waiting.keys()]
@@ -99,7 +100,7 @@ def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
 
 
 def check_filters(sent: Any) -> dict[str, Any]:
-    """Return the ``filters`` of a dynamic cohort. Raises 400 for the first rule that is broken."""
+    """Return the ``filters`` of a dynamic cohort. Raises 400 for the first broken rule."""
     if not isinstance(sent, Mapping) or "properties" not in sent:
         raise filters_error('must be an object with "properties"')
     if len(orjson.dumps(sent)) > MAX_FILTERS_BYTES:
@@ -114,9 +115,9 @@ def check_filters(sent: Any) -> dict[str, Any]:
 
 
 def check_references(cohort_id: int | None, filters: Mapping[str, Any], others: Mapping[int, Cohort]) -> None:
-    """Raise 400 when a definition names an unknown cohort, or comes back to the cohort itself.
+    """Raise 400 when a definition names an unknown cohort, or leads back to the cohort itself.
 
-    ``others`` are the cohorts of the project; ``cohort_id`` is None for one that is being made.
+    ``others`` are the cohorts of the project; ``cohort_id`` is None for a new cohort.
     """
     tree = parse_group(filters["properties"], default_type="person")
     for named in sorted(references(tree)):
@@ -129,7 +130,7 @@ def check_references(cohort_id: int | None, filters: Mapping[str, Any], others: 
 
 
 def filters_error(detail: str, code: str = "invalid_input") -> ApiError:
-    """400 for the ``filters`` of a cohort."""
+    """Return the 400 for the ``filters`` of a cohort."""
     return validation_error(detail, "filters", code)
 
 

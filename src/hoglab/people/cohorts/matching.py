@@ -1,7 +1,7 @@
 """Membership in dynamic cohorts, decided from stored persons.
 
-The same predicates as in flags (spec: sdk-wire 3.6, 3.9), so that the list of members and the value of a flag
-agree. Only rules about behaviour differ: here they are answered, while a request waits they are not.
+The predicates are those of flags (spec: sdk-wire 3.6, 3.9), so that the list of members and the value of a flag
+agree. Only rules about behaviour differ: they are answered here, and not while a request waits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INITIAL_NAMES: Final = re.findall(
 INITIAL_SOURCES: Final[Mapping[str, str]] = {
     f"$initial_{name.removeprefix('$')}": name for name in _INITIAL_NAMES
 }
-"""``$initial_…`` properties and the property that stands in for each when it is missing (sdk-wire 3.5)."""
+"""``$initial_…`` properties and the property that replaces each when it is missing (sdk-wire 3.5)."""
 
 RowIds: TypeAlias = "array[int]"
 """Row ids of persons in ascending order: eight bytes each, for memberships may be large."""
@@ -58,8 +58,8 @@ class CohortError(Exception):
 class Sources:
     """Sources of the objects that a definition refers to.
 
-    ``trees`` and ``faults`` are those of `definition.read_trees`; ``static`` reads the members of a static
-    cohort and ``behaviour`` those who did what a rule says. Both may raise `CohortError`.
+    ``trees`` and ``faults`` are the results of `definition.read_trees`; ``static`` reads the members of a static
+    cohort and ``behaviour`` the persons who did what a rule says. Both may raise `CohortError`.
     """
 
     context: EvaluationContext
@@ -70,7 +70,7 @@ class Sources:
 
 
 def membership_test(cohort_id: int, sources: Sources) -> Test:
-    """Return the test for being in a dynamic cohort. Raises `CohortError` for one that cannot be evaluated."""
+    """Return the test for membership in a dynamic cohort. Raises `CohortError` for one that cannot be evaluated."""
     return _Compiler(sources).cohort(cohort_id)
 
 

@@ -40,7 +40,7 @@ def cohorts_router(
 ) -> ResourceRouter:
     """Return the endpoints of cohorts.
 
-    ``progress`` tells how far a calculation has come: `CohortCalculator.progress`.
+    ``progress`` gives the progress of a calculation: `CohortCalculator.progress`.
     """
     routes = ResourceRouter("/cohorts", tag="cohorts", scopes=(READ, WRITE))
 
@@ -87,7 +87,7 @@ def cohorts_router(
 
     @routes.get("/{cohort_id}/calculation", response=CalculationOut)
     def read_calculation(call: Call, cohort_id: IntId) -> dict[str, Any]:
-        """Read how far finding its members has come."""
+        """Read the progress of the calculation of a cohort's members."""
         with database.read() as connection:
             row = service.get(connection, call.project.id, cohort_id)
         reached = progress(cohort_id) if row.is_calculating else None
@@ -103,7 +103,7 @@ def cohorts_router(
 
     @routes.patch("/{cohort_id}", body=CohortPatch, response=CohortOut)
     def update_cohort(call: Call, cohort_id: IntId) -> dict[str, Any]:
-        """Change a cohort: only what is sent. New filters are calculated in the background."""
+        """Change the fields of a cohort that are sent. New filters are calculated in the background."""
         return _update(call, cohort_id, CohortPatch)
 
     @routes.put("/{cohort_id}", body=CohortIn, response=CohortOut)
@@ -148,7 +148,7 @@ def cohorts_router(
 
     @routes.patch("/{cohort_id}/remove_persons_from_static_cohort", body=MembersIn, response=CohortOut)
     def remove_members(call: Call, cohort_id: IntId) -> dict[str, Any]:
-        """Take persons out of a static cohort."""
+        """Remove persons from a static cohort."""
         body = call.validate(MembersIn)
         return one(service.remove(call.project, cohort_id, Members(body.person_ids, body.distinct_ids)))
 

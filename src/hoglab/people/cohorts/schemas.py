@@ -60,12 +60,12 @@ NOTES: Notes = {
         },
     ),
     "query": "Cohorts by query are not supported; always null.",
-    "is_static": "Whether its members are named one by one, and do not follow from rules.",
+    "is_static": "Whether its members are listed one by one instead of following from rules.",
     "_create_static_person_ids": "Persons to begin with, by their uuids.",
     "_create_static_distinct_ids": "Persons to begin with, by their distinct ids.",
     "person_ids": Note("Persons by their uuids; unknown ones are left out.", []),
     "distinct_ids": Note("Persons by their distinct ids; unknown ones are left out.", ["user-17"]),
-    "is_calculating": "Whether its members are being found now.",
+    "is_calculating": "Whether its members are being calculated now.",
     "last_calculation": "Time of the last calculation of the members.",
     "errors_calculating": Note("Number of failed calculations in a row.", 0),
     "last_error_message": "Error of the last failed calculation.",
@@ -76,9 +76,9 @@ NOTES: Notes = {
         "Version of the rules that the members are from; of a static cohort the number of "
         "changes of its members."
     ),
-    "pending_version": "Version that is being calculated, or was last.",
-    "persons": Note("Persons there are to look at; null unless they are being looked at.", 120_000),
-    "checked": Note("Persons that were looked at so far; null unless they are being looked at.", 46_000),
+    "pending_version": "Version that is being calculated, or was calculated last.",
+    "persons": Note("Number of persons to check; null unless they are being checked.", 120_000),
+    "checked": Note("Number of persons checked so far; null unless they are being checked.", 46_000),
 }
 
 
@@ -114,7 +114,7 @@ class CohortIn(CohortPatch):
 
 
 class MembersIn(WireModel):
-    """Persons to add to a static cohort, or to take out of it."""
+    """Persons to add to a static cohort, or to remove from it."""
 
     notes = NOTES
 
@@ -123,7 +123,7 @@ class MembersIn(WireModel):
 
 
 class CohortListQuery(WireModel):
-    """Filters of the list of cohorts. Values that make no sense are ignored."""
+    """Filters of the list of cohorts. Invalid values are ignored."""
 
     notes = NOTES
 
@@ -164,8 +164,8 @@ class CohortOut(WireModel):
 class CalculationOut(WireModel):
     """Progress of the calculation of a cohort's members.
 
-    Cohorts are calculated one after the other: one that waits for its turn is calculating, and nobody is being looked
-    at for it yet.
+    Cohorts are calculated one after the other: a cohort that waits for its turn counts as calculating, though no
+    person is being checked yet.
     """
 
     notes = NOTES

@@ -43,7 +43,7 @@ CohortUsers = Callable[["Connection", int, int], Collection[str]]
 """Function that names the users of a project's cohort, which would break without it: ``feature flag "beta"``."""
 
 ActionsExist = Callable[["Connection", int, Collection[int]], Collection[int]]
-"""Function that gives those of some actions that a project has."""
+"""Function that returns which of some actions a project has."""
 
 _FIELDS = frozenset({"name", "description", "filters", "groups", "query", "is_static", "deleted"})
 _LOGGED = ("name", "description", "filters", "is_static", "deleted")
@@ -54,12 +54,12 @@ def _nobody(_connection: Connection, _project_id: int, _cohort_id: int) -> Colle
 
 
 def _all_there(_connection: Connection, _project_id: int, wanted: Collection[int]) -> Collection[int]:
-    """Check of actions where there are none to check: all exist."""
+    """Return all actions as existing, where there are none to check."""
     return wanted
 
 
 class CohortService:
-    """Cohorts of all projects. Rules that are broken are raised as 400 of the wire."""
+    """Cohorts of all projects. Broken rules are raised as 400 of the wire."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class CohortService:
     def create(
         self, project: Project, user: User | None, data: Mapping[str, Any], members: Members | None = None
     ) -> CohortRow:
-        """Make a cohort. ``data`` holds wire fields by name; ``members`` are those of a static one."""
+        """Make a cohort. ``data`` holds wire fields by name; ``members`` are the members of a static cohort."""
         refuse(within(CohortPatch, data))
         if members is not None:
             self._require_persons(project)
@@ -103,7 +103,7 @@ class CohortService:
         data: Mapping[str, Any],
         members: Members | None = None,
     ) -> CohortRow:
-        """As `create`, inside a transaction of the caller."""
+        """Make a cohort like `create`, inside a caller's transaction."""
         values = {name: value for name, value in data.items() if name in _FIELDS - {"deleted"}}
         is_static = bool(values.get("is_static"))
         if not values.get("name"):
@@ -168,10 +168,10 @@ class CohortService:
     def update(
         self, project: Project, user: User | None, cohort_id: int, changes: Mapping[str, Any]
     ) -> CohortRow:
-        """Return change fields of a cohort; a new definition is calculated in the background.
+        """Change fields of a cohort; a new definition is calculated in the background.
 
-        A deleted cohort is reached only by ``deleted`` false (404 otherwise), which restores it. One that is
-        in use cannot be deleted, and a cohort stays static or dynamic for good.
+        A deleted cohort is reached only by ``deleted`` false (404 otherwise), which restores it. A cohort in use
+        cannot be deleted, and a cohort stays static or dynamic for good.
         """
         values = {name: value for name, value in changes.items() if name in _FIELDS}
         with self._database.write() as tx:
@@ -181,7 +181,7 @@ class CohortService:
             return self._update(tx, row, user, values)
 
     def discard(self, tx: Transaction, project: Project, user: User | None, cohort_id: int) -> bool:
-        """Delete a cohort inside a caller's transaction, unless something uses it; whether it is gone now."""
+        """Delete a cohort inside a caller's transaction, unless something uses it. Return whether it is gone now."""
         row = store.cohort_by_id(tx.connection, project.id, cohort_id)
         if row is None or row.deleted:
             return True
@@ -250,7 +250,7 @@ class CohortService:
             )
 
     def _used_by(self, connection: Connection, row: CohortRow) -> list[str]:
-        """Return users of the cohort, which would break without it, in words."""
+        """Return in words the users of the cohort, which would break without it."""
         trees, _ = read_trees(store.definitions(connection, row.project_id).values())
         used_by = [f"cohort {other}" for other, tree in trees.items() if row.id in references(tree)]
         return [*used_by, *self._users(connection, row.project_id, row.id)]
@@ -272,13 +272,13 @@ class CohortService:
     # --- members of static cohorts
 
     def add(self, project: Project, cohort_id: int, members: Members) -> CohortRow:
-        """Add persons to a static cohort; those who are unknown, or in it already, change nothing."""
+        """Add persons to a static cohort; unknown persons and members change nothing."""
         self._require_persons(project)
         with self._database.write() as tx:
             return self._add(tx, self._static(tx.connection, project, cohort_id), members)
 
     def remove(self, project: Project, cohort_id: int, members: Members) -> CohortRow:
-        """Take persons out of a static cohort."""
+        """Remove persons from a static cohort."""
         with self._database.write() as tx:
             row = self._static(tx.connection, project, cohort_id)
             gone = self._rows(tx.connection, project.id, members)
@@ -287,7 +287,7 @@ class CohortService:
             return self._recounted(tx, row, changed=bool(gone))
 
     def _require_persons(self, project: Project) -> None:
-        """Wait until persons of events that were acknowledged are known. Raises `NotCaughtUpError`."""
+        """Wait until the persons of acknowledged events are known. Raises `NotCaughtUpError`."""
         if self._catch_up is not None:
             self._catch_up.require(project.id)
 
@@ -310,7 +310,7 @@ class CohortService:
         return self._recounted(tx, row, changed=bool(wanted) or row.version is None)
 
     def _recounted(self, tx: Transaction, row: CohortRow, *, changed: bool) -> CohortRow:
-        """``changed``: results that were computed with the members of before are to be computed anew."""
+        """Store the new count of a cohort, and its new version if its members ``changed``."""
         version = (row.version or 0) + changed
         counted = store.update_cohort(
             tx.connection,

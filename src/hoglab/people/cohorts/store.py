@@ -98,7 +98,7 @@ def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
 
 
 def existing(connection: Connection, project_id: int, wanted: Collection[int]) -> set[int]:
-    """Return ids of those cohorts of a project, among some, that exist and are not deleted."""
+    """Return which of some cohorts exist in a project and are not deleted, by id."""
     statement = sa.select(cohort.c.id).where(
         cohort.c.project_id == project_id, cohort.c.deleted.is_(False), cohort.c.id.in_(list(wanted))
     )
@@ -116,7 +116,7 @@ def count_cohorts(connection: Connection, project_id: int) -> int:
 
 
 def exposure_experiments(connection: Connection, cohort_ids: Collection[int]) -> dict[int, list[int]]:
-    """Return experiments that are not deleted and have one of these as their exposure cohort, by cohort id."""
+    """Return the experiments that are not deleted and use one of these cohorts for exposure, by cohort id."""
     by_cohort: dict[int, list[int]] = {}
     statement = (
         sa.select(experiment.c.exposure_cohort_id, experiment.c.id)
@@ -138,7 +138,7 @@ def update_cohort(connection: Connection, cohort_id: int, values: Mapping[str, A
 
 
 def request_calculation(connection: Connection, cohort_ids: Collection[int]) -> None:
-    """Note that the members of dynamic cohorts must be found anew."""
+    """Mark dynamic cohorts as waiting for a calculation."""
     connection.execute(
         sa.update(cohort)
         .where(cohort.c.id.in_(list(cohort_ids)))
@@ -147,7 +147,7 @@ def request_calculation(connection: Connection, cohort_ids: Collection[int]) -> 
 
 
 def waiting_cohorts(connection: Connection) -> list[tuple[int, int, int]]:
-    """(project, id, version) of the dynamic cohorts that are to be calculated, those with fewest errors first."""
+    """Return (project, id, version) of the dynamic cohorts to calculate, those with fewest errors first."""
     statement = (
         sa.select(cohort.c.project_id, cohort.c.id, sa.func.coalesce(cohort.c.pending_version, 0))
         .where(cohort.c.is_calculating.is_(True), cohort.c.is_static.is_(False), cohort.c.deleted.is_(False))
@@ -157,7 +157,7 @@ def waiting_cohorts(connection: Connection) -> list[tuple[int, int, int]]:
 
 
 def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:
-    """Return dynamic cohorts to calculate again: calculated last before a moment, never, or without success."""
+    """Return the dynamic cohorts whose last success was before a moment or that never had one, to calculate them."""
     statement = sa.select(cohort.c.id).where(
         cohort.c.is_calculating.is_(False),
         cohort.c.is_static.is_(False),
@@ -175,12 +175,12 @@ def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:
 
 
 def members_query(cohort_id: int) -> sa.Select[tuple[int]]:
-    """Return row ids of the persons in a cohort, for use inside of other queries of the metadata database."""
+    """Return a query for the row ids of the persons in a cohort, to be used inside of other queries."""
     return sa.select(cohort_person.c.person_id).where(cohort_person.c.cohort_id == cohort_id)
 
 
 def members(connection: Connection, cohort_id: int) -> Iterator[UUID]:
-    """Return the persons in a cohort, in the order of their rows; read piece by piece."""
+    """Yield the persons in a cohort, in the order of their rows; read page by page."""
     rows = connection.execution_options(yield_per=PERSONS_PER_READ).scalars(
         sa.select(person.c.uuid)
         .join_from(cohort_person, person, person.c.id == cohort_person.c.person_id)
@@ -227,10 +227,7 @@ def rows_of_distinct_ids(connection: Connection, project_id: int, names: Iterabl
 
 
 def rows_of_emails(connection: Connection, project_id: int, emails: Iterable[str]) -> Iterator[int]:
-    """Yield row ids of the persons with one of these as their ``email``, whatever the case.
-
-    One walk along all persons.
-    """
+    """Yield the row ids of the persons with one of these as their ``email``, ignoring case. Reads all persons once."""
     wanted = {email.lower() for email in emails}
     if not wanted:
         return
@@ -257,7 +254,7 @@ def candidates(connection: Connection, project_id: int, after: int) -> list[Cand
     return [Candidate(*row) for row in rows]
 
 
-# Persons may have been merged away since they were found, so that only those who are still there get in.
+# Persons may have been merged away since they were found, so only persons that still exist are added.
 _ADD = sa.insert(cohort_person).from_select(
     ["cohort_id", "person_id"],
     sa.select(bindparam("cohort", type_=sa.Integer), person.c.id).where(
@@ -279,7 +276,7 @@ def remove_members(connection: Connection, cohort_id: int, row_ids: Iterable[int
 
 
 def replace_members(connection: Connection, cohort_id: int, wanted: RowIds) -> bool:
-    """Make exactly these persons (ascending row ids) the members; whether that changed anything."""
+    """Make exactly these persons (ascending row ids) the members. Return whether that changed anything."""
     gone, new = differences(member_rows(connection, cohort_id), wanted)
     remove_members(connection, cohort_id, gone)
     add_members(connection, cohort_id, new)
@@ -287,7 +284,7 @@ def replace_members(connection: Connection, cohort_id: int, wanted: RowIds) -> b
 
 
 def differences(before: RowIds, after: RowIds) -> tuple[RowIds, RowIds]:
-    """Return differences of two ascending lists: only ``before`` has, only ``after`` has."""
+    """Return the differences of two ascending lists: what only ``before`` has, what only ``after`` has."""
     gone, new = array("q"), array("q")
     left = right = 0
     while left < len(before) and right < len(after):

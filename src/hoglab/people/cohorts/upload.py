@@ -12,7 +12,7 @@ from hoglab.http.errors import validation_error
 from hoglab.http.fields.fields import parse_uuid
 
 MAX_PERSONS = 1_000_000
-"""Most persons that one request may name."""
+"""Maximum number of persons that one request may name."""
 
 PERSON_COLUMNS = frozenset({"person_id", "person-id", "person id", "person_uuid", "uuid"})
 DISTINCT_ID_COLUMNS = frozenset({"distinct_id", "distinct-id", "distinct id", "distinctid"})
@@ -21,9 +21,9 @@ EMAIL_COLUMNS = frozenset({"email", "e-mail", "email_address"})
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Persons that a request names: by uuid, by distinct id, and by the property ``email``, whatever its case.
+    """Persons that a request names: by uuid, by distinct id, and by the property ``email``, ignoring case.
 
-    Unknown ones are left out later.
+    Unknown persons are left out later.
     """
 
     person_ids: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Members:
 
     @classmethod
     def of(cls, person_ids: Iterable[UUID | str] = (), distinct_ids: Iterable[str] = ()) -> Members:
-        """Raise 400 for a person id that is no UUID."""
+        """Return the persons that lists of ids name. Raises 400 for a person id that is not a UUID."""
         return cls([_uuid(each) for each in person_ids], list(distinct_ids))
 
 
@@ -50,7 +50,8 @@ def _uuid(value: UUID | str) -> str:
 def read_csv(data: bytes) -> Members:
     """Return the persons of an uploaded file.
 
-    UTF-8, with a column ``person_id``, ``distinct_id`` or ``email``; of several the first of these counts.
+    The file is UTF-8 with a column ``person_id``, ``distinct_id`` or ``email``; the first of these that it has
+    counts.
 
     A file of a single column needs no header: its values are distinct ids. Raises 400.
     """
