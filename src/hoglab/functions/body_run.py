@@ -6,10 +6,11 @@ import msgspec
 
 
 class BodyRun(msgspec.Struct, array_like=True):
-    """``value`` is what the program returned, as JSON; None when it is falsy, or when there was an ``error``.
+    """Result of a transformation's program on one event.
 
-    ``lines`` were printed; ``used_s`` is its computing time in seconds. ``given_up``: it was not run, because the
-    function did badly on other events of the same batch.
+    ``value`` is what the program returned, as JSON; None when it is falsy, or when there was an ``error``.
+    ``lines`` were printed; ``used_s`` is its computing time in seconds. ``given_up`` means that it was not run,
+    because the function had been too slow on other events of the same batch.
     """
 
     value: bytes | None = None

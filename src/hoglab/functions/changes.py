@@ -1,4 +1,4 @@
-"""Changes that a save made of a function, for the activity log and for versions (spec: hog-functions-api 20.2, 22)."""
+"""Changes of a function by a save, for the activity log and for versions (spec: hog-functions-api 20.2, 22)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VERSIONED = frozenset(
     {"hog", "inputs_schema", "inputs", "encrypted_inputs", "filters", "masking", "mappings", "x_delivery"}
 )
-"""The fields that decide how a function behaves: a change of one makes a new version."""
+"""The fields that decide how a function behaves: a change of one of them makes a new version."""
 
 
 def _watched(configuration: Configuration) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _watched(configuration: Configuration) -> dict[str, Any]:
 
 
 def changes_between(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
-    """Return changes of a save, for the activity log: never bytecode, never a secret."""
+    """Return the changes of a save, for the activity log: never bytecode, never a secret."""
     old, new = _watched(before), _watched(after)
     found = [
         activity.change(SCOPE, name, old.get(name), new.get(name))
@@ -47,7 +47,7 @@ def changes_between(before: Configuration, after: Configuration) -> list[dict[st
 
 
 def _is_same(before: Any, after: Any) -> bool:
-    """Return whether two JSON values are the same; unlike `==`, true is not 1 here."""
+    """Return whether two JSON values are the same; unlike with `==`, true is not 1 here."""
     return orjson.dumps(before, option=_SORTED) == orjson.dumps(after, option=_SORTED)
 
 

@@ -24,10 +24,10 @@ KIND = "transformation"
 
 
 class GeoIpByDefault:
-    """Gives each project the GeoIP transformation, once: one that is deleted, or switched off, stays so.
+    """Gives each project the GeoIP transformation, once: a function that was deleted or switched off stays so.
 
-    New projects get it before the request that makes them is answered, those that are older than the GeoIP
-    database when the server starts, and those that a command makes when the server learns of them.
+    New projects get it before the request that creates them is answered, projects older than the GeoIP database
+    when the server starts, and projects that a command creates when the server learns of them.
     """
 
     def __init__(self, database: Database, box: SecretBox, *, now: Callable[[], datetime] = utc_now) -> None:
@@ -37,7 +37,7 @@ class GeoIpByDefault:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Give it to all projects that there are, and from now on to new ones."""
+        """Give it to all existing projects, and from now on to new ones."""
         self._unsubscribe = self._database.changes.subscribe("project", self.give)
         with self._database.read() as connection:
             projects = [project.id for project in accounts.projects(connection)]
@@ -48,7 +48,7 @@ class GeoIpByDefault:
         self._unsubscribe()
 
     def give(self, project_id: int) -> bool:
-        """Give it to a project; False for one that has it, or had it."""
+        """Give it to a project. Return False for one that has it, or had it."""
         with self._database.read() as connection:
             if store.ever_of_template(connection, project_id, TEMPLATE):
                 return False

@@ -59,7 +59,7 @@ class Drafts:
         return service.get(project, function_id)
 
     def discard(self, project: Project, user_id: int | None, function_id: str) -> dict[str, Any]:
-        """Forget the draft, if there is one. Raises 404."""
+        """Delete the draft, if there is one. Raises 404."""
         service = self._service
         with service.database.write() as tx:
             row = service.row(tx.connection, project, function_id)
@@ -70,7 +70,10 @@ class Drafts:
     def publish(
         self, project: Project, user_id: int | None, function_id: str, body: PublishBody
     ) -> dict[str, Any]:
-        """Show what the draft would change, or make it the configuration. Raises as `FunctionService.update`."""
+        """Show what the draft would change, or make it the configuration.
+
+        Raises the errors of `FunctionService.update`.
+        """
         service = self._service
         with service.database.read() as connection:
             row = service.row(connection, project, function_id)
@@ -109,7 +112,7 @@ class Drafts:
         )
 
     def _check(self, token: str, row: Row, staged_at: datetime) -> None:
-        """Raise 400 for what is no token, 409 for one of another state or time."""
+        """Raise 400 for an invalid token, 409 for one of another state or time."""
         try:
             function_id, staged_us, live_us, until_us = orjson.loads(self._service.box.decrypt_text(token))
         except (SecretsError, ValueError, UnicodeError):

@@ -1,4 +1,4 @@
-"""Diagnostics and completions for editors of functions: what is wrong where, and what could be written here."""
+"""Diagnostics and completions for editors of functions: problems with their places, and possible names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GLOBALS: Mapping[str, tuple[str, str]] = {
     "inputs": ("object", "The inputs of the function by key."),
     "request": ("object", "The request: method, headers, query, body, stringBody, ip."),
 }
-"""The globals of programs and templates (spec: hog-runtime 1.1): their types, and what they are."""
+"""The globals of programs and templates (spec: hog-runtime 1.1): their types and descriptions."""
 
 _EVERYWHERE = ("event", "project", "source", "inputs")
 _OF_TYPES: Mapping[str, tuple[str, ...]] = {
@@ -48,10 +48,10 @@ def known_globals(function_type: str | None) -> tuple[str, ...]:
 
 
 def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) -> list[dict[str, Any]]:
-    """Return everything that can be said about a configuration that is not saved yet.
+    """Return every finding about a configuration that is not saved yet.
 
-    Each finding has ``attr``, which names the field as errors of the API do, and what `hog.check` says about a text.
-    ``refused`` is true for the one that saving the configuration would be answered with.
+    Each finding has ``attr``, which names the field as errors of the API do, and the findings of `hog.check` about
+    a text. ``refused`` is true for the finding with which saving the configuration would be answered.
     """
     refusal = _refusal(sent, current, context)
     findings = [] if refusal is None else [refusal]
@@ -61,7 +61,7 @@ def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) 
             and refusal["attr"] == diagnostic["attr"]
             and diagnostic["severity"] == "error"
         )
-        if same:  # the text itself says more than the refusal does
+        if same:  # the text itself says more than the refusal
             diagnostic["refused"] = True
             findings = [one for one in findings if one is not refusal]
         findings.append(diagnostic)
@@ -103,7 +103,7 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
 
 
 def _told(inputs: Any, schema: Any) -> Any:
-    """Return the inputs whose texts may be spoken about: findings quote them, so secrets are left out."""
+    """Return the inputs whose texts may be quoted in findings: secrets are left out."""
     if not isinstance(inputs, Mapping):
         return inputs
     entries = [one for one in schema if isinstance(one, Mapping)] if isinstance(schema, (list, tuple)) else []

@@ -1,7 +1,7 @@
 """Environments of functions: what texts of each type may use (spec: hog-runtime 4.2, hog-functions-api 5.7).
 
-The language has the library; here are the functions that the server adds to it. Those that the host performs
-(`fetch` and its like) are declared only: the program stops there and the runtime answers.
+The language has the library; this module has the functions that the server adds to it. Functions that the host
+performs (`fetch` and its like) are only declared: the program stops there and the runtime answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hoglab.hog import (
 from hoglab.hog.values import stringify
 
 GeoIpLookup = Callable[[str], Mapping[str, Any] | None]
-"""City record of an IP address, None when it is not known."""
+"""Function that returns the city record of an IP address, None when it is not known."""
 
 _EVENT = frozenset({"uuid", "event", "distinct_id", "properties", "elements_chain", "timestamp", "url"})
 _PROJECT = frozenset({"id", "name", "url"})
@@ -45,14 +45,16 @@ DESTINATION_GLOBALS: Globals = {
     "record": None,
     "request": frozenset({"method", "headers", "query", "body", "stringBody", "ip"}),
 }
-"""Globals of destinations and webhooks (spec: hog-runtime 1.1): `events` where they run for many of them, `record`
-where they run on rows of tables, `request` in webhooks."""
+"""Globals of destinations and webhooks (spec: hog-runtime 1.1).
+
+`events` is there in runs for many events, `record` in runs on rows of tables, `request` in webhooks.
+"""
 
 DESTINATION_LIMITS = Limits(time_s=1.0, async_steps=5, print_lines=24)
-"""Bodies of hog functions."""
+"""Limits of the bodies of hog functions."""
 
 MASKING_LIMITS = Limits(time_s=0.05, memory_bytes=EXPRESSION_BYTES)
-"""Masking hashes."""
+"""Limits of masking hashes."""
 
 CLEAN_DEPTH = 3
 """Maximum depth at which `cleanNullValues` looks."""
@@ -66,7 +68,7 @@ def _refused(message: str) -> Callable[..., Any]:
 
 
 def _print(ctx: Context, *values: Any) -> None:
-    """Function logs separate by commas and show everything but texts as JSON (spec: hog-runtime 4.4)."""
+    """Print values separated by commas, texts as they are and all else as JSON (spec: hog-runtime 4.4)."""
     room = ctx.limits.print_chars
     parts: list[str] = []
     for value in values:
@@ -118,7 +120,7 @@ BOT_WORDS = (
     "bot", "crawl", "spider", "slurp", "headlesschrome", "phantomjs", "lighthouse", "pingdom", "uptime",
     "curl/", "wget/", "python-requests", "go-http-client", "facebookexternalhit", "embedly", "scrapy",
 )  # fmt: skip
-"""Parts of user agents, in lower case, that give away programs."""
+"""Parts of user agents, in lower case, that identify programs."""
 
 BOT_NETWORKS = tuple(
     ipaddress.ip_network(network)
@@ -196,13 +198,13 @@ DELIVERING = replace(
     limits=DESTINATION_LIMITS,
     globals=DESTINATION_GLOBALS,
 )
-"""Bodies of destinations and webhooks."""
+"""Environment of the bodies of destinations and webhooks."""
 
 TEMPLATES = replace(TEMPLATE, globals=DESTINATION_GLOBALS)
-"""Input templates."""
+"""Environment of input templates."""
 
 MASKING_HASHES = TEMPLATE.with_limits(MASKING_LIMITS)
-"""Masking hashes."""
+"""Environment of masking hashes."""
 
 
 TRANSFORMATION = replace(
@@ -216,24 +218,30 @@ TRANSFORMATION = replace(
     ),
     globals=TRANSFORMATION_GLOBALS,
 )
-"""Inputs and, with any globals, bodies of transformations: nothing waits (spec: hog-functions-api 5.7)."""
+"""Environment of inputs and, with any globals, bodies of transformations.
+
+Nothing waits (spec: hog-functions-api 5.7).
+"""
 
 
 @lru_cache(maxsize=8)
 def transforming(geoip: GeoIpLookup | None = None) -> Environment:
-    """Return bodies of transformations. They may name any global: those that do not exist fail when it runs."""
+    """Return the environment of bodies of transformations.
+
+    They may name any global: unknown globals fail when they run.
+    """
     environment = TRANSFORMATION.with_functions(PRINT, *_event_functions(geoip))
     return replace(environment, roots=None)
 
 
 @lru_cache(maxsize=8)
 def transformation_templates(geoip: GeoIpLookup | None = None) -> Environment:
-    """Return inputs of transformations, which may name `project`, `event` and `inputs` only."""
+    """Return the environment of transformations' inputs, which may name `project`, `event` and `inputs` only."""
     return TRANSFORMATION.without_functions("print").with_functions(*_event_functions(geoip))
 
 
 def any_body() -> Environment:
-    """Return environment with the functions of all kinds of programs, for texts whose purpose is not known."""
+    """Return an environment with the functions of all kinds of programs, for texts whose purpose is not known."""
     functions = {**ANY.functions, **transforming().functions, **DELIVERING.functions}
     return replace(ANY, functions=functions)
 

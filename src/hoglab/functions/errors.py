@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 
 
 def stale_update() -> ApiError:
-    """Return 409: somebody else changed the function meanwhile."""
+    """Return the 409 for a function that another request changed meanwhile."""
     return conflict(
         "This function changed since you previewed the publish, either the draft or the live config. "
         "Preview again to see where things stand now.",
@@ -23,7 +23,7 @@ def stale_update() -> ApiError:
 
 
 class InvalidFunctionError(ApiError):
-    """400: something in a function's configuration. ``path`` leads to it from the top of the body."""
+    """400 for an error in a function's configuration. ``path`` leads to it from the top of the body."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """A small set of icons drawn here: a tile with a letter (spec: hog-functions-api 18).
 
-Nothing is fetched from elsewhere: an id that the set does not hold has no icon.
+Nothing is fetched from elsewhere: an id that is not in the set has no icon.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTENT_TYPE = "image/svg+xml"
 
 @dataclass(frozen=True, slots=True)
 class Icon:
-    """A tile: ``id`` is the host name of what it stands for."""
+    """A tile. ``id`` is the host name of the service that it stands for."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ ICONS: Mapping[str, Icon] = {
 
 
 def icon_url(icon_id: str) -> str:
-    """Return URL of an icon in the API."""
+    """Return the URL of an icon in the API."""
     return f"/api/projects/@current/hog_functions/icon/?id={quote(icon_id)}"
 
 

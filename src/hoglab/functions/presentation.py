@@ -1,4 +1,4 @@
-"""Functions as the API shows them: rows with their secrets marked, their authors, and how they fare."""
+"""Functions as the API shows them: rows with their secrets marked, their authors, and their states."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Presenter:
         ]
 
     def _known_states(self, rows: Sequence[Row]) -> Mapping[str, Status]:
-        """Return states of functions from the runtime, in one call; unknown for all when the call fails."""
+        """Return the states of functions from the runtime, in one call; unknown for all when the call fails."""
         ids = [row["id"] for row in rows]
         try:
             return self.states.statuses(ids)

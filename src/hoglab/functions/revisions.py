@@ -1,4 +1,4 @@
-"""Revisions of functions: every change of what decides how one behaves, no secrets (spec: hog-functions-api 20.2)."""
+"""Revisions of functions: every change of how a function behaves, without secrets (spec: hog-functions-api 20.2)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hoglab.functions.store import Row
 
 MAX_REVISIONS = 100
-"""Number of the newest versions that are kept of a function."""
+"""Maximum number of versions of a function; the newest are kept."""
 
 DRAFT = 0
-"""Version number of the draft, which no version has: content that is not live yet."""
+"""Version number of the draft, which no version has: its content is not live yet."""
 
 _column = hog_function_revision.c
 
@@ -36,7 +36,7 @@ def add(
     user_id: int | None,
     at: datetime,
 ) -> None:
-    """Keep a version, unless it is kept already; the oldest one beyond `MAX_REVISIONS` goes."""
+    """Store a version, unless it is stored already; the oldest one beyond `MAX_REVISIONS` is deleted."""
     if get(connection, function_id, version) is not None:
         return
     values = {"function_id": function_id, "version": version, "content": dict(content)}
@@ -64,7 +64,7 @@ def draft(connection: Connection, function_id: str) -> Row | None:
 
 
 def drafts(connection: Connection, function_ids: Collection[str]) -> dict[str, Row]:
-    """Return the drafts of those functions that have one."""
+    """Return the drafts of some functions; functions without one are left out."""
     query = select(hog_function_revision).where(
         _column.function_id.in_(function_ids), _column.version == DRAFT
     )
@@ -72,7 +72,7 @@ def drafts(connection: Connection, function_ids: Collection[str]) -> dict[str, R
 
 
 def discard_draft(connection: Connection, function_id: str) -> bool:
-    """Forget the draft of a function; whether there was one."""
+    """Delete the draft of a function. Return whether there was one."""
     mine = (_column.function_id == function_id, _column.version == DRAFT)
     return connection.execute(delete(hog_function_revision).where(*mine)).rowcount > 0
 

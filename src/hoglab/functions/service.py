@@ -49,7 +49,7 @@ DEFAULT_CAPS: Mapping[str, int] = {"transformation": 20, "transformation_log": 5
 
 @dataclass(frozen=True, slots=True)
 class TestFailure:
-    """The first test case that failed: its place, why, and what its run came to."""
+    """The first test case that failed: its place, the reason, and the result of its run."""
 
     __test__ = False  # the name is the domain's, and no test class
 
@@ -75,7 +75,10 @@ class FunctionService:
         check_tests: TestCheck | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``states``: the runtime's view of functions; without one, enabled functions count as healthy."""
+        """Create the service.
+
+        ``states`` is the runtime's view of functions; without it, enabled functions count as healthy.
+        """
         self.database = database
         self.box = box
         self.states = states or AllHealthy()
@@ -104,14 +107,14 @@ class FunctionService:
     def configure(self, project: Project, sent: Sent, function_id: str | None = None) -> Configuration:
         """Return the configuration that a body would give a stored function, or a new one; nothing is stored.
 
-        For test runs. An id that does not resolve counts as new. Raises `InvalidFunctionError`.
+        For test runs. An id that does not exist counts as new. Raises `InvalidFunctionError`.
         """
         with self.database.read() as connection:
             current = self._current(connection, project, function_id)
             return Builder(sent, current, store.filter_context(connection, project)).build()
 
     def diagnose(self, project: Project, sent: Sent, function_id: str | None = None) -> list[dict[str, Any]]:
-        """Return diagnostics of a configuration for an editor; an id that does not resolve counts as new."""
+        """Return diagnostics of a configuration for an editor; an id that does not exist counts as new."""
         with self.database.read() as connection:
             current = self._current(connection, project, function_id)
             return diagnose(sent, current, store.filter_context(connection, project))
@@ -134,7 +137,7 @@ class FunctionService:
 
     def create(self, project: Project, user_id: int | None, sent: Sent) -> dict[str, Any]:
         """Make a function. Raises `InvalidFunctionError`."""
-        # Compiles, so that the write below only looks up what was compiled.
+        # Compiles, so that the write below only looks up the compiled forms.
         self._run_tests(project, self.configure(project, sent), sent)
         with self.database.write() as tx:
             built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
@@ -159,7 +162,7 @@ class FunctionService:
     ) -> dict[str, Any]:
         """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`.
 
-        ``publishes``: when the draft was staged that ``sent`` is, and that is gone afterwards.
+        ``publishes`` is the time when the draft ``sent`` was staged; it is deleted afterwards.
         """
         with self.database.read() as connection:  # compiles, as in create
             _, _, built = self._changed(connection, project, function_id, sent)
@@ -188,7 +191,7 @@ class FunctionService:
         return self._after_save(changed)
 
     def _forget(self, tx: Transaction, project: Project, function_id: str, turned: TurnedSecret) -> None:
-        """Take out of the history what has become secret."""
+        """Remove what has become secret from the history."""
         if turned:
             revisions.rewrite(tx.connection, function_id, turned.taken_from_content)
             activity.rewrite(tx, project.id, SCOPE, function_id, turned.taken_from_change)
@@ -201,7 +204,7 @@ class FunctionService:
         built: Configuration,
         publishes: datetime | None,
     ) -> None:
-        """Let a draft go that is published, and let nobody enable a function without a look at its draft."""
+        """Delete a published draft. Refuse to enable a function whose draft nobody has looked at."""
         draft = revisions.draft(tx.connection, function_id)
         if publishes is not None:
             if draft is None or draft["created_at"] != publishes:
@@ -214,7 +217,7 @@ class FunctionService:
             )
 
     def _run_tests(self, project: Project, built: Configuration, sent: Sent) -> None:
-        """Refuse what fails a test case of its own, unless the request says not to mind."""
+        """Refuse a change that fails a test case of its own, unless the request allows it."""
         if self._check_tests is None or not built.x_tests or built.deleted or sent.read("force"):
             return
         with self.database.read() as connection:
@@ -238,7 +241,7 @@ class FunctionService:
         built: Configuration,
         user_id: int | None,
     ) -> None:
-        """The version that a change makes, and the one it is made from, should that not be kept yet."""
+        """Store the version that a change makes, and the one before it, if that is not stored yet."""
         first = {"user_id": row["created_by_id"], "at": row["updated_at"]}
         revisions.add(tx.connection, row["id"], row["version"], live_config(before), **first)
         last = {"user_id": user_id, "at": changed["updated_at"]}
@@ -249,7 +252,7 @@ class FunctionService:
     def _changed(
         self, connection: Connection, project: Project, function_id: str, sent: Sent
     ) -> tuple[Row, Configuration, Configuration]:
-        """Return a stored function, what it is configured to be, and what a request makes of that."""
+        """Return a stored function, its configuration, and the configuration that a request makes."""
         row = store.get(connection, project.id, function_id)
         if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
             raise not_found()
@@ -293,7 +296,7 @@ class FunctionService:
         if row["enabled"] and not row["deleted"]:
             try:
                 self.states.function_saved(row["id"])
-            except Exception:  # the function is stored: a client that saw an error would make it again
+            except Exception:  # the function is stored: a client that saw an error would create it again
                 _logger.exception("function_state_not_reset", function_id=row["id"])
         with self.database.read() as connection:
             return self.presenter.full(connection, [row])[0]
@@ -324,7 +327,7 @@ class FunctionService:
             raise stale_update()
 
     def _returns(self, before: Configuration, built: Configuration, sent: Sent) -> bool:
-        """Return whether an ordered function comes back into the order, and so goes to its end."""
+        """Return whether an ordered function is enabled or restored, and so goes to the end of the order."""
         if built.type not in ORDERED_TYPES:
             return False
         restored = before.deleted and not built.deleted

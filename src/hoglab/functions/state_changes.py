@@ -1,4 +1,4 @@
-"""Telling that the runtime slowed a function down, stopped it, or lets it run again (spec: hog-runtime 6)."""
+"""Reporting that the runtime slowed a function down, stopped it, or lets it run again (spec: hog-runtime 6)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STATE_NAMES: Mapping[int, str] = {
 
 
 class StateChanges:
-    """Writes changes of states into the activity log and tells functions of them."""
+    """Writes changes of states into the activity log and reports them to functions as events."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def __call__(self, function_id: str, before: int, after: int) -> None:
-        """A function went from a state to another. Raises the errors of `Database.write`."""
+        """Record that a function went from a state to another. Raises the errors of `Database.write`."""
         with self._database.write() as tx:
             row = store.by_id(tx.connection, function_id)
             if row is None:

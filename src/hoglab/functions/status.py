@@ -1,4 +1,4 @@
-"""Status of a function at run time, as the API tells it (spec: hog-functions-api 12)."""
+"""Status of a function at run time, as the API shows it (spec: hog-functions-api 12)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class FunctionStates(Protocol):
         ...
 
     def function_saved(self, function_id: str) -> None:
-        """An enabled function was saved: lets one that the circuit breaker had stopped run again."""
+        """Let an enabled function that was saved run again if the circuit breaker had stopped it."""
         ...
 
 
 class AllHealthy:
-    """Stands in where nothing runs functions: whatever is enabled counts as healthy."""
+    """Stands in where nothing runs functions: every enabled function counts as healthy."""
 
     def statuses(self, function_ids: Collection[str]) -> Mapping[str, Status]:
         return dict.fromkeys(function_ids, HEALTHY)
 
     def function_saved(self, function_id: str) -> None:
-        """Nothing was ever stopped."""
+        """Do nothing: no function was ever stopped."""
 
 
 def status_of(function_id: str, *, enabled: bool, known: Mapping[str, Status]) -> Status:

@@ -74,7 +74,7 @@ def get(connection: Connection, project_id: int, function_id: str) -> Row | None
 
 
 def by_id(connection: Connection, function_id: str) -> Row | None:
-    """Return a function whatever its project, deleted or not; None when there is none."""
+    """Return one function of any project, deleted or not; None when there is none."""
     found = _rows(connection, select(hog_function).where(_column.id == function_id))
     return found[0] if found else None
 
@@ -94,7 +94,7 @@ def count(connection: Connection, project_id: int, selection: Selection) -> int:
 
 
 def searchable(connection: Connection, project_id: int, selection: Selection) -> list[Row]:
-    """Return columns that searches and filters look at, of every selected function in the order of the list."""
+    """Return the columns that searches and filters read, of every selected function in the order of the list."""
     columns = (_column.id, _column.name, _column.description, _column.filters)
     query = select(*columns).where(selection.where(project_id)).order_by(*_order)
     return _rows(connection, query)
@@ -212,7 +212,7 @@ def template_use(connection: Connection) -> Counter[str]:
 
 
 def filter_context(connection: Connection, project: Project) -> FilterContext:
-    """Return everything that filters of a project's functions may speak about."""
+    """Return everything that filters of a project's functions may refer to."""
     columns = (cohort.c.id, cohort.c.name, cohort.c.filters, cohort.c.is_static)
     cohorts = connection.execute(
         select(*columns).where(cohort.c.project_id == project.id, cohort.c.deleted.is_(False))

@@ -1,4 +1,4 @@
-"""Versions of functions, and going back to one (spec: hog-functions-api 20.2)."""
+"""Versions of functions, and returning to one (spec: hog-functions-api 20.2)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FunctionVersions:
     def changes(
         self, project: Project, function_id: str, version: int | None, to: int | None
     ) -> dict[str, Any]:
-        """Return changes from one version to another; ``to`` None is the present. Raises 404."""
+        """Return the changes from one version to another; ``to`` None is the present. Raises 404."""
         with self._service.database.read() as connection:
             row = self._service.row(connection, project, function_id)
             before = self._revision(connection, function_id, version)
@@ -65,7 +65,7 @@ class FunctionVersions:
     def roll_back(
         self, project: Project, user_id: int | None, function_id: str, version: int | None, *, force: bool
     ) -> dict[str, Any]:
-        """Make a function what it was; its secrets stay what they are. Raises as `update`."""
+        """Restore the configuration of a version; secrets stay as they are. Raises the errors of `update`."""
         content = self.content(project, function_id, version)
         return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
 
@@ -74,7 +74,7 @@ class FunctionVersions:
         with self._service.database.read() as connection:
             self._service.row(connection, project, function_id)
             content: Mapping[str, Any] = self._revision(connection, function_id, version)["content"]
-            return {"x_delivery": None, **content}  # a version says nothing of it when it had none
+            return {"x_delivery": None, **content}  # a version without a field had no value for it
 
     def _revision(self, connection: Connection, function_id: str, version: int | None) -> Row:
         known = version is not None and 0 < version <= MAX_VERSION

@@ -1,4 +1,4 @@
-"""The list of functions: what it can be narrowed to, and how it is searched (spec: hog-functions-api 13)."""
+"""The list of functions: its filters and its search (spec: hog-functions-api 13)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FunctionList:
     def page(
         self, project: Project, listing: FunctionListing, limit: int, offset: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return a page of functions and how many there are. Raises 400 for what cannot be looked for."""
+        """Return a page of functions and how many there are. Raises 400 for filters that are not valid."""
         with self._database.read() as connection:
             self._check_author(connection, listing.selection)
             if listing.search or listing.filter_groups:
@@ -93,7 +93,7 @@ class FunctionList:
 
 
 def moment_or_none(text: str | None, name: str) -> datetime | None:
-    """Return a query parameter that is a date-time. Raises 400."""
+    """Return a date-time of a query parameter. Raises 400."""
     if text is None:
         return None
     try:

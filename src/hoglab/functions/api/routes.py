@@ -73,7 +73,7 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.post("/", body=FunctionBody, response=FunctionOut, status=201)
     def create_function(call: Call) -> dict[str, Any]:
-        """Create a function, from a template or from nothing."""
+        """Create a function, with or without a template."""
         sent = _sent(call)
         made = service.create(call.project, call.principal.user.id, sent)
         return with_warnings(made, unknown_inputs(sent.body, made))
@@ -82,12 +82,12 @@ def router(service: FunctionService) -> ResourceRouter:
         "/icon/", query=IconQuery, response={"type": "string"}, media_type=icons.CONTENT_TYPE, errors=(400,)
     )
     def icon(call: Call) -> Any:
-        """Return the picture of an icon."""
+        """Read the picture of an icon."""
         return _icon(call.query("id"))
 
     @routes.get("/icons/", query=IconsQuery, response=list[IconOut])
     def list_icons(call: Call) -> list[dict[str, str]]:
-        """Return icons whose name holds ``query``."""
+        """List the icons whose name contains ``query``."""
         found = icons.search_icons(call.query("query"))
         return [{"id": one.id, "name": one.name, "url": one.url} for one in found]
 
@@ -98,12 +98,12 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/masked_secrets/", response=list[dict[str, Any]])
     def masked_secrets(call: Call) -> list[dict[str, Any]]:  # noqa: ARG001
-        """Return functions that stored the mask in place of a secret: none can."""
+        """List the functions that stored the mask in place of a secret: none can."""
         return []
 
     @routes.get("/completions/", query=CompletionsQuery, response=CompletionsOut)
     def list_completions(call: Call) -> dict[str, Any]:
-        """Return globals and functions that a program, a template or a filter may name, for an editor."""
+        """List the globals and functions that a program, a template or a filter may name, for an editor."""
         wanted = call.validate_query(CompletionsQuery)
         return completions(wanted.type, cast("Purpose", wanted.purpose))
 
@@ -111,7 +111,7 @@ def router(service: FunctionService) -> ResourceRouter:
         "/{function_id}/diagnostics/", scope=READ, body=FunctionBody, response=DiagnosticsOut, heavy=True
     )
     def diagnostics(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Return problems of a configuration, with their places; nothing is stored. The id may be ``new``."""
+        """Check a configuration and list its problems with their places; nothing is stored. The id may be ``new``."""
         found = service.diagnose(call.project, _sent(call), parse_uuid(function_id))
         return {"diagnostics": found}
 
@@ -132,14 +132,14 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.get("/{function_id}/revisions/", response=Paged[VersionItem])
     def list_versions(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return the versions of a function, newest first; what came before its first change is one of them."""
+        """List the versions of a function, newest first; the state before its first change is one of them."""
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         items, count = versions.page(call.project, function_id, page.limit, page.offset)
         return envelope(call, items, count, page)
 
     @routes.get("/{function_id}/revisions/{version}/diff/", query=DiffQuery, response=VersionChangesOut)
     def diff_versions(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
-        """Return changes from a version to another, or to the present."""
+        """List the changes from one version to another, or to the present."""
         to = call.validate_query(DiffQuery).to
         return versions.changes(call.project, function_id, parse_integer(version), to)
 
@@ -147,7 +147,7 @@ def router(service: FunctionService) -> ResourceRouter:
         "/{function_id}/revisions/{version}/rollback/", body=RollbackBody, response=FunctionOut, errors=(400,)
     )
     def roll_back(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
-        """Make a function what it was in a version; secrets, name and state stay what they are."""
+        """Restore the configuration of a version; secrets, name and state stay as they are."""
         return versions.roll_back(
             call.project,
             call.principal.user.id,
@@ -160,7 +160,7 @@ def router(service: FunctionService) -> ResourceRouter:
         "/{function_id}/revisions/{version}/restore/", body=RestoreBody, response=FunctionOut, errors=(409,)
     )
     def restore_version(call: Call, function_id: UuidId, version: TextId) -> dict[str, Any]:
-        """Make what a function was in a version its draft."""
+        """Copy the content of a version into the draft."""
         content = versions.content(call.project, function_id, parse_integer(version))
         overwrite = call.validate(RestoreBody).overwrite
         return drafts.restore(call.project, call.principal.user.id, function_id, content, overwrite=overwrite)
@@ -173,7 +173,7 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.post("/{function_id}/discard_draft/", response=FunctionOut)
     def discard_draft(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Forget the draft of a function."""
+        """Delete the draft of a function."""
         return drafts.discard(call.project, call.principal.user.id, function_id)
 
     @routes.get("/{function_id}/revisions/{version}/", response=VersionOut)
@@ -183,7 +183,7 @@ def router(service: FunctionService) -> ResourceRouter:
 
     @routes.post("/{function_id}/enable_backfills/", answers={400: ErrorText})
     def enable_backfills(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return running a function over past events as a batch export, which this server does not have."""
+        """Refuse to run a function over past events as a batch export, which this server does not have."""
         function = service.get(call.project, function_id)
         if (function["type"] or "destination") != "destination":
             raise BareError(400, {"error": "Backfills are only supported for destination functions."})
@@ -202,7 +202,7 @@ def _sent(call: Call) -> Sent:
 
 
 def _from_form(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a form's fields: the last of repeated ones, and objects from their JSON text."""
+    """Return the fields of a form: the last of repeated ones, and objects from their JSON text."""
     last = {name: value[-1] if isinstance(value, list) else value for name, value in form.items()}
     return {name: _json(value, name) if name in JSON_FIELDS else value for name, value in last.items()}
 

@@ -1,4 +1,4 @@
-"""Finding functions by text and by what their filters hold (spec: hog-functions-api 13)."""
+"""Finding functions by text and by the content of their filters (spec: hog-functions-api 13)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Hit:
 
 
 def find(rows: Iterable[Mapping[str, Any]], search: str) -> list[Hit]:
-    """Return the rows that fit a text, best first; rows that only resemble it count if none holds it."""
+    """Return the rows that fit a text, best first; rows that only resemble it count if none contains it."""
     wanted = search.replace("\0", "").strip().lower()
     found = [hit for row in rows if (hit := _hit(row, wanted)) is not None]
     exact = [hit for hit in found if hit.match == "exact"]
@@ -64,7 +64,7 @@ def _trigrams(text: str) -> set[str]:
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Return whether a JSON value holds another: objects by a subset of keys, lists if they hold each element."""
+    """Return whether a JSON value contains another: objects by a subset of keys, lists by each element."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(
             key in whole and contains(whole[key], value) for key, value in part.items()
@@ -75,5 +75,5 @@ def contains(whole: Any, part: Any) -> bool:
 
 
 def holds_any(filters: Any, groups: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether stored filters hold one of several partial ones."""
+    """Return whether stored filters contain one of several partial ones."""
     return any(contains(filters, group) for group in groups)

@@ -53,7 +53,7 @@ def router(database: Database) -> ResourceRouter:
 
     @routes.get("/{template_id}/", response=TemplateOut)
     def read_template(call: Call, template_id: TextId) -> dict[str, Any]:  # noqa: ARG001
-        """Read a template, whatever its status."""
+        """Read a template of any status."""
         template = find_template(template_id)
         if template is None:
             raise not_found()
@@ -63,7 +63,7 @@ def router(database: Database) -> ResourceRouter:
 
 
 def public_routes(database: Database) -> list[BaseRoute]:
-    """Return the same for anybody, without a key and without templates that are internal."""
+    """Return the endpoints of templates without a key; they leave out internal templates."""
 
     def list_public(request: Request) -> Response:
         with database.read() as connection:

@@ -1,4 +1,4 @@
-"""Configuration of functions: from a request body to what is stored, compiled and checked."""
+"""Configuration of functions: from a request body to the stored, compiled and checked form."""
 
 from hoglab.functions.configuration import delivery_policy, inputs, schemas, stored
 from hoglab.functions.configuration.builder import (

@@ -53,7 +53,7 @@ WITH_MAPPINGS = frozenset({"destination", "site_destination"})
 ORDERED_TYPES = frozenset({"transformation", "transformation_log"})
 
 TESTED_TYPES = frozenset({"destination", "internal_destination", "transformation"})
-"""The types that can be tried on an event."""
+"""The types that can be tested on an event."""
 
 MAX_TESTS = 50
 """Maximum number of test cases of a function."""
@@ -61,12 +61,12 @@ MAX_TESTS = 50
 COPIED_FROM_TEMPLATE = ("hog", "inputs_schema", "icon_url", "description", "name")
 
 REPAIRED = ("integration", "integration_key", "integration_field", "requires_field", "requiredScopes")
-"""Attributes of a schema entry that older editors leave out when they send it back."""
+"""Attributes of a schema entry that older editors omit when they send it back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request body, read field by field. Absent fields are those that were not sent."""
+    """A request body, read field by field. A field is absent when it was not sent."""
 
     body: Mapping[str, Any]
 
@@ -89,14 +89,14 @@ def _wire_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds one configuration. ``current``: what is stored, None when the function is new."""
+    """Builds one configuration. ``current`` is the stored one, None for a new function."""
 
     sent: Sent
     current: Configuration | None
     context: FilterContext
 
     def build(self) -> Configuration:
-        """Raise `InvalidFunctionError` for the first thing that is wrong."""
+        """Return the configuration. Raises `InvalidFunctionError` for the first error."""
         template = None if self.current is not None else self._template()
         sent = self if template is None else Builder(_completed(self.sent, template), None, self.context)
         built = sent._configuration(template)  # noqa: SLF001 - the same class
@@ -231,7 +231,7 @@ class Builder:
     # --- filters, masking, mappings ---
 
     def _source(self) -> str:
-        """Return the filters' source, which decides what templates may say; wrong filters are reported later."""
+        """Return the filters' source, which decides what templates may read; wrong filters are reported later."""
         sent = self.sent.body.get("filters")
         if isinstance(sent, Mapping):
             return str(sent.get("source"))
@@ -284,7 +284,10 @@ class Builder:
         *,
         active: bool,
     ) -> MappingConfiguration:
-        """``known``: the stored mapping that is replaced, else a new one. Under another name it has other secrets."""
+        """Return a mapping that replaces ``known``, the stored one or an empty one.
+
+        A mapping with another name does not keep the secrets of ``known``.
+        """
         path: Path = ("mappings", index)
         given = {name for name, value in sent.sent().items() if value is not None}
         if "inputs" in given and "inputs_schema" not in given:
@@ -346,13 +349,19 @@ class Builder:
 
 
 def unknown_keys_of(stored: Configuration) -> Iterator[UnknownKey]:
-    """Return the keys inside of a stored configuration that have no effect; of the rest only what is known is kept."""
+    """Return the keys inside of a stored configuration that have no effect.
+
+    Only known keys of the other fields are stored.
+    """
     mappings = [{"filters": one.filters} for one in stored.mappings or ()]
     return within(FunctionBody, {"filters": stored.filters, "mappings": mappings})
 
 
 def unknown_inputs(sent: Mapping[str, Any], shown: Mapping[str, Any]) -> list[WarningEntry]:
-    """Inputs of a request that the function, as answers show it, does not ask for (spec: hog-functions-api 5.2)."""
+    """Return warnings for inputs of a request that the function does not ask for (spec: hog-functions-api 5.2).
+
+    ``shown`` is the function as answers show it.
+    """
     found = _unasked(sent, shown, ())
     mappings = sent.get("mappings")
     if isinstance(mappings, list):
@@ -375,12 +384,13 @@ def _unasked(sent: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> l
 
 
 def recompiled(current: Configuration, context: FilterContext, *, programs: bool) -> Configuration:
-    """Return the same configuration compiled anew.
+    """Return the same configuration compiled again.
 
-    Its filters, which depend on ``context``, and what browsers run; ``programs``: its code, inputs and masking too.
-    Nothing is checked that saving has checked before.
+    Filters, which depend on ``context``, and JavaScript for browsers are compiled; with ``programs``, code, inputs
+    and masking too. Nothing is checked that was checked when it was saved.
 
-    Filters that cannot be compiled any more say so. Raises `InvalidFunctionError` for programs that cannot be.
+    Filters that can no longer be compiled say so. Raises `InvalidFunctionError` for programs that cannot be
+    compiled.
     """
     kind, browser = current.type, current.type in SITE_TYPES
 
@@ -412,7 +422,7 @@ def recompiled(current: Configuration, context: FilterContext, *, programs: bool
 
 
 def compiled_masking(masking: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Masking with the bytecode of its hash. Raises `InvalidFunctionError`."""
+    """Return the masking with the bytecode of its hash. Raises `InvalidFunctionError`."""
     try:
         compiled = compile_value(masking["hash"], TemplateDialect(template_environment(None)))
     except TemplateError as error:
@@ -421,7 +431,7 @@ def compiled_masking(masking: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _completed(sent: Sent, template: Template) -> Sent:
-    """Return the body with what it leaves out and its template has."""
+    """Return the body with the fields that it lacks and its template has."""
     known = template.wire() | {"hog": template.code}
     copied = {name: known[name] for name in COPIED_FROM_TEMPLATE if not sent.body.get(name)}
     return Sent({**sent.body, **{name: value for name, value in copied.items() if value}})
@@ -434,12 +444,12 @@ def _dialect(kind: str | None, source: str) -> TemplateDialect:
 
 
 def _sent_items(inputs: Mapping[str, InputItem | None]) -> dict[str, SentItem]:
-    """Return the items of a request; null, as answers show an unset input, says nothing."""
+    """Return the items of a request; null, which answers show for an unset input, is left out."""
     return {key: SentItem.of(item) for key, item in inputs.items() if item is not None}
 
 
 def _as_sent(stored: Inputs, schema: Sequence[Mapping[str, Any]]) -> dict[str, SentItem]:
-    """Return stored plain inputs as if they were sent again; what is or becomes secret is kept by not being sent."""
+    """Return stored plain inputs as if they were sent again; secret inputs are kept by not being sent."""
     secret = {entry["key"] for entry in schema if entry.get("secret")}
     return {key: SentItem.stored(item) for key, item in stored.plain.items() if key not in secret}
 
@@ -447,7 +457,7 @@ def _as_sent(stored: Inputs, schema: Sequence[Mapping[str, Any]]) -> dict[str, S
 def _repaired(
     sent: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return schema entries with the attributes that editors leave out, taken from the entry they replace."""
+    """Return schema entries with the attributes that editors omit, taken from the entry they replace."""
     before = {(entry["key"], entry["type"]): entry for entry in known}
     repaired: list[Mapping[str, Any]] = []
     for entry in sent:

@@ -20,7 +20,7 @@ _RESERVED = (
 )
 _ERRORS = "Hog code has errors."
 RESERVED = ("sendEmail",)
-"""Functions that only programs from templates which use them themselves may name."""
+"""Functions that a program may name only if it comes from a template that uses them itself."""
 
 
 def check_size(hog: str) -> None:
@@ -30,7 +30,7 @@ def check_size(hog: str) -> None:
 
 
 def compile_code(hog: str, function_type: str | None) -> list[Any]:
-    """Return the bytecode of a program. Raises `InvalidFunctionError` with the place of the mistake in ``extra``."""
+    """Return the bytecode of a program. Raises `InvalidFunctionError` with the place of the error in ``extra``."""
     try:
         program = compile_program(hog, body_environment(function_type))
         program.function  # noqa: B018 - generating the code finds what is nested too deeply
@@ -43,9 +43,9 @@ def compile_code(hog: str, function_type: str | None) -> list[Any]:
 
 
 def check_reserved(hog: str, template_code: str) -> None:
-    """Refuse a program that compiles but names what is `RESERVED` and its template does not name itself.
+    """Refuse a program that names what is `RESERVED` and what its template does not name.
 
-    ``template_code``: empty for a function without a template. Raises `InvalidFunctionError`.
+    ``template_code`` is empty for a function without a template. Raises `InvalidFunctionError`.
     """
     reserved = _reserved_names(hog) - _reserved_names(template_code)
     if reserved:
@@ -53,7 +53,7 @@ def check_reserved(hog: str, template_code: str) -> None:
 
 
 def _reserved_names(hog: str) -> frozenset[str]:
-    """Return reserved names among those that a program calls or reads."""
+    """Return the reserved names that a program calls or reads."""
     if not any(name in hog for name in RESERVED):
         return frozenset()
     named = set()

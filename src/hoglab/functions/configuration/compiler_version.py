@@ -1,12 +1,12 @@
-"""Version of the compiler that something stored was made by."""
+"""Version of the compiler that made a stored form."""
 
 from __future__ import annotations
 
 from typing import Final
 
 COMPILER_VERSION: Final = 1
-"""Stored beside what is compiled from a function; functions that another version made are compiled anew at start.
+"""Number stored beside the compiled form of a function; functions with another number are compiled again at start.
 
-To be raised whenever the same function becomes other bytecode or JavaScript. A test compares what fixed sources become
-with what this version made of them, and says so when it differs.
+It must be raised whenever the same function compiles to other bytecode or JavaScript. A test compares the compiled
+form of fixed sources with that of this version, and says so when they differ.
 """

@@ -19,14 +19,14 @@ from hoglab.http.fields.fields import Int, Number, Text, WireModel
 from hoglab.http.fields.notes import Note, Notes
 
 DELIVERED_TYPES = frozenset({"destination", "internal_destination"})
-"""The types that may say how they want to be delivered."""
+"""The types that may have delivery options."""
 
 MAX_ATTEMPTS = 50
 MAX_BACKOFF_MS = 24 * 3600 * 1000
 MAX_AGE_S = 7 * 24 * 3600
 MAX_PER_S = 10_000
 MAX_ORDER_KEY_CHARS = 400
-"""Order keys that are longer are told apart by their digests."""
+"""Maximum length of an order key; longer ones are told apart by their digests."""
 MAX_BATCH_EVENTS = 1_000
 MAX_BATCH_WAIT_MS = 60_000
 
@@ -95,7 +95,10 @@ class DeliveryBody(WireModel):
 
 
 def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str, Any] | None:
-    """Return delivery options to store: the fields that were set; None when none was. Raises `InvalidFunctionError`."""
+    """Return the delivery options to store: the fields that were set; None when none was.
+
+    Raises `InvalidFunctionError`.
+    """
     stored = {} if sent is None else sent.model_dump(exclude_unset=True, exclude_none=True)
     if not stored:
         return None
@@ -122,7 +125,7 @@ def checked_delivery(sent: DeliveryBody | None, kind: str | None) -> Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """None: as usual."""
+    """Retries of failed requests; a field that is None has the server's default."""
 
     attempts: int | None = None
     base_ms: int | None = None
@@ -140,7 +143,7 @@ class BatchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """``x_delivery`` made ready."""
+    """``x_delivery`` in the form in which runs use it."""
 
     retry: Retry | None = None
     per_s: float | None = None
@@ -167,7 +170,7 @@ DEFAULT = DeliveryPolicy()
 
 
 def compile_delivery(stored: Mapping[str, Any] | None) -> DeliveryPolicy:
-    """Raise `HogSourceError`."""
+    """Return the policy of delivery options. Raises `HogSourceError`."""
     if not stored:
         return DEFAULT
     order, batch = stored.get("order_key"), stored.get("batch")

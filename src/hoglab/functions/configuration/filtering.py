@@ -1,4 +1,4 @@
-"""The ``filters`` of a function, put in order and compiled (spec: hog-functions-api 6)."""
+"""The ``filters`` of a function, arranged and compiled (spec: hog-functions-api 6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLACEHOLDER_TABLE = "Select a table"
 
 
 def arrange_filters(sent: Filters | None, function_type: str | None) -> dict[str, Any]:
-    """Return the filters as they are kept, before compilation: only what the source knows, source always named."""
+    """Return the filters as they are stored, before compilation: only what the source knows, source always named."""
     given = {} if sent is None else sent.sent()
     source = given.get("source")
     if source is None:
@@ -47,13 +47,13 @@ def arrange_filters(sent: Filters | None, function_type: str | None) -> dict[str
 
 
 def bare_filters(stored: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return stored filters without what was computed from them."""
+    """Return stored filters without the fields that were computed from them."""
     derived = ("bytecode", "bytecode_error", "transpiled")
     return {name: value for name, value in (stored or {}).items() if name not in derived}
 
 
 def without_events(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filters of a function that has mappings: these choose the events themselves."""
+    """Return the filters of a function that has mappings, which choose the events themselves."""
     return {name: value for name, value in filters.items() if name not in ("events", "actions")}
 
 
@@ -62,7 +62,7 @@ def compile_filters(
 ) -> dict[str, Any]:
     """Return the filters with ``bytecode``, or ``transpiled`` for a browser.
 
-    It is null beside a ``bytecode_error`` if they cannot be compiled.
+    The field is null beside a ``bytecode_error`` if they cannot be compiled.
     """
     bare = bare_filters(filters)
     name = "transpiled" if browser else "bytecode"

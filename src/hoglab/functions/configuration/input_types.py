@@ -1,4 +1,4 @@
-"""The types of inputs: what a value must be, and whether its text is a template.
+"""The types of inputs: which values are valid, and whether their texts are templates.
 
 Spec: hog-functions-api 5.2.
 """
@@ -12,12 +12,12 @@ from typing import Any
 MAX_EMAIL_SENDERS = 10
 
 Check = Callable[[Any], str | None]
-"""Says what is wrong with a value, None when nothing is."""
+"""Function that returns the problem of a value, None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputType:
-    """``compiled``: texts inside the value are templates. ``verbatim_keys``: parts of it that are not."""
+    """One type of input. ``compiled``: texts inside the value are templates, except in its parts ``verbatim_keys``."""
 
     check: Check
     compiled: bool = False
@@ -140,9 +140,9 @@ TYPES: Mapping[str, InputType] = {
 
 
 def problem(entry: Mapping[str, Any], value: Any, templating: str | None) -> str | None:
-    """Return the problem of a value that is not empty, None without one.
+    """Return the problem of a value that is not empty, None when there is none.
 
-    ``entry`` is the input's entry in the schema, ``templating`` that of the item.
+    ``entry`` is the input's entry in the schema, ``templating`` the item's.
     """
     if entry["type"] == "boolean":
         if entry.get("templating") is False:

@@ -23,25 +23,25 @@ UNTOLD_TEMPLATE_ERROR = (
     "Invalid template: the value of this secret cannot be compiled. "
     "Write \\{ for a brace that is no template."
 )
-"""Message in place of the compiler's, which names parts of the value."""
+"""Message in place of the compiler's, which quotes parts of the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Inputs as they are stored: plain ones, and secret ones apart."""
+    """Inputs as they are stored: plain ones and secret ones separately."""
 
     plain: Mapping[str, Item] = field(default_factory=dict)
     secret: Mapping[str, Item] = field(default_factory=dict)
 
     def in_order(self) -> list[tuple[str, Item]]:
-        """Return all of them in the order in which they are computed."""
+        """Return all inputs in the order in which they are computed."""
         everything = [*self.plain.items(), *self.secret.items()]
         return sorted(everything, key=lambda pair: pair[1].get("order", -1))
 
 
 @dataclass(frozen=True, slots=True)
 class SentItem:
-    """One item of a request. ``has_value``: whether ``value`` was sent at all."""
+    """One item of a request. ``has_value`` says whether ``value`` was sent at all."""
 
     value: Any = None
     has_value: bool = False
@@ -54,7 +54,7 @@ class SentItem:
 
     @classmethod
     def stored(cls, item: Mapping[str, Any]) -> SentItem:
-        """Return a stored item, as if it were sent again."""
+        """Return a stored item as if it were sent again."""
         return cls(item.get("value"), True, item.get("templating"))
 
     @property
@@ -69,7 +69,7 @@ def build_inputs(
     dialect: TemplateDialect,
     path: Path = ("inputs",),
 ) -> Inputs:
-    """Return check, complete and compile inputs. ``stored`` supplies the secrets that the request leaves alone.
+    """Check, complete and compile inputs. ``stored`` supplies the secrets that the request does not change.
 
     Raises `InvalidFunctionError` for the first input, in the order of the schema, that is wrong.
     """
@@ -115,7 +115,10 @@ def _resolve(entry: Mapping[str, Any], sent: SentItem | None, stored: Inputs, pa
 
 
 def _item(sent: SentItem) -> Item:
-    """Stored form of an input: a null that was sent is kept, for the sender compares (spec: hog-functions-api 24)."""
+    """Return the stored form of an input.
+
+    A null that was sent is kept, because clients compare (spec: hog-functions-api 24).
+    """
     item: Item = {"value": sent.value}
     if sent.templating is not None:
         item["templating"] = sent.templating
@@ -125,7 +128,7 @@ def _item(sent: SentItem) -> Item:
 def _resolve_secret(key: str, sent: SentItem | None, stored: Inputs, path: Path) -> Item | None:
     kept = stored.secret.get(key) or stored.plain.get(key)
     before: Item | None = None
-    # A plain value that becomes secret may have been nothing, or the very mask.
+    # A plain value that becomes secret may have been empty, or the mask itself.
     if kept is not None and kept.get("value") not in (None, "", MASK):
         before = {name: kept[name] for name in ("value", "templating") if name in kept}
     if sent is None or sent.is_empty:
@@ -149,7 +152,7 @@ def _require(entry: Mapping[str, Any], item: Item | None, path: Path) -> None:
 
 
 def _compile(entry: Mapping[str, Any], item: Item, dialect: TemplateDialect, path: Path) -> set[str]:
-    """Check the value and add what is compiled from it; returns the inputs it needs."""
+    """Check the value, add its compiled form, and return the inputs it needs."""
     value = item["value"]
     if not value:
         return set()

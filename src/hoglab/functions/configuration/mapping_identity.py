@@ -1,10 +1,10 @@
 """Identity of a function's mappings while they are edited.
 
-Runs wait with the id of the mapping that they are for; clients send mappings without ids. One of the same name is the
-same. Of those without a name the same ones are, in this order, those with the same filters and inputs wherever they
-stand, the only ones with some filters, and those in the same place as long as there are as many mappings as before. The
-only one with some filters and inputs is the same under another name. All others are new: runs of a mapping that nothing
-takes the place of end, rather than going on with another one.
+Runs wait with the id of their mapping; clients send mappings without ids. A mapping of the same name is the same.
+Mappings without a name are matched in this order: by the same filters and inputs in any place, by the same filters
+where only one has them, and by the same place as long as there are as many mappings as before. Last, a mapping with
+the only copy of some filters and inputs is the same under another name. All others are new: the runs of a mapping
+that nothing replaces end, rather than continue with another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Face:
-    """Features by which a mapping is recognised. ``label``: None without a name; ``filters``, ``values``: as JSON."""
+    """The features by which a mapping is recognised.
+
+    ``label`` is None without a name; ``filters`` and ``values`` are JSON.
+    """
 
     place: int
     label: str | None
@@ -36,7 +39,7 @@ class _Face:
 def counterparts(
     sent: Sequence[MappingBody], stored: Sequence[MappingConfiguration], kind: str | None
 ) -> list[MappingConfiguration | None]:
-    """Return the stored mapping that each sent one is; None for new ones. ``kind``: the type of the function."""
+    """Return for each sent mapping the stored one that it is; None for new ones. ``kind`` is the function's type."""
     old = _faces(
         [one.name for one in stored],
         [None if one.filters is None else bare_filters(one.filters) for one in stored],
@@ -50,9 +53,9 @@ def counterparts(
     paired: dict[int, int] = {}
 
     def pair(key: Callable[[_Face], Hashable], *, named: bool = False, alone: bool = False) -> None:
-        """Pair those that are left and have the same key, those without a name unless ``named``.
+        """Pair the remaining mappings that have the same key; without ``named``, only those without a name.
 
-        ``alone``: where there is one of each.
+        With ``alone``, only where there is one of each.
         """
         others = _by_key(key, [one for one in old if named or one.label is None], set(paired.values()))
         for same, places in _by_key(key, [one for one in new if named or one.label is None], paired).items():
@@ -88,7 +91,7 @@ def _json(value: Any) -> bytes:
 def _by_key(
     key: Callable[[_Face], Hashable], faces: Sequence[_Face], paired: Collection[int]
 ) -> dict[Hashable, list[int]]:
-    """Return the places of those that are not paired, in their order."""
+    """Return by key the places of the mappings that are not paired, in their order."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for face in faces:
         if face.place not in paired and key(face) is not None:

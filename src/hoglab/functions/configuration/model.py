@@ -1,4 +1,4 @@
-"""Configuration of a function: what people decide, with what is compiled from it."""
+"""Configuration of a function: what people decide, with its compiled forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hoglab.functions.site import SiteMappingParts, SiteParts
 class MappingConfiguration:
     """One mapping.
 
-    ``id``: what its runs know it by, the same wherever it stands and however it is edited; ``given``: the keys that the
+    ``id`` identifies it to its runs and stays the same when it is moved or edited; ``given`` are the keys that the
     request had, which are the keys that are shown.
     """
 
@@ -39,7 +39,7 @@ class MappingConfiguration:
         return {name: value for name, value in parts.items() if name in self.given}
 
     def stored(self) -> dict[str, Any]:
-        """Return the mapping as it is kept: without its secrets."""
+        """Return the mapping as it is stored: without its secrets."""
         plain = {"inputs": dict(self.inputs.plain)} if self.inputs.plain else {}
         return {"id": self.id, **self.shown(), **plain}
 
@@ -47,7 +47,10 @@ class MappingConfiguration:
     def of_stored(
         cls, row: Mapping[str, Any], place: int, secrets: Mapping[str, Any]
     ) -> MappingConfiguration:
-        """``place``: its number, by which its runs know a mapping that was stored without an id."""
+        """Return the mapping of a stored object.
+
+        ``place`` is its number, the id of a mapping that was stored without one.
+        """
         schema = row.get("inputs_schema") or []
         hidden = {entry["key"] for entry in schema if entry.get("secret")}
         plain = {key: item for key, item in (row.get("inputs") or {}).items() if key not in hidden}
@@ -63,7 +66,7 @@ class MappingConfiguration:
 
 
 def mapping_labels(names: Sequence[str | None]) -> list[str]:
-    """Labels of mappings, under which their secrets are kept: a name, else the place, made unique with a number."""
+    """Return the labels under which mappings keep their secrets: a name, else the place, made unique by a number."""
     labels: list[str] = []
     for index, name in enumerate(names):
         label = wanted = name or str(index)
@@ -77,7 +80,7 @@ def mapping_labels(names: Sequence[str | None]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything of a function that people decide, with what is compiled from it."""
+    """Everything that people decide about a function, with its compiled forms."""
 
     type: str | None
     name: str | None
@@ -108,7 +111,7 @@ class Configuration:
         return self.enabled and not self.deleted
 
     def site_parts(self) -> SiteParts:
-        """Return parts of a site function, without its secrets."""
+        """Return the parts of a site function, without its secrets."""
         mappings = [
             SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
             for one in self.mappings or ()
@@ -126,6 +129,6 @@ class Configuration:
         return Secrets(self.inputs.secret, mappings)
 
     def labelled_mappings(self) -> list[tuple[str, MappingConfiguration]]:
-        """Return the mappings with what their secrets are kept under."""
+        """Return the mappings with the labels under which their secrets are kept."""
         mappings = self.mappings or ()
         return list(zip(mapping_labels([one.name for one in mappings]), mappings, strict=True))

@@ -185,7 +185,7 @@ class Mapping(WireModel):
 
 
 class ExpectedRequest(WireModel):
-    """A request that a test case wants; what is not named may be anything, and so may other headers."""
+    """A request that a test case expects; fields that it does not name, and other headers, may be anything."""
 
     notes = reference.TESTS
     closed = True
@@ -250,7 +250,7 @@ class FunctionBody(WireModel):
 
 
 class RollbackBody(WireModel):
-    """``force``: whether test cases that fail may be passed over."""
+    """Options of a return to a version. ``force``: whether failing test cases are ignored."""
 
     notes = reference.VERSIONS
 
@@ -258,7 +258,7 @@ class RollbackBody(WireModel):
 
 
 class RestoreBody(WireModel):
-    """``overwrite``: whether a draft that is there already may go."""
+    """Options of a restored draft. ``overwrite``: whether an existing draft may be replaced."""
 
     notes = reference.VERSIONS
 
@@ -266,7 +266,7 @@ class RestoreBody(WireModel):
 
 
 class PublishBody(WireModel):
-    """Without ``confirm``, a preview is wanted."""
+    """Options of publishing a draft. Without ``confirm``, a preview is returned."""
 
     notes = reference.VERSIONS
 
@@ -381,11 +381,11 @@ class FunctionOut(FunctionListItem):
     draft: dict[str, Any] | None
     draft_updated_at: datetime | None
     x_tests: list[dict[str, Any]] = Field(default_factory=list)
-    """There when the function has test cases."""
+    """Present when the function has test cases."""
     x_delivery: DeliveryBody | None = None
-    """There when the function says how it wants to be delivered."""
+    """Present when the function has delivery options."""
     warnings: list[FieldWarning] = Field(default_factory=list)
-    """There when something of the function, or of the request, has no effect."""
+    """Present when part of the function, or of the request, has no effect."""
 
 
 class IconOut(WireModel):
@@ -441,7 +441,7 @@ class CompletionsOut(WireModel):
 
 
 class DiagnosticOut(WireModel):
-    """One finding about a configuration; places are those inside of the text that ``attr`` names."""
+    """One finding about a configuration; places are positions inside of the text that ``attr`` names."""
 
     notes = reference.EDITING
 
@@ -477,7 +477,7 @@ class VersionItem(WireModel):
 
 
 class VersionOut(VersionItem):
-    """One version with what it held: code, schema, inputs without secrets, filters, masking, mappings."""
+    """One version with its content: code, schema, inputs without secrets, filters, masking, mappings."""
 
     content: dict[str, Any]
 
@@ -495,7 +495,7 @@ class PublishOut(WireModel):
 
 
 class DiffQuery(WireModel):
-    """``to``: the other version, the present one when it is not named."""
+    """The versions to compare. ``to`` is the other version, the present one when it is not named."""
 
     notes = reference.VERSIONS
 
@@ -524,7 +524,7 @@ class VersionChangesOut(WireModel):
 
 
 class IconsQuery(WireModel):
-    """Search for icons."""
+    """Search term for icons."""
 
     notes = reference.LISTING
 

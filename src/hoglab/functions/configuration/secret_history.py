@@ -1,7 +1,7 @@
-"""Values that become secret leave the history too: no version and no entry of the activity log shows them again.
+"""Removing values that become secret from the history: no version and no entry of the activity log shows them again.
 
-An input may turn secret after its value was stored and shown in the clear (spec: hog-functions-api 10). From then on
-nothing tells it: what was kept of it before is taken out.
+An input may become secret after its value was stored and shown in the clear (spec: hog-functions-api 10). From then
+on the value is not shown anywhere: earlier copies of it are removed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Part = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TurnedSecret:
-    """The inputs that a change makes secret: keys of the function's own, and of mappings by their label."""
+    """The inputs that a change makes secret: keys of the function's own inputs, and of mappings by their label."""
 
     own: frozenset[str]
     mappings: Mapping[str, frozenset[str]]
 
     @classmethod
     def between(cls, before: Configuration, after: Configuration) -> TurnedSecret:
-        """Return inputs that are plain values before and secrets after."""
+        """Return the inputs that are plain values before and secrets after."""
         old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
         turned: dict[str, frozenset[str]] = {}
         for label, mapping in after.labelled_mappings():
@@ -42,7 +42,7 @@ class TurnedSecret:
         return bool(self.own or self.mappings)
 
     def taken_from_content(self, content: Mapping[str, Any]) -> Part:
-        """Return the content of a version, or the parts that a draft has of it, without them."""
+        """Return the content of a version, or of a draft, without these inputs."""
         take: Mapping[str, Callable[[Any], Any]] = {
             "inputs": self._taken_from_inputs,
             "mappings": self._taken_from_mappings,
@@ -50,7 +50,7 @@ class TurnedSecret:
         return {name: take[name](part) if name in take else part for name, part in content.items()}
 
     def taken_from_change(self, change: Mapping[str, Any]) -> Part:
-        """Return one change of an activity entry without them."""
+        """Return one change of an activity entry without these inputs."""
         take: Callable[[Any], Any]
         match change["field"]:
             case "inputs":

@@ -1,4 +1,4 @@
-"""Between a configuration and its row, and from a row to what the API shows."""
+"""Conversions between a configuration and its row, and from a row to the API's object."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def row_values(configuration: Configuration, box: SecretBox) -> dict[str, Any]:
 def new_row(
     configuration: Configuration, box: SecretBox, *, project_id: int, user_id: int | None, now: datetime
 ) -> dict[str, Any]:
-    """Return the whole row of a function that is made now; ``user_id`` None means that the server itself makes it."""
+    """Return the whole row of a new function; ``user_id`` None means that the server itself makes it."""
     return {
         "id": str(uuid7()),
         "project_id": project_id,
@@ -108,7 +108,7 @@ SCOPE = "HogFunction"
 
 
 def activity_detail(row: Row, changes: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """``detail`` of an entry of the activity log (spec: hog-functions-api 22)."""
+    """Return the ``detail`` of an entry of the activity log (spec: hog-functions-api 22)."""
     return {
         "name": row["name"],
         "type": (row["type"] or "destination").replace("_", " "),
@@ -181,14 +181,17 @@ DERIVED = frozenset({"bytecode", "bytecode_error", "transpiled", "order"})
 
 
 def plain_inputs(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs without what is computed from them."""
+    """Return inputs without their compiled parts."""
     return {
         key: {name: part for name, part in item.items() if name not in DERIVED} for key, item in items.items()
     }
 
 
 def live_config(configuration: Configuration) -> dict[str, Any]:
-    """Settings that decide a function's behaviour, without derived parts and secrets, for comparison and history."""
+    """Return the settings that decide a function's behaviour, for comparison and history.
+
+    Compiled parts and secrets are left out.
+    """
     derived = DERIVED - {"order"}
     return {
         "hog": configuration.hog,
@@ -204,7 +207,7 @@ def live_config(configuration: Configuration) -> dict[str, Any]:
 
 
 def secret_values(configuration: Configuration) -> dict[str, Any]:
-    """Return the secret values by where they belong, only ever to be compared."""
+    """Return the secret values by where they belong, for comparison only."""
     values = {("", key): item["value"] for key, item in configuration.inputs.secret.items()}
     for label, mapping in configuration.labelled_mappings():
         values |= {(label, key): item["value"] for key, item in mapping.inputs.secret.items()}

@@ -1,1 +1,1 @@
-"""Documents: the pages about the language and the templates, made from what they describe."""
+"""Documents: the generated pages about the language and the templates."""

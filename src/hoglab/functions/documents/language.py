@@ -1,8 +1,8 @@
-"""The reference of the language as Markdown: written chapters, and what the code itself says.
+"""The reference of the language as Markdown: written chapters, and sections generated from the code.
 
-    python -m hoglab.functions.documents.language docs/chapters/hog.md tests/hog/oracles docs/hog.md
+python -m hoglab.functions.documents.language docs/chapters/hog.md tests/hog/oracles docs/hog.md
 
-Where the chapters have a comment such as `<!-- library -->`, the part of that name is put in.
+A comment such as `<!-- library -->` in a chapter is replaced by the section of that name.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def functions() -> list[Function]:
 
 
 def entry(function: Function) -> str:
-    """Return one function: its signature, what it does, and its examples."""
+    """Return the text about one function: its signature, its description, and its examples."""
     notes = [function.doc]
     if function.aliases:
         notes.append(f"Also called {', '.join(f'`{name}`' for name in function.aliases)}.")
@@ -92,7 +92,7 @@ def library() -> str:
 
 
 def limits() -> str:
-    """Return the limits and their values in the places that set them."""
+    """Return a table of the limits, with the values that the code sets."""
     rows: list[Iterable[str]] = [
         ("Limit", "By default", "Programs of functions", "Filters, inputs", "Masking hashes")
     ]
@@ -104,7 +104,7 @@ def limits() -> str:
 
 
 def environments() -> str:
-    """Return the table of the functions and globals that the texts of each purpose may use."""
+    """Return a table of the functions and globals that the texts of each purpose may use."""
     rows: list[Iterable[str]] = [("Text", "Functions", "Globals")]
     for purpose, environment in _ENVIRONMENTS.items():
         missing = [f"`{name}`" for name in sorted(LIBRARY.keys() - environment.functions.keys())]
@@ -135,7 +135,7 @@ def table(rows: Iterable[Iterable[str]]) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text as inline code, characters that cannot be seen escaped."""
+    """Return a text as inline code, invisible characters escaped."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
@@ -145,7 +145,7 @@ def _grouped(number: int | float) -> str:
 
 
 def _anchor(title: str) -> str:
-    """Return the address that GitHub and others give to a heading."""
+    """Return the anchor that GitHub and others give to a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -159,7 +159,7 @@ _TAG: Final = re.compile(r"^(D?[0-9.]+)(, and [0-9.]+)?:? ")
 
 
 def reasons(listed: Mapping[str, Mapping[str, str]], runner: str) -> str:
-    """Return the different reasons of a list by programs, as a list; those that refer to another one are left out."""
+    """Return the different reasons of a list by programs, as a list; references to another list are left out."""
     texts = (entry[runner] for entry in listed.values() if runner in entry)
     found = dict.fromkeys(_TAG.sub("", text) for text in texts if not text.startswith("As "))
     return "\n".join(f"- {text[0].upper()}{text[1:].removesuffix('.')}." for text in found)
@@ -183,7 +183,7 @@ def listed_parts(folder: Path) -> dict[str, str]:
 
 
 def reference(chapters: str, listed: Mapping[str, str]) -> str:
-    """Return the whole document; `listed` are the parts that `listed_parts` gives."""
+    """Return the whole document; `listed` are the results of `listed_parts`."""
     codes = sys.modules[findings.__module__].__doc__ or ""
     parts = {
         **listed,

@@ -1,8 +1,8 @@
 """The pages of the function templates, one each and an index, as Markdown.
 
-    python -m hoglab.functions.documents.template_pages docs/templates
+python -m hoglab.functions.documents.template_pages docs/templates
 
-A page is the template's own README, the table of its inputs, and a request that makes a function of it.
+A page is the template's own README, the table of its inputs, and a request that makes a function from it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Each of these becomes a working function by one request. A page says what the te
 create a function of it."""
 
 SHOWN_DEFAULT_CHARS: Final = 80
-"""Longer defaults are left to the example below the table."""
+"""Maximum length of a default in the table; longer ones are left to the example below it."""
 
 
 def pages() -> dict[str, str]:
@@ -64,7 +64,7 @@ def page(template: Template) -> str:
 
 
 def example(template: Template) -> dict[str, Any]:
-    """The body of a request that makes a function of the template, with words in place of what nobody else knows."""
+    """Return the body of a request that makes a function from the template, with placeholders for personal values."""
     body: dict[str, Any] = {
         "template_id": template.id,
         "type": template.type,

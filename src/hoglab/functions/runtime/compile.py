@@ -1,6 +1,6 @@
 """Stored functions made ready to run.
 
-Nothing here runs a function's body; delivery and transformations do, with what this module gives them.
+Nothing here runs a function's body; delivery and transformations do, with the results of this module.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hoglab.hog import Environment
 
 NOT_RESOLVED = frozenset({"integration", "integration_multi"})
-"""Types of inputs whose values name things that this server does not keep: programs see null."""
+"""Types of inputs whose values name things that this server does not have: programs see null."""
 
 VERBATIM_KEYS = {"email": "design", "native_email": "design"}
 """Parts of values that are for editors and never reach a program."""
@@ -64,14 +64,14 @@ class CompiledMasking:
 
 @dataclass(frozen=True, slots=True)
 class CompiledMapping:
-    """One mapping of a function: when it applies, and the inputs of a run that it causes."""
+    """One mapping of a function: its filter, and the inputs of a run that it causes."""
 
     id: str
     name: str | None
     filter: CompiledFilter
     inputs: Program
     inputs_schema: Sequence[Mapping[str, Any]] = ()
-    """Of its own inputs; those of the function have the function's."""
+    """Schema of the mapping's own inputs; inputs of the function have the function's schema."""
 
 
 @dataclass(eq=False)
@@ -87,12 +87,12 @@ class CompiledFunction:
     template_id: str | None
     hog: str
     source: str
-    """The ``source`` of its filters: what kind of happening it is for."""
+    """The ``source`` of its filters: the kind of happening that it is for."""
     inputs_schema: Sequence[Mapping[str, Any]]
     filter: CompiledFilter
     inputs: Program
     mappings: Sequence[CompiledMapping] | None
-    """None for a function that runs without mappings; one with no mapping at all never runs."""
+    """None for a function that runs without mappings; a function with an empty list never runs."""
     masking: CompiledMasking | None
     raw_values: Mapping[str, Any] = field(default_factory=dict)
     """Values of inputs as they are stored, secrets left out."""
@@ -109,7 +109,7 @@ class CompiledFunction:
         return compile_program(self.hog, body_environment(self.type, self.geoip))
 
     def filters(self) -> list[CompiledFilter]:
-        """Its own filter and those of its mappings."""
+        """Return the function's own filter and the filters of its mappings."""
         return [self.filter, *(mapping.filter for mapping in self.mappings or ())]
 
     @cached_property
@@ -134,7 +134,10 @@ class CompiledFunction:
 
     @cached_property
     def fixed_inputs(self) -> tuple[dict[str, Any], Redact]:
-        """For a function with fixed inputs: these, and what hides the secrets among them. Raises as `build_inputs`."""
+        """The inputs of a function whose inputs are fixed, and the function that hides the secrets among them.
+
+        Raises the errors of `build_inputs`.
+        """
         inputs = self.build_inputs({"event": {"properties": {}}})
         return inputs, self.redactor(inputs)
 
@@ -149,24 +152,24 @@ class CompiledFunction:
         return built
 
     def input_failure(self, error: BaseException) -> str:
-        """Return the message for an error of `build_inputs`: its text, in which secrets are redacted."""
+        """Return the message for an error of `build_inputs`: its text, with secrets redacted."""
         return self.redact_stored(str(getattr(error, "message", None) or error))
 
     @cached_property
     def redact_stored(self) -> Redact:
-        """Replaces the secrets, as they are stored, in texts for people."""
+        """The function that replaces secrets, as they are stored, in texts for people."""
         hidden = {str(index): value for index, value in enumerate(self.stored_secrets)}
         schema = [{"key": key, "type": "string", "secret": True} for key in hidden]
         return redactor(schema, hidden)
 
     def mapping_of(self, mapping_id: str | None) -> CompiledMapping | None:
-        """Return the mapping with this id; None for no id, and for one that is not in use any more."""
+        """Return the mapping with this id; None for no id, and for a mapping that is no longer in use."""
         if mapping_id is None:
             return None
         return next((mapping for mapping in self.mappings or () if mapping.id == mapping_id), None)
 
     def lacks_mapping(self, mapping_id: str | None) -> bool:
-        """Return whether a run was for a mapping that is not in use any more: it has no inputs then."""
+        """Return whether a run was for a mapping that is no longer in use: it has no inputs then."""
         return mapping_id is not None and self.mapping_of(mapping_id) is None
 
     def redactor(
@@ -175,7 +178,7 @@ class CompiledFunction:
         mapping: CompiledMapping | None = None,
         request: Mapping[str, Any] | None = None,
     ) -> Redact:
-        """Replace the secrets among built inputs, and those of a webhook's request, in texts for people."""
+        """Return a function that hides in texts the secrets among built inputs, and those of a webhook's request."""
         schema = self.inputs_schema if mapping is None else [*self.inputs_schema, *mapping.inputs_schema]
         return redactor(schema, inputs, request)
 
@@ -196,7 +199,7 @@ def compile_function(
     geoip: GeoIpLookup | None = None,
     limits: Limits = EXPRESSION_LIMITS,
 ) -> CompiledFunction:
-    """Make a stored function ready; ``limits``: of its filters and inputs.
+    """Make a stored function ready; ``limits`` apply to its filters and inputs.
 
     Raises `SecretsError` and `HogSourceError`.
     """
@@ -273,7 +276,7 @@ def compile_configuration(
 def compile_filter(
     filters: Mapping[str, Any] | None, context: FilterContext, limits: Limits = EXPRESSION_LIMITS
 ) -> CompiledFilter:
-    """Return the filter of stored ``filters``; one that cannot be compiled fails on every event."""
+    """Return the filter of stored ``filters``; a filter that cannot be compiled fails on every event."""
     try:
         return CompiledFilter(build_filter(filters, context), limits)
     except FilterError:
@@ -318,17 +321,20 @@ def _masking(masking: Mapping[str, Any]) -> CompiledMasking:
 
 
 class FunctionSet:
-    """Functions that run on the same happenings, in the order in which they are asked."""
+    """Functions that run on the same happenings, in the order in which they are evaluated."""
 
     def __init__(self, functions: Sequence[CompiledFunction], before: FunctionSet | None = None) -> None:
-        """``before``: those of a moment ago; what of their filters is the same need not be prepared again."""
+        """Prepare the filters of functions.
+
+        ``before`` is the previous set; filters that did not change are taken over from it.
+        """
         self.functions = tuple(functions)
         filters = [function.filter for function in self.functions]
         self.dispatcher: FusedDispatcher = FusedDispatcher(
             filters, None if before is None else before.dispatcher
         )
         self.reads: frozenset[str] = frozenset().union(*{function.reads for function in self.functions})
-        """The roots that filters look at, those of mappings too: nothing else need be made for them."""
+        """The roots that filters, those of mappings included, look at: no other globals need be made for them."""
 
     def __len__(self) -> int:
         return len(self.functions)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 REMEMBERED_ADDRESSES = 10_000
 MAX_ADDRESS_CHARS = 64
-"""A longer text is no address; it is not remembered either."""
+"""Maximum length of an address; a longer text is none, and is not remembered either."""
 
 PLACE_FIELDS: Mapping[str, tuple[str | int, ...]] = {
     "city_name": ("city", "names", "en"),
@@ -35,7 +35,7 @@ PLACE_FIELDS: Mapping[str, tuple[str | int, ...]] = {
     "accuracy_radius": ("location", "accuracyRadius"),
     "time_zone": ("location", "timeZone"),
 }
-"""Paths in a record to the properties of a place, named ``$geoip_…``: the same as the template `geoip`."""
+"""Paths in a record to the properties of a place, named ``$geoip_…``, as in the template `geoip`."""
 
 
 class GeoIpError(Exception):
@@ -43,20 +43,23 @@ class GeoIpError(Exception):
 
 
 class GeoIp:
-    """An open database. `city` is what transformations call `geoipLookup`."""
+    """An open database. `city` is the function that transformations call `geoipLookup`."""
 
     def __init__(self, path: Path) -> None:
-        """Raise `GeoIpError`."""
+        """Open a database. Raises `GeoIpError`."""
         try:
             self._reader = maxminddb.open_database(path)
         except (OSError, maxminddb.InvalidDatabaseError, ValueError) as error:
             raise GeoIpError(f"the GeoIP database {path} cannot be read: {error}") from error
         self._remembered = lru_cache(REMEMBERED_ADDRESSES)(self._look_up)
         self.place = lru_cache(REMEMBERED_ADDRESSES)(self._place)
-        """The properties ``$geoip_…`` of an address, for flags; shared, and empty when nothing is known."""
+        """The properties ``$geoip_…`` of an address, for flags.
+
+        The mapping is shared; it is empty when nothing is known.
+        """
 
     def city(self, ip: str) -> dict[str, Any] | None:
-        """Return the city record of an address as programs get it, a copy of their own; None when there is none."""
+        """Return the city record of an address as programs get it, as a copy; None when there is none."""
         if len(ip) > MAX_ADDRESS_CHARS:
             return None
         record: dict[str, Any] | None = from_json(self._remembered(ip))
@@ -88,7 +91,7 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def _camel_case(value: Any) -> Any:
-    """Return a record with the names of its fields written as JavaScript's readers of such databases write them."""
+    """Return a record with the field names that JavaScript's readers of such databases use."""
     if isinstance(value, list):
         return [_camel_case(one) for one in value]
     if not isinstance(value, dict):

@@ -20,7 +20,7 @@ _NO_VARIABLES: dict[str, Any] = {}
 def filter_globals(globals_: Mapping[str, Any], reads: Set[str] | None = None) -> dict[str, Any]:
     """Return the flat globals of filters, from the globals of programs (spec: hog-runtime 1.1).
 
-    ``reads``: the only roots that the filters look at; what takes time to derive for others is left out.
+    ``reads`` are the only roots that the filters look at; other globals that take time to derive are left out.
     """
     event = globals_["event"]
     properties = event.get("properties") or {}

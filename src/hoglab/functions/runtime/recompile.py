@@ -1,8 +1,7 @@
-"""Recompilation when what filters speak about, or the compiler, has changed (spec: hog-functions-api 6.5).
+"""Recompilation after changes of what filters refer to, or of the compiler (spec: hog-functions-api 6.5).
 
-What runs on the server is always compiled from the source, with the present actions, test-account filters and
-cohorts; this keeps what the API shows and browsers run in step with that. It is no change by a person: no version,
-no history.
+The server always runs what it compiles from the source, with the present actions, test-account filters and cohorts;
+this service updates what the API shows and browsers run. It is no change by a person: no version, no history.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _logger = structlog.get_logger(__name__)
 
 
 class Recompiler(BackgroundService):
-    """Background service that compiles functions anew. `recompile` may also be called by itself."""
+    """Background service that compiles functions again. `recompile` may also be called by itself."""
 
     NAME = "recompiler"
 
@@ -44,13 +43,13 @@ class Recompiler(BackgroundService):
         self._unsubscribe = [database.changes.subscribe(topic, self._changed) for topic in TOPICS]
 
     def start(self) -> None:
-        """Start working; projects that changed while the server was down are looked at first."""
+        """Start working; projects that changed while the server was down come first."""
         with self._database.read() as connection:
             self._waiting.update(store.projects_with_functions(connection))
         super().start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End after the project at hand."""
+        """Stop after the current project."""
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         super().stop(timeout_s)
@@ -64,11 +63,11 @@ class Recompiler(BackgroundService):
             project_id = self._waiting.pop()
             try:
                 self.recompile(project_id)
-            except Exception:  # others are compiled all the same
+            except Exception:  # a failure of one project does not stop the others
                 _logger.exception("functions_not_recompiled", project_id=project_id)
 
     def recompile(self, project_id: int) -> int:
-        """Compile the functions of a project again; returns how many of them changed by that."""
+        """Compile the functions of a project again. Return how many of them changed by that."""
         with self._database.read() as connection:
             project = next((one for one in accounts.projects(connection) if one.id == project_id), None)
             if project is None:
@@ -83,7 +82,7 @@ class Recompiler(BackgroundService):
             for row in store.everything(tx.connection, project_id):
                 if row["id"] in stale:
                     seen_at, changes = stale[row["id"]]
-                    # Compiling takes its time, and nobody else can write here: only what was saved meanwhile.
+                    # Compiling takes time, and nobody else can write: only functions saved meanwhile are compiled.
                     values = changes if row["updated_at"] == seen_at else self._changes(row, context)
                     if any(
                         row[name] != value for name, value in values.items()
@@ -93,7 +92,7 @@ class Recompiler(BackgroundService):
         return len(stale)
 
     def _changes(self, row: Mapping[str, Any], context: FilterContext) -> dict[str, Any]:
-        """Return the columns of a function that compiling it anew changes."""
+        """Return the columns of a function that compiling it again changes."""
         try:
             before = read_configuration(row, self._box)
         except SecretsError as error:
@@ -105,11 +104,11 @@ class Recompiler(BackgroundService):
                 after = recompiled(before, context, programs=programs)
                 break
             except InvalidFunctionError as error:
-                # What the present compiler refuses stays as it is; it says so where somebody edits or runs it.
+                # A function that the compiler refuses stays as it is; the error shows when it is edited or run.
                 _logger.warning("function_not_recompiled", function_id=row["id"], reason=error.detail)
         values = {**row_values(after, self._box), "compiler_version": COMPILER_VERSION}
         return {name: values[name] for name in _COMPILED if values[name] != row[name]}
 
 
 _COMPILED = ("filters", "mappings", "transpiled", "bytecode", "inputs", "masking", "compiler_version")
-"""The columns that hold something compiled, or say by what."""
+"""The columns that hold a compiled form, or name the compiler."""

@@ -42,21 +42,21 @@ class ProjectFunctions:
     project: Project
     by_id: Mapping[str, CompiledFunction]
     destinations: FunctionSet
-    """Run after an event was stored."""
+    """Functions that run after an event was stored."""
     internal_destinations: FunctionSet
-    """Run on internal events."""
+    """Functions that run on internal events."""
     transformations: FunctionSet
-    """Change events before anything else sees them, in execution order."""
+    """Functions that change events before anything else sees them, in execution order."""
     unusable: frozenset[str] = frozenset()
-    """Ids of those that are enabled and cannot be loaded, for their secrets cannot be read, say."""
+    """Ids of the enabled functions that cannot be loaded, for example because their secrets cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One function that may run.
 
-    ``state``: what of its row says whether it changed; ``place``: its place among the others (spec hog-runtime 0, step
-    5); ``compiled`` None: it cannot be loaded.
+    ``state`` is the part of its row that shows whether it changed; ``place`` is its place among the others (spec
+    hog-runtime 0, step 5); ``compiled`` is None when it cannot be loaded.
     """
 
     state: tuple[object, ...]
@@ -67,7 +67,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """Loaded functions of a project. ``versions``: of `TOPICS`, when they were read."""
+    """Loaded functions of a project. ``versions`` are the versions of `TOPICS` when they were read."""
 
     versions: tuple[int, ...]
     functions: ProjectFunctions | None
@@ -76,7 +76,7 @@ class _Loaded:
 
 
 class FunctionRegistry:
-    """Gives the runtime a project's functions, reading the database only after something changed."""
+    """Gives the runtime a project's functions, reading the database only after a change."""
 
     def __init__(
         self,
@@ -86,7 +86,10 @@ class FunctionRegistry:
         geoip: GeoIpLookup | None = None,
         limits: Limits = EXPRESSION_LIMITS,
     ) -> None:
-        """``limits``: what one evaluation of a filter, or of the inputs of a function, may use."""
+        """Create an empty registry.
+
+        ``limits`` bound one evaluation of a filter, or of the inputs of a function.
+        """
         self.limits = limits
         self._database = database
         self._box = box
@@ -94,7 +97,7 @@ class FunctionRegistry:
         self._loaded: dict[int, _Loaded] = {}
         self._projects: dict[
             str, int
-        ] = {}  # of functions that were asked for by id; a function stays where it is
+        ] = {}  # for functions that were requested by id; a function never moves to another project
         self._lock = threading.Lock()
 
     def for_project(self, project_id: int) -> ProjectFunctions | None:
@@ -114,7 +117,10 @@ class FunctionRegistry:
         return known.functions
 
     def known_project(self, function_id: str) -> int | None:
-        """Return the project of a function that was looked for before; asks nobody, so that an event loop may."""
+        """Return the project of a function that was found before.
+
+        Reads memory only, so that an event loop may call it.
+        """
         return self._projects.get(function_id)
 
     def find(self, function_id: str) -> tuple[Project, CompiledFunction] | None:
@@ -136,7 +142,7 @@ class FunctionRegistry:
             return len(store.projects_with_functions(connection))
 
     def unusable(self) -> int:
-        """Return the number of enabled functions that could not be loaded, of the projects that were asked for."""
+        """Return the number of enabled functions that could not be loaded, in the projects that were requested."""
         loaded = [known.functions for known in list(self._loaded.values())]
         return sum(len(functions.unusable) for functions in loaded if functions is not None)
 
@@ -145,9 +151,9 @@ class FunctionRegistry:
         return tuple(version(topic, project_id) for topic in TOPICS)
 
     def _load(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
-        """Return present functions of a project.
+        """Return the present functions of a project.
 
-        Raises `DatabaseError` whatever goes wrong: no event is to blame for it.
+        Raises `DatabaseError` for every failure: no event is to blame for it.
         """
         try:
             return self._read(project_id, versions, before)
@@ -160,7 +166,10 @@ class FunctionRegistry:
             ) from error
 
     def _read(self, project_id: int, versions: tuple[int, ...], before: _Loaded | None) -> _Loaded:
-        """Return the same. Where only some functions changed, the others are not looked at again."""
+        """Read the functions of a project.
+
+        If only some functions changed, the others are taken over from the previous state.
+        """
         changed = self._changed_since(project_id, before, versions)
         with self._database.read() as connection:
             if before is not None and before.functions is not None and changed is not None:
@@ -186,7 +195,7 @@ class FunctionRegistry:
     def _changed_since(
         self, project_id: int, before: _Loaded | None, versions: tuple[int, ...]
     ) -> frozenset[str] | None:
-        """Return the ids of the functions that changed, when nothing else did, with those that could not be loaded.
+        """Return the ids of the functions that changed or could not be loaded, if nothing else changed.
 
         None when anything may have changed.
         """
@@ -196,7 +205,7 @@ class FunctionRegistry:
         return None if changed is None or before.functions is None else changed | before.functions.unusable
 
     def _entry(self, row: Row, context: FilterContext, known: _Entry | None) -> _Entry:
-        """Return a function that is as it was last time is not compiled again."""
+        """Return a function's entry; an unchanged function is not compiled again."""
         order = row["execution_order"]
         state = (row["updated_at"], order)
         if known is not None and known.state == state and known.compiled is not None:
@@ -208,7 +217,7 @@ class FunctionRegistry:
         return _Entry(state, row["filters"], place, compiled)
 
     def _compile_one(self, row: Row, context: FilterContext) -> CompiledFunction | None:
-        """None for one that cannot be loaded: the others shall run."""
+        """Return a compiled function; None for one that cannot be loaded, so that the others run."""
         try:
             return compile_function(row, self._box, context, self._geoip, self.limits)
         except (SecretsError, HogSourceError) as error:
@@ -222,7 +231,7 @@ class FunctionRegistry:
 def _in_order(
     project: Project, entries: Mapping[str, _Entry], before: ProjectFunctions | None
 ) -> ProjectFunctions:
-    """Return the functions of a project by what they are for."""
+    """Return the functions of a project by their purpose."""
     ordered = sorted(entries.values(), key=lambda one: one.place)
     functions = [one.compiled for one in ordered if one.compiled is not None]
     kinds: dict[str, list[CompiledFunction]] = {}

@@ -34,8 +34,10 @@ FAILED = "$transformations_failed"
 SKIPPED = "$transformations_skipped"
 
 PROJECT_SLOW_S = 6.0
-"""Once the functions of a project took more than this of one batch, so counted as one of them is, the others are given
-up earlier: all projects wait for the same batch."""
+"""Slow computing time of a project in one batch, in seconds.
+
+Beyond it, its functions are given up earlier: all projects wait for the same batch.
+"""
 
 OVER_SHARE = (
     "The transformations of the project took more than their share of the time that all projects wait for, and were "
@@ -76,14 +78,14 @@ class TransformableEvent(Protocol):
 EventT = TypeVar("EventT", bound=TransformableEvent)
 
 Record = Callable[[Sequence[AppMetric], Sequence[LogEntry]], None]
-"""Keeps what runs leave behind. Best effort: it must not raise."""
+"""Function that stores logs and metrics of runs. Best effort: it must not raise."""
 
 Watch = Callable[[str, float], None]
-"""Told of every run, and of filters and inputs that were slow: function id and computing time in milliseconds."""
+"""Function called for every run, and for slow filters and inputs, with function id and computing time in ms."""
 
 
 class BodyRunner(Protocol):
-    """Runs the programs of transformations where they can do no harm."""
+    """Runs the programs of transformations in isolation."""
 
     def run(
         self,
@@ -95,10 +97,11 @@ class BodyRunner(Protocol):
         hurried: bool = False,
         most_s: float = math.inf,
     ) -> Generator[BodyRun, None, None]:
-        """Return one answer for each event, in order.
+        """Yield one result for each event, in order.
 
-        ``events`` are JSON objects with the globals of each run, ``shared`` is one with what all have in common;
-        ``hurried``: be short with a program that is slow; ``most_s``: give it up after so much computing in all.
+        ``events`` are JSON objects with the globals of each run, ``shared`` is one with their common globals;
+        ``hurried`` gives a slow program less time; ``most_s`` is the computing time after which the program is
+        given up.
         """
         ...
 
@@ -113,16 +116,16 @@ class _Notes:
     given_up: set[str] = field(default_factory=set)
     quota: ComputeQuota = field(default_factory=ComputeQuota)
     slow_s: float = 0.0
-    """Computing time of slow runs, of all functions so far."""
+    """Computing time of slow runs of all functions so far, in seconds."""
     allowed_s: float = math.inf
-    """Computing time that all functions together may use."""
+    """Computing time that all functions together may use, in seconds."""
     bodies_s: float = 0.0
-    """Computing time of their programs so far, in the process that runs them."""
+    """Computing time of their programs so far, in the process that runs them, in seconds."""
     started: float = field(default_factory=thread_time)
 
     @property
     def used_s(self) -> float:
-        """Computing time of the batch so far: programs, filters, inputs, and handing events over."""
+        """Computing time of the batch so far, in seconds: programs, filters, inputs, and passing events on."""
         return self.bodies_s + thread_time() - self.started
 
     @property
@@ -145,7 +148,10 @@ class _Notes:
 
 @dataclass(slots=True, eq=False)
 class _Passage:
-    """An event on its way through the functions. ``shown``: what they see of it, made when it is first needed."""
+    """An event on its way through the functions.
+
+    ``shown`` are the globals they see, made when they are first needed.
+    """
 
     event: Any
     outcomes: dict[str, list[str]]
@@ -172,9 +178,10 @@ class Transformations:
         site_url: str = "http://localhost:8000",
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``is_stopped``: whether the circuit breaker has stopped a function, so that it is passed over.
+        """Create the transformations of all projects.
 
-        ``is_slowed``: whether it was slow for long, so that it is given up earlier; ``shares``: what projects that wait
+        ``is_stopped`` says whether the circuit breaker has stopped a function, which is then skipped. ``is_slowed``
+        says whether it was slow for long, so that it is given up earlier; ``shares`` bounds what projects that wait
         for each other may take.
         """
         self._registry = registry
@@ -188,7 +195,7 @@ class Transformations:
         self._now = now
 
     def transform(self, project_id: int, events: list[EventT]) -> list[EventT]:
-        """Return the events that are left, in order, changed in place."""
+        """Return the remaining events, in order, changed in place."""
         allowed_s = self._shares.allowed_s(project_id, len(events))
         functions = self._registry.for_project(project_id)
         if functions is None or not functions.transformations:
@@ -231,7 +238,7 @@ class Transformations:
         }
 
     def _apply(self, function: CompiledFunction, passages: Sequence[_Passage], notes: _Notes) -> None:
-        """Run one function on events, and take over what it makes of them."""
+        """Run one function on events, and apply its results to them."""
         label = f"{function.label} ({function.id})"
         hurried = notes.slow_s > PROJECT_SLOW_S or self._is_slowed(function.id)
         if hurried:
@@ -251,7 +258,7 @@ class Transformations:
 
         shared: dict[str, Any] = {"project": {"id": notes.project_id, "name": "", "url": self._site_url}}
         if function.has_fixed_inputs:
-            with suppress(*_INPUT_ERRORS):  # said of each event
+            with suppress(*_INPUT_ERRORS):  # reported for each event
                 shared["inputs"] = to_json(function.fixed_inputs[0])
         text = orjson.dumps(shared)
         runs = self._bodies.run(
@@ -278,9 +285,9 @@ class Transformations:
     def _prepare(
         self, function: CompiledFunction, passage: _Passage, notes: _Notes
     ) -> str | tuple[bytes, Redact]:
-        """Return the globals of a run, as JSON, and what hides the secrets among them.
+        """Return the globals of a run, as JSON, and the function that hides the secrets among them.
 
-        Or the list that the event goes into without one.
+        Returns the name of the event's list of outcomes instead when the function does not run.
         """
         if self._is_stopped(function.id):
             notes.count(function, "disabled_permanently")
@@ -326,7 +333,7 @@ class Transformations:
     def _settle(
         self, function: CompiledFunction, passage: _Passage, run: BodyRun, redact: Redact, notes: _Notes
     ) -> str | None:
-        """Take over what came of a run. Which list the event goes into, None for one that is dropped."""
+        """Apply the result of a run. Return the event's list of outcomes, None for a dropped event."""
         event = passage.event
         result = None if run.value is None else orjson.loads(run.value)
         error = run.error
@@ -336,7 +343,9 @@ class Transformations:
             notes.slow(run.used_s)
             notes.bodies_s += run.used_s
             self._watch(function.id, run.used_s * 1_000)
-        if not run.given_up or function.id not in notes.given_up:  # said once: it may be thousands of events
+        if (
+            not run.given_up or function.id not in notes.given_up
+        ):  # logged once: it may be thousands of events
             self._log(function, event, run.lines, error, redact, notes)
         if run.given_up:
             notes.given_up.add(function.id)
@@ -354,7 +363,7 @@ class Transformations:
         return SUCCEEDED
 
     def _give_up(self, function: CompiledFunction, event: TransformableEvent, notes: _Notes) -> None:
-        """Pass an event by, for the project has had its share."""
+        """Skip an event, because the project has used its share."""
         notes.count(function, "failed")
         if function.id not in notes.given_up:
             notes.given_up.add(function.id)

@@ -1,7 +1,7 @@
 """Secrets at rest (spec: hog-functions-api 10).
 
-Secrets are kept apart from the other inputs, encrypted and authenticated. The keys live outside the database;
-the newest one encrypts, all of them decrypt, so that a key can be replaced without touching old rows.
+Secrets are kept apart from the other inputs, encrypted and authenticated. The keys live outside the database; the
+newest one encrypts, all of them decrypt, so that a key can be replaced without rewriting old rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEY_FILE = "secret-keys"
 """Name of the key file in the data directory: one key a line, newest first."""
 
 MASK = "********"
-"""Text that people see instead of a secret, and must never be able to store as one."""
+"""Text that people see instead of a secret, and can never store as one."""
 
 
 class SecretsError(Exception):
@@ -29,7 +29,7 @@ class SecretsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secret items of a function: of its own inputs, and of each mapping's by the mapping's label."""
+    """The secret items of a function: of its own inputs, and of each mapping's inputs by the mapping's label."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     mappings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class SecretBox:
     """Encrypts and decrypts: the secrets of functions, and single texts."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """``keys``: Fernet keys, newest first. Raises `SecretsError` for one that is none."""
+        """Create a box with Fernet keys, newest first. Raises `SecretsError` for an invalid key."""
         try:
             self._fernet = MultiFernet([Fernet(key) for key in keys])
         except ValueError as error:
@@ -50,9 +50,9 @@ class SecretBox:
 
     @classmethod
     def open(cls, directory: DataDirectory, keys: Sequence[str] = ()) -> SecretBox:
-        """With the given keys, else those of the key file in the data directory, made when it is missing.
+        """Return a box with the given keys, else those of the data directory's key file, created when it is missing.
 
-        Raises `SecretsError` when the file holds no usable key.
+        Raises `SecretsError` when the file has no usable key.
         """
         if keys:
             return cls(keys)
@@ -64,7 +64,7 @@ class SecretBox:
 
     @staticmethod
     def add_key(directory: DataDirectory) -> None:
-        """Put a new key in front of those in the data directory's key file. Raises `SecretsError` as `open` does."""
+        """Put a new key in front of those in the data directory's key file. Raises the errors of `open`."""
         SecretBox.open(directory)
         content = directory.secret(KEY_FILE, bytes)
         directory.replace_secret(KEY_FILE, f"{SecretBox.new_key()}\n".encode() + content)
@@ -82,11 +82,11 @@ class SecretBox:
             raise SecretsError(_UNREADABLE) from None
 
     def renewed_text(self, sealed: str) -> str:
-        """Return the same for single texts."""
+        """Return an encrypted text encrypted with the newest key. Raises `SecretsError` as `unseal` does."""
         return self.renewed(sealed.encode()).decode("ascii")
 
     def seal(self, secrets: Secrets) -> bytes | None:
-        """Return the encrypted form; None when there is nothing to keep."""
+        """Return the encrypted form; None when there are no secrets."""
         if not secrets:
             return None
         content = {
@@ -106,7 +106,7 @@ class SecretBox:
         return Secrets(content["inputs"], content["mappings"])
 
     def encrypt_text(self, text: str) -> str:
-        """Return one text, as ASCII."""
+        """Return one encrypted text, as ASCII."""
         return self._fernet.encrypt(text.encode()).decode("ascii")
 
     def decrypt_text(self, sealed: str) -> str:

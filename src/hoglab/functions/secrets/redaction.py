@@ -45,14 +45,14 @@ MIN_ENCODED_BYTES = 6
 SHARED_CHARACTERS = 3
 """Number of characters that the encoded forms of two secrets that follow each other may share."""
 PATTERNS = 1_000
-"""Sets of secrets whose patterns are remembered: most runs of a function have the same."""
+"""Maximum number of sets of secrets whose patterns are remembered: most runs of a function have the same."""
 
 _BASIC = re.compile(r"Basic\s+([A-Za-z0-9+/]+={0,2})\s*", re.IGNORECASE)
 _BASE64 = "[A-Za-z0-9+/_-]"
 _IN_BASE64 = {"+": r"(?:\+|-|%2[bB])", "/": "(?:/|_|%2[fF])"}
-"""Base64 for addresses has other characters in these places."""
+"""Characters that Base64 for addresses has in place of two others."""
 _LEFT_ALONE = ("", "/", "!~*'()", ";,/?:@&=+$!~*'()#")
-"""Characters left alone by encoders of addresses; the last two: encodeURLComponent, and encodeURI of browsers."""
+"""Characters that encoders of addresses do not encode; the last two: encodeURLComponent, and encodeURI of browsers."""
 _HEX_DIGITS = re.compile("%[0-9A-F]{2}")
 _PREFIX = re.compile(r"^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
 
@@ -64,9 +64,9 @@ def redactor(
     inputs: Mapping[str, Any],
     request: Mapping[str, Any] | None = None,
 ) -> Redact:
-    """Return a function that replaces the secrets among resolved inputs wherever they stand in a text.
+    """Return a function that replaces the secrets among resolved inputs everywhere in a text.
 
-    Of the ``request`` of a webhook, what its headers and its query say under the names of credentials is one too.
+    In the ``request`` of a webhook, headers and query parameters with the names of credentials are secrets too.
     """
     secrets = set(_secrets(schema, inputs))
     if request is not None:
@@ -84,10 +84,10 @@ def redactor(
 
 
 def _replaced(pattern: re.Pattern[str], text: str) -> str:
-    """Return a text without what is found in it.
+    """Return a text without the matches of a pattern.
 
-    Also where one thing that is found begins within the last characters of another: a digit of base64 may be the end of
-    one secret and the beginning of the next.
+    A match may begin within the last characters of another: a digit of base64 may be the end of one secret and the
+    beginning of the next.
     """
     kept: list[str] = []
     done = begin = 0
@@ -145,7 +145,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """Yield a secret with and without its scheme and what is around it, and what the credentials of Basic say."""
+    """Yield a secret with and without its scheme and surroundings, and the user and password of Basic credentials."""
     for form in (secret, _PREFIX.sub("", secret)):
         for part in (form, form.strip()):
             if len(part) >= MIN_LENGTH:
@@ -159,13 +159,13 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def _texts_of(secret: str) -> Iterator[str]:
-    """Yield a secret as it may stand in a text.
+    """Yield the forms that a secret may have in a text.
 
     As it is, inside JSON, as Hog prints it, inside HTML, and as a part of an address.
     """
     yield secret
     if secret.isascii() and secret.isalnum():
-        return  # what follows changes nothing
+        return  # the replacements below change nothing
     inside = _in_json(secret)
     ascii_only = json.dumps(secret)[1:-1]
     yield from (inside, ascii_only, orjson.dumps(inside).decode()[1:-1], json.dumps(ascii_only)[1:-1])
@@ -185,9 +185,9 @@ def _in_json(text: str) -> str:
 
 
 def _encoded(secret: str) -> list[tuple[int, str]]:
-    """Return a secret in hexadecimal digits, and as a part of what is encoded as base64, wherever it begins in that.
+    """Return a secret in hexadecimal digits, and as part of base64 text at any offset.
 
-    Lengths and patterns. Short ones would be found in any text.
+    Short secrets have none of these forms, which would be found in any text.
     """
     data = secret.encode("utf-8", "replace")
     if len(data) < MIN_ENCODED_BYTES:
@@ -195,7 +195,7 @@ def _encoded(secret: str) -> list[tuple[int, str]]:
     found = [(2 * len(data), f"(?i:{data.hex()})")]
     for shift in range(3):
         text = base64.b64encode(bytes(shift) + data).decode()
-        # The characters that hold nothing but bits of the secret; the one behind them may hold a few, too.
+        # The characters that hold nothing but bits of the secret; the one after them may hold a few, too.
         whole = text[-(-8 * shift // 6) : 8 * (shift + len(data)) // 6]
         middle = "".join(_IN_BASE64.get(each, each) for each in whole)
         found.append((len(whole), f"{middle}{_BASE64}?(?:=|%3[dD]){{0,2}}"))

@@ -1,4 +1,4 @@
-"""Encrypting what is stored anew, after a secret key was put in front of the others."""
+"""Encrypting stored secrets again, after a key was put in front of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that the secret keys are those that sealed what is stored: a known text, sealed when there was nothing else."""
+"""Check that the secret keys are those that sealed the stored secrets: a known text, sealed by the first start."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ TEXT = "hoglab"
 
 
 def check_secrets(database: Database, box: SecretBox, directory: DataDirectory, *, accept_loss: bool) -> None:
-    """Refuse to start with keys that open nothing of what is stored.
+    """Refuse to start with keys that do not open the stored secrets.
 
-    With ``accept_loss`` it goes on: functions with secrets do not run until these are entered anew. Raises
-    `SecretsError`.
+    With ``accept_loss`` the start continues: functions with secrets do not run until these are entered again.
+    Raises `SecretsError`.
     """
     if unreadable(database, box) and not accept_loss:
         raise SecretsError(
             f"the secret keys are not those that encrypted the secrets of functions and flags: put {directory.path}/"
             "secret-keys back (or HOGLAB_SECRET_KEYS), or restore a backup; `hoglab serve --accept-loss` goes on "
-            "without these secrets, which then have to be entered anew"
+            "without these secrets, which then have to be entered again"
         )
 
 
 def is_prepared(database: Database) -> bool:
-    """Return whether there is anything to tell the keys by: the core of the server has started once."""
+    """Return whether the database has a text to check the keys with: the core of the server has started once."""
     with database.read() as connection:
         return connection.scalar(sa.select(installation.c.sealed_check)) is not None
 
 
 def check_shared_secrets(database: Database, box: SecretBox) -> None:
-    """Refuse to start beside others with keys that are not theirs. Raises `SecretsError`."""
+    """Refuse to start beside other processes that have other keys. Raises `SecretsError`."""
     if unreadable(database, box):
         raise SecretsError(
             "HOGLAB_SECRET_KEYS are not the keys that encrypted the secrets of functions and flags in this database: "
@@ -47,7 +47,7 @@ def check_shared_secrets(database: Database, box: SecretBox) -> None:
 
 
 def unreadable(database: Database, box: SecretBox) -> bool:
-    """Return whether what is stored cannot be opened."""
+    """Return whether the stored secrets cannot be opened."""
     with database.read() as connection:
         sealed = connection.scalar(sa.select(installation.c.sealed_check))
         if sealed is None:  # of an older version: any secret of a function will do
@@ -79,7 +79,7 @@ def unreadable_secrets(database: Database, box: SecretBox, *, full: bool) -> int
 
 
 def keep_check(database: Database, box: SecretBox) -> None:
-    """Make sure that there is a text that the present keys open. For a directory that was checked."""
+    """Make sure that there is a text that the present keys open. To be called for a checked directory."""
     with database.read() as connection:
         sealed = connection.scalar(sa.select(installation.c.sealed_check))
     if sealed is None or unreadable(database, box):

@@ -1,4 +1,4 @@
-"""Site functions: what a browser runs for a function of type `site_app` or `site_destination`.
+"""Site functions: the code that a browser runs for a function of type `site_app` or `site_destination`.
 
 The artefact is one function expression. A browser's SDK calls it and then `.init({posthog, callback})`; `init`
 gives `{processEvent}` where the source exports `onEvent`. spec: hog-language 11.5.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SiteMapping:
-    """One enabled mapping: which events it is for (None: all), and the inputs that replace those of the function."""
+    """One enabled mapping: the filter of its events (None: all), and the inputs that replace those of the function."""
 
     filter: Program | None
     inputs: tuple[Input, ...] = ()
@@ -60,7 +60,10 @@ def compile_site_function(
 
 
 def transpile_value(value: Any, env: Environment = TEMPLATE) -> JavaScript:
-    """Return the expression for an input's value, each text inside it a template. Raises as `compile_site_function`."""
+    """Return the expression for an input's value, each text inside it a template.
+
+    Raises the errors of `compile_site_function`.
+    """
     writer = _Writer(env)
     code = writer.value(Input("", value, "hog"))
     return JavaScript(code, tuple(in_order(writer.used)))

@@ -1,4 +1,4 @@
-"""Functions that run in browsers: what is compiled from them and what posthog-js is given (spec: hog-runtime 7.3)."""
+"""Functions that run in browsers: their compiled code and the answer to posthog-js (spec: hog-runtime 7.3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SITE_TYPES = frozenset({"site_destination", "site_app"})
 
 
 def transpiled(javascript: JavaScript) -> dict[str, Any]:
-    """Return generated code as the API shows it beside what it was generated from."""
+    """Return generated code as the API shows it beside its source."""
     return {"lang": "ts", "code": javascript.code, "stl": list(javascript.stl)}
 
 
@@ -56,7 +56,7 @@ class SiteMappingParts:
 
 @dataclass(frozen=True, slots=True)
 class SiteParts:
-    """Parts of a site function. Secrets are none of them: everybody can read what browsers receive."""
+    """Parts of a site function. No secrets are among them: everybody can read what browsers receive."""
 
     hog: str
     inputs_schema: Sequence[Mapping[str, Any]]
@@ -121,7 +121,7 @@ def _inputs(
 
 @dataclass(frozen=True, slots=True)
 class SiteFunction:
-    """One function as posthog-js is given it."""
+    """One function as posthog-js gets it."""
 
     id: str
     code: str
@@ -129,7 +129,7 @@ class SiteFunction:
 
 
 class SiteFunctions:
-    """The enabled site functions of projects, read from the database only after something changed."""
+    """The enabled site functions of projects, read from the database only after a change."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,6 +1,6 @@
-"""The source of site functions: TypeScript, made into the JavaScript that it is without its types.
+"""The source of site functions: TypeScript, converted to JavaScript by removing its types.
 
-Types are blanked out, so that what is left stands where it stood. What TypeScript would have to generate code for
+Types are replaced by blanks, so that the rest stays in its place. Syntax for which TypeScript would generate code
 (enums, namespaces, parameter properties) is refused.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_DEPTH = 400
-"""Maximum depth of a source: browsers have a limit of their own, and it should not be met there."""
+"""Maximum depth of a source: browsers have a limit of their own, which must not be reached."""
 
 _TYPES = frozenset(
     {
@@ -38,7 +38,7 @@ _TYPES = frozenset(
         "override_modifier",
     }
 )
-"""Syntax that says something about types only."""
+"""Syntax that concerns types only."""
 _TYPED = frozenset({"as_expression", "satisfies_expression", "non_null_expression"})
 """Expressions whose first part is all that runs."""
 _MARKED = {
@@ -48,7 +48,7 @@ _MARKED = {
     "variable_declarator": ("!",),
     "abstract_class_declaration": ("abstract",),
 }
-"""Words and signs that mean something to the type checker only, by what they stand in."""
+"""Words and signs that mean something to the type checker only, by the syntax around them."""
 _GENERATING = {
     "enum_declaration": "enums",
     "internal_module": "namespaces",
@@ -114,7 +114,7 @@ def _blanks(node: Node) -> Iterator[tuple[int, int]]:
         for child, after in zip(node.children, node.children[1:], strict=False):
             if (
                 child.children and child.children[0].type == "this"
-            ):  # says what `this` is, and is never passed
+            ):  # gives the type of `this`, and is never passed
                 yield child.start_byte, after.end_byte if after.type == "," else child.end_byte
     elif node.type == "required_parameter":
         for child in node.children:

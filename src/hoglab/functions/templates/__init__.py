@@ -1,9 +1,9 @@
 """The catalogue of function templates: one folder each, with its description, code, help text and tests.
 
-A folder holds ``template.toml`` (the object of spec hog-functions-api 11.1 without its code), ``code.hog`` (``code.ts``
-for what runs in browsers, which has tests of its own in place of the last),
-``README.md`` and ``test.yaml`` (inputs and events, and the requests or events that must come of them; the tests of
-the catalogue say how it is written).
+A folder holds ``template.toml`` (the object of spec hog-functions-api 11.1 without its code), ``code.hog``
+(``code.ts`` for what runs in browsers, which has tests of its own in place of the last file), ``README.md`` and
+``test.yaml`` (inputs and events, and the requests or events that must result; the tests of the catalogue say how it
+is written).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["UNUSABLE", "Template", "catalogue", "find_template"]
 
 UNUSABLE = frozenset({"hidden"})
-"""Statuses of templates that nothing may be created from."""
+"""Statuses of templates from which nothing may be created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class Template:
 
     @property
     def version(self) -> str:
-        """A hash of what the API shows, different for every change."""
+        """A hash of what the API shows, different after every change."""
         return hashlib.sha256(orjson.dumps(self.wire(), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
 ALIASES: Mapping[str, str] = {}
-"""Other ids under which a template is known, each with the id it has here."""
+"""Other ids of templates, each with its present id."""
 
 
 def find_template(template_id: str) -> Template | None:

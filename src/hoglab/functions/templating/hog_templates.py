@@ -1,4 +1,4 @@
-"""Hog templates inside inputs: their compiled form and what they depend on (spec: hog-functions-api 5.4-5.7)."""
+"""Hog templates inside inputs: their compiled form and their dependencies (spec: hog-functions-api 5.4-5.7)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TemplateDialect:
     environment: Environment
     record_is_event: bool = False
     browser: bool = False
-    """Whether templates are filled in by browsers, and so are compiled to JavaScript."""
+    """Whether browsers fill templates in, so that they are compiled to JavaScript."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CompiledValue:
 def compile_value(
     value: Any, dialect: TemplateDialect, verbatim_keys: AbstractSet[str] = frozenset()
 ) -> CompiledValue:
-    """Compile every text inside a JSON value. Raises `TemplateError` for the first that is wrong."""
+    """Compile every text inside a JSON value. Raises `TemplateError` for the first wrong one."""
     needs: set[str] = set()
 
     def compile_text(text: str, _path: Path) -> list[Any]:

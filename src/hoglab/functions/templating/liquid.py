@@ -1,8 +1,8 @@
 """Liquid templates inside inputs (spec: hog-runtime 3).
 
-Texts are rendered as LiquidJS renders them for PostHog: what ``{{ }}`` prints is escaped for HTML unless its last
+Texts are rendered as LiquidJS renders them for PostHog: the output of ``{{ }}`` is escaped for HTML unless its last
 filter is ``raw``, unknown variables print nothing, unknown filters change nothing, and there are no partials. A
-template is somebody else's program: every render is bounded in time, output, loop iterations and the size of the
+template is another person's program: every render is bounded in time, output, loop iterations and the size of the
 values that it makes.
 """
 
@@ -52,7 +52,7 @@ MAX_OUTPUT_BYTES = 1_000_000
 MAX_LOOP_ITERATIONS = 10_000
 """Maximum number of runs of the innermost of nested loops."""
 RENDER_TIME_S = 0.5
-"""Computing time of one render."""
+"""Computing time of one render, in seconds."""
 
 _MARKUP = re2.compile(r"(?s)\{\{.*?\}\}|\{%.*?%\}")
 _VERBATIM = re2.compile(
@@ -63,7 +63,7 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#x27;", "'"), ("&
 
 
 class LiquidTemplateError(Exception):
-    """A text is not Liquid; ``line`` is where, counted from 1."""
+    """A text is not Liquid; ``line`` is the line of the error, counted from 1."""
 
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class LiquidTemplateError(Exception):
 
 
 class _Context(RenderContext):
-    """Keeps the time, and the sizes of what filters make. Knows no variables but those that it is given."""
+    """Keeps the time, and the sizes of the results of filters. It has no variables but the given ones."""
 
     __slots__ = ("_deadline",)
 
@@ -81,7 +81,7 @@ class _Context(RenderContext):
         self._deadline = time.thread_time() + RENDER_TIME_S
 
     def get(self, path: list[object], *, token: Token | None, default: object = UNDEFINED) -> object:
-        """Return the value at a path. Whatever is done with long values, they are looked up first."""
+        """Return the value at a path. Every operation on a long value begins here."""
         self.check_time()
         return super().get(path, token=token, default=default)
 
@@ -113,7 +113,7 @@ _range = RangeLiteral.evaluate
 
 
 def _bounded_range(self: RangeLiteral, context: RenderContext) -> range:
-    """A range of bounded length: to skip its first items, to turn it around and to search it takes as long as it is."""
+    """Return a range of bounded length: skipping its first items, reversing and searching take time by its length."""
     found = _range(self, context)
     if isinstance(context, _Context):
         context.check_time()
@@ -122,7 +122,7 @@ def _bounded_range(self: RangeLiteral, context: RenderContext) -> range:
     return found
 
 
-# The parser makes ranges wherever an expression may stand, of this very class.
+# The parser makes ranges of this very class wherever an expression may stand.
 RangeLiteral.evaluate = _bounded_range  # type: ignore[method-assign]
 
 
@@ -140,7 +140,7 @@ class _EscapedOutput(OutputNode):
 
 
 class _EscapedEcho(_EscapedOutput, EchoNode):
-    """The same as a tag."""
+    """Tag that prints a value for HTML."""
 
 
 class _Output(Output):
@@ -178,7 +178,7 @@ class LiquidTemplate:
 
     @classmethod
     def parse(cls, text: str) -> LiquidTemplate:
-        """Raise `LiquidTemplateError`."""
+        """Return a parsed text. Raises `LiquidTemplateError`."""
         if len(text) > MAX_TEMPLATE_CHARS:
             raise LiquidTemplateError(f"Liquid templates may be {MAX_TEMPLATE_CHARS} characters long")
         try:
@@ -189,7 +189,7 @@ class LiquidTemplate:
             raise LiquidTemplateError(f"the template cannot be read ({type(error).__name__})") from None
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """Return the text for some variables. Raises `LiquidTemplateError` for what fails and what takes too much."""
+        """Return the text for some variables. Raises `LiquidTemplateError` for a failure or a timeout."""
         context = _Context(self.template, globals=ChainMap({"now": utc_now()}, dict(variables)))
         buffer = LimitedStringIO(MAX_OUTPUT_BYTES)
         try:
@@ -204,7 +204,7 @@ class LiquidTemplate:
 
 @dataclass(frozen=True, slots=True)
 class _Faulty:
-    """A text that is not Liquid: told when it is to be rendered, as saving does not look."""
+    """A text that is not Liquid: the error is raised by rendering, as saving does not check."""
 
     error: LiquidTemplateError
 
@@ -213,9 +213,9 @@ class _Faulty:
 
 
 def renderer(values: Mapping[str, Any]) -> Callable[[str, Mapping[str, Any]], Any]:
-    """Render inputs: called with a key of ``values`` and the globals, it gives the value with its texts filled in.
+    """Return a function that renders an input by its key in ``values`` and the globals.
 
-    What it returns raises `HogRuntimeError` for texts that are not Liquid and for what takes too much.
+    The function raises `HogRuntimeError` for texts that are not Liquid and for those that take too much time.
     """
     parsed = {key: map_texts(value, lambda text, _path: _parsed(text)) for key, value in values.items()}
 
@@ -248,12 +248,15 @@ def _rendered(shape: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def has_markup(text: str) -> bool:
-    """Return whether Liquid would do anything to a text; any other stands for itself."""
+    """Return whether Liquid would change a text."""
     return "{{" in text or "{%" in text
 
 
 def _closed(text: str) -> str:
-    """The text itself, unless something in it is not closed, which the library takes quadratic time to notice."""
+    """Return the text.
+
+    Raises `LiquidTemplateError` for a tag that is not closed, which the library takes quadratic time to notice.
+    """
     rest = _VERBATIM.sub("", text)
     if _VERBATIM_OPENING.search(rest):
         raise LiquidTemplateError("a raw or doc tag is not closed")

@@ -1,4 +1,4 @@
-"""The filters of Liquid that differ from the library's, and the bounds of all of them (spec: hog-runtime 3)."""
+"""The filters of Liquid that differ from the library's, and the bounds of all filters (spec: hog-runtime 3)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hoglab.hog.values import HogDate, HogDateTime, js_string, stringify
 from hoglab.http.fields.dates import parse_moment, utc_now
 
 MAX_VALUE_CHARS = 1_000_000
-"""The texts in one value that a filter takes or gives, together."""
+"""Maximum length of all texts in one value that a filter takes or returns."""
 MAX_VALUE_ITEMS = 50_000
-"""The items in one such value, together."""
+"""Maximum number of all items in one such value."""
 MAX_VALUE_DEPTH = 64
 MAX_SAFE_INTEGER = 2**53 - 1
-"""Integers beyond become doubles, as everywhere in Hog."""
+"""Greatest integer; larger ones become doubles, as everywhere in Hog."""
 MAX_DATE_CHARS = 100
 MAX_FORMAT_CHARS = 200
 MAX_FORMAT_WIDTH = 100
@@ -35,7 +35,7 @@ DEFAULT_FORMAT = "%A, %B %-e, %Y at %-l:%M %P %z"
 
 
 class LiquidLimitError(LiquidError):
-    """A render takes more than it may."""
+    """A render takes more than its limits allow."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, token=None)
@@ -44,7 +44,7 @@ class LiquidLimitError(LiquidError):
 def bounded(
     name: str, function: Callable[..., object], check_time: Callable[[], None]
 ) -> Callable[..., object]:
-    """Return a filter that takes and gives values of bounded size only, in the numbers of JavaScript."""
+    """Return a filter that takes and returns only values of bounded size, with the numbers of JavaScript."""
 
     @wraps(function)
     def call(value: object, *args: Any, **kwargs: Any) -> object:
@@ -71,7 +71,7 @@ TEXT_FILTERS = frozenset(
         "url_encode",
     }
 )  # fmt: skip
-"""Filters that work on texts, whatever they are given."""
+"""Filters that convert every argument to text."""
 
 
 KEY_FILTERS = frozenset(
@@ -82,7 +82,7 @@ KEY_FILTERS = frozenset(
 
 
 def _taken(value: Any) -> Any:
-    """Return a value whose size was checked; numbers as JavaScript has them."""
+    """Return a value whose size was checked; numbers as in JavaScript."""
     cls = value.__class__
     if cls is int:
         return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else _double(value)
@@ -109,7 +109,7 @@ def _too_large() -> LiquidLimitError:
 
 
 def _weigh(value: Any, separator: int = 0) -> None:
-    """Raise `LiquidLimitError` for a value that is too large, however often its parts are shared."""
+    """Raise `LiquidLimitError` for a value that is too large, counting its shared parts each time."""
     chars = items = 0
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
@@ -135,7 +135,7 @@ def _check_replacement(text: str, old: str, new: str) -> None:
 
 
 def printed(value: Any) -> str:
-    """Return a value as text, as JavaScript says it. Raises `LiquidLimitError` for a list that is too long."""
+    """Return a value as text, as JavaScript writes it. Raises `LiquidLimitError` for a list that is too long."""
     if isinstance(value, str):
         return value
     if value is None or is_undefined(value):
@@ -158,7 +158,7 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'"
 
 
 def escape(text: str) -> str:
-    """Return safe inside HTML."""
+    """Return a text escaped for HTML."""
     return text.translate(_HTML)
 
 
@@ -166,7 +166,7 @@ def escape(text: str) -> str:
 
 
 def _raw(value: object) -> object:
-    """Its work is done where the value is printed."""
+    """Return the value as it is: printing looks for this filter."""
     return value
 
 
@@ -186,7 +186,7 @@ def _join(value: Any, separator: object = " ") -> str:
 
 
 def _uniq(value: Any) -> list[Any]:
-    """Without repeats, in the order of the first ones."""
+    """Return a list without repeats, in the order of the first ones."""
     seen: dict[str, Any] = {}
     for item in _listed(value):
         seen.setdefault(stringify(item), item)
@@ -212,7 +212,7 @@ def _strip_html(value: str) -> str:
 
 
 def _divided_by(value: Any, divisor: Any, whole: object = False) -> float:
-    """Return division as JavaScript does it: by zero it is infinite, and whole only where that is asked for."""
+    """Return a quotient as JavaScript computes it: by zero it is infinite, and whole only on request."""
     above, below = _number(value), _number(divisor)
     if below == 0:
         return math.nan if above == 0 or math.isnan(above) else math.copysign(math.inf, above)
@@ -241,7 +241,7 @@ def _default(value: Any, other: Any = "", *, allow_false: object = False) -> Any
 
 
 def _date(value: Any, pattern: object = None, zone: object = None) -> Any:
-    """Return a moment in the words of a format; anything that is no moment stays what it is."""
+    """Return a moment in a format; a value that is not a moment is returned as it is."""
     moment = _read_moment(value)
     if moment is None:
         return value
@@ -282,7 +282,7 @@ def _moment(value: datetime | HogDateTime | HogDate, zone: tzinfo) -> datetime:
 
 
 def _zone(zone: object) -> tzinfo:
-    """Return a zone by its name, or by the minutes that UTC is ahead of it, as JavaScript counts."""
+    """Return a zone by its name, or by the minutes that UTC is ahead of it, as in JavaScript."""
     if isinstance(zone, int) and not isinstance(zone, bool) and abs(zone) < 1_440:
         return timezone(timedelta(minutes=-zone))
     try:
@@ -314,7 +314,7 @@ _PADDED: Mapping[str, tuple[_Directive, int, str]] = {
     "Y": (lambda at: at.year, 4, "0"),
     "G": (lambda at: at.isocalendar().year, 4, "0"),
 }  # fmt: skip
-"""Directives of numbers: what they say, how wide, and what fills them up."""
+"""Directives of numbers: the number, its width, and the padding."""
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
@@ -357,9 +357,9 @@ _DIRECTIVE = re2.compile(r"%([-_0^#:]*)(\d*)([A-Za-z%])")
 
 
 def strftime(at: datetime, layout: str) -> str:
-    """Return a moment in the words of a format.
+    """Return a moment in a format.
 
-    Its own, since the system's pads to any width and depends on the system.
+    The system's function pads to any width and depends on the system.
     """
 
     def directive(found: Any) -> str:
