@@ -147,12 +147,12 @@ def run(
     limits: Limits | None = None,
     seed: int | str | None = None,
 ) -> Result:
-    """Compile and runs a program to its end.
+    """Compile a program and run it to its end.
 
     `globals` are plain JSON data. `host` performs the functions that make a program wait, each called with plain
     data: `run("return fetch(url).status", {"url": "..."}, host={"fetch": my_fetch})`.
 
-    Raises `HogSyntaxError` or `HogCompileError`. What goes wrong later is in `Result.error`.
+    Raises `HogSyntaxError` or `HogCompileError`. Later errors are in `Result.error`.
     """
     return _run(source, globals, env, host, limits, seed, interpreted=False)
 
@@ -166,7 +166,10 @@ def interpret(
     limits: Limits | None = None,
     seed: int | str | None = None,
 ) -> Result:
-    """As `run`, by the interpreter: some fifty times slower, and the measure of what compiled programs must do."""
+    """Run a program in the interpreter, some fifty times slower than `run`: the reference for compiled programs.
+
+    Arguments and errors are those of `run`.
+    """
     return _run(source, globals, env, host, limits, seed, interpreted=True)
 
 
@@ -178,9 +181,9 @@ def trace(
     env: Environment = ANY,
     limits: Limits | None = None,
 ) -> Result:
-    """Return runs a program and calls `watch` for every statement, with the values that variables get.
+    """Run a program and call `watch` for every statement, with the values that variables get.
 
-    The program is interpreted, so its time limit is reached earlier than by `run`. Raises as `run`.
+    The program is interpreted, so its time limit is reached earlier than by `run`. Raises what `run` raises.
     """
     variables = {name: from_json(value) for name, value in (globals or {}).items()}
     program = traced(compile_program(source, env, interpreted=True), watch)
@@ -216,10 +219,10 @@ def _run(
 
 
 def compile_javascript(source: str | Program, env: Environment = ANY) -> str:
-    """Return a program as JavaScript, with the library functions it needs before it.
+    """Compile a program to JavaScript, with the library functions it needs before it.
 
     The text is the body of a function that has `__getGlobal(name)` to read globals with; `print` writes to the
-    console. Raises `HogSyntaxError` or `HogCompileError`, the latter also for functions that cannot exist in a browser.
+    console. Raises `HogSyntaxError` or `HogCompileError`, also for functions that cannot exist in a browser.
     """
     program = source if isinstance(source, Program) else compile_program(source, env)
     return program.javascript.text
@@ -232,11 +235,11 @@ def check(
     kind: Literal["program", "expression", "filter", "template"] = "program",
     known: Collection[str] | None = None,
 ) -> list[Diagnostic]:
-    """Return everything that can be said about a text without running it, in the order of places; empty when nothing.
+    """Check a text without running it; return diagnostics in the order of places, none for a text without faults.
 
-    Diagnostics of severity `error` mean that the text does not compile or cannot work. `kind` says what the text
-    is (`filter`: an expression that decides about events), `known` which globals it will have; unless given, those
-    that the environment knows of.
+    Diagnostics of severity `error` mean that the text does not compile or cannot work. `kind` is the
+    kind of text (`filter`: an expression that decides about events), `known` the globals it will have; the default is
+    the environment's.
     """
     compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
     try:
@@ -251,6 +254,6 @@ def check(
 def reads(
     source: str, env: Environment = ANY, *, kind: Literal["program", "expression", "template"] = "program"
 ) -> ReadSet:
-    """Return globals that a text reads. Raises `HogSyntaxError` or `HogCompileError`."""
+    """Return the globals that a text reads. Raises `HogSyntaxError` or `HogCompileError`."""
     compile_text = {"program": compile_program, "template": compile_template}.get(kind, compile_expression)
     return read_set(compile_text(source, env))

@@ -22,7 +22,7 @@ Code = list[Any]
 HEADER: Code = ["_H", 1]
 
 MAX_REPEATED = 20_000
-"""Bounds the code of the operands of a `between`, which is written out more than once."""
+"""Maximum size of the operands of a `between`, whose code is repeated."""
 
 GET_GLOBAL, CALL_GLOBAL, AND, OR, NOT, PLUS, MINUS = 1, 2, 3, 4, 5, 6, 7
 EQ, NOT_EQ, GT, GT_EQ, LT, LT_EQ = 11, 12, 13, 14, 15, 16
@@ -131,10 +131,10 @@ class _Compiler:
         return code + self.end_scope()
 
     def body(self, node: n.Statement) -> Code:
-        """Return the body of a branch or loop.
+        """Compile the body of a branch or loop.
 
-        A function that stands there alone has a scope of its own: the official compiler leaves its place on the stack
-        to chance.
+        A function that is the whole body has a scope of its own: the official compiler leaves its place on the
+        stack to chance.
         """
         if not isinstance(node, n.Function):
             return self.statement(node)
@@ -455,8 +455,10 @@ _EXPRESSIONS: dict[type[n.Node], Callable[..., Code]] = {
 
 
 _LEAST = -(2**63)
-"""Whole numbers beyond this are written as doubles, which all numbers of the official machine are: programs are kept
-as JSON, and encoders of it stop at 64 bits."""
+"""Magnitude above which whole numbers are written as doubles, as all numbers of the official machine are.
+
+Programs are stored as JSON, and its encoders stop at 64 bits.
+"""
 
 
 def _as_double(value: int) -> float:

@@ -1,6 +1,6 @@
-"""Parts of the compiler for those who compile something beside programs: passes over trees, and code from them.
+"""Parts of the compiler for compiling other things than programs: passes over trees, and code generation.
 
-Python is built of `ast` objects and verified as for programs, so that there is one way to generate code.
+Python is built of `ast` objects and verified as for programs, so that there is only one way to generate code.
 """
 
 from hoglab.hog.backend_bytecode import compile_bytecode

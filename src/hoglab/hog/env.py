@@ -1,8 +1,7 @@
-"""Environments: which functions and globals a text may use, and what its execution may cost.
+"""Environments: the functions and globals that a text may use, and the limits of its execution.
 
-The same language serves texts of many purposes; what differs is the set of functions (design: Bloblang's
-environments). Which purposes there are is the embedding program's; it adds its own functions with
-`Environment.with_functions`.
+The same language serves texts of many purposes, which differ in their functions (design: Bloblang's environments).
+The embedding program decides the purposes; it adds its own functions with `Environment.with_functions`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Globals = Mapping[str, frozenset[str] | None]
-"""Globals by their names, with the members of those whose members are fixed (None: any)."""
+"""Globals by their names, with the members of globals that have fixed ones (None: any)."""
 
 DEFAULT_LIMITS = Limits()
 
@@ -34,12 +33,12 @@ class Environment:
     Attributes:
         name: for messages and caches.
         functions: functions by every name they have.
-        limits: what one execution may use.
+        limits: limits of one execution.
         roots: the only globals that may be read, None when any may.
         refusal: the message for other globals; `{names}` stands for their names, sorted.
         sure_roots: globals that every execution gets.
-        globals: the globals that executions may get, for hints; None where nobody knows. Others may be read all the
-            same, unless `roots` says which ones may.
+        globals: the globals that executions may get, for hints; None where they are unknown. Other globals may be
+            read too, unless `roots` restricts them.
     """
 
     name: str
@@ -51,29 +50,29 @@ class Environment:
     globals: Globals | None = None
 
     def with_functions(self, *functions: Function) -> Environment:
-        """Return the same environment with more functions; they replace those of the same names."""
+        """Return this environment with more functions, which replace functions of equal names."""
         more = {name: function for function in functions for name in (function.name, *function.aliases)}
         return replace(self, functions={**self.functions, **more})
 
     def without_functions(self, *names: str) -> Environment:
-        """Return the same environment without the functions of these names."""
+        """Return this environment without the functions of these names."""
         kept = {name: function for name, function in self.functions.items() if name not in names}
         return replace(self, functions=kept)
 
     def with_limits(self, limits: Limits) -> Environment:
-        """Return the same environment with other limits."""
+        """Return this environment with other limits."""
         return replace(self, limits=limits)
 
 
 ANY = Environment("any", dict(LIBRARY))
-"""The whole library, any globals: for trying the language."""
+"""Environment with the whole library and any globals: for trying the language."""
 
 TEMPLATE = Environment(
     "template",
     {name: declared for name, declared in LIBRARY.items() if name != "print" and not declared.is_async},
     EXPRESSION_LIMITS,
 )
-"""Templates and expressions: nothing prints, nothing waits."""
+"""Environment of templates and expressions: nothing prints, nothing waits."""
 
 
 def host_function(
@@ -85,11 +84,11 @@ def host_function(
     pure: bool = False,
     doc: str = "",
 ) -> Function:
-    """Return a function of the embedding program, for `Environment.with_functions`.
+    """Declare a function of the embedding program, for `Environment.with_functions`.
 
     `params` are declared as those of library functions (`hoglab.hog.stdlib.registry.parameter`); without any, any
-    number of arguments will do. With `impl` it is called at once with Hog values (after the `Context`, if it needs
-    that). Without, calling it suspends the program until the embedding program answers.
+    number of arguments is allowed. With `impl` it is called at once with Hog values (after the `Context`, if it needs
+    one). Without `impl`, a call suspends the program until the embedding program answers.
     """
 
     def refuse(*_args: Any) -> Any:

@@ -1,9 +1,9 @@
-"""The exceptions of the language: what can go wrong in source text, in a running program, and at its limits.
+"""The exceptions of the language: errors in source text, in a running program, and at its limits.
 
-Five classes, told apart by who has to act on them:
+Five classes, by who has to act on them:
 
 - `HogSyntaxError`, `HogCompileError`: the text is wrong. Both carry a position, a code and often a hint.
-- `HogRuntimeError`: the program ran into something the machine refuses (bad JSON, an unknown global).
+- `HogRuntimeError`: the machine refuses an operation of the program (bad JSON, an unknown global).
   A Hog `try` never sees it (spec: hog-language 3.5).
 - `HogThrow`: the program threw an error value; a Hog `try` may catch it.
 - `HogLimit`: time, memory, steps or depth ran out. It derives from `BaseException`, so that neither
@@ -39,7 +39,7 @@ EXCERPT_WIDTH = 100  # characters of a source line shown in an error
 
 
 def excerpt(source: str, start: int, end: int) -> str:
-    """Return the source line holding `start` and, below it, carets under `start`..`end` (cut at the line's end).
+    """Return the source line of `start` and, below it, carets under `start`..`end` (cut at the line's end).
 
     Lines longer than `EXCERPT_WIDTH` are shown around the place only; tabs count as one column.
     """
@@ -103,13 +103,13 @@ class HogSourceError(Exception):
         return Position(self.line, self.column, self.offset)
 
     def diagnostic(self) -> Diagnostic:
-        """Return the same finding as data."""
+        """Return the error as data."""
         return Diagnostic(
             "error", self.code, self.message, self.line, self.column, self.offset, self.end, self.hint
         )
 
     def render(self) -> str:
-        """Return several lines for a person: message, place, excerpt with carets, hint."""
+        """Write several lines for a person: message, place, excerpt with carets, hint."""
         text = f"{self.message}\n  at line {self.line}, column {self.column}\n{self.excerpt}"
         return f"{text}\nhint: {self.hint}" if self.hint else text
 
@@ -119,14 +119,14 @@ class HogSyntaxError(HogSourceError):
 
 
 class HogCompileError(HogSourceError):
-    """The text parses, but what it says is not allowed (undeclared variable, SQL in a program, ...)."""
+    """The text parses, but its meaning is not allowed (undeclared variable, SQL in a program, ...)."""
 
 
 class HogRuntimeError(Exception):
     """The running program asked for something that the machine refuses; a Hog `try` does not catch it.
 
-    `position` is the place in the Hog source, filled in by the runner when it is known; `path` is the place of the
-    template among the inputs, if it was one.
+    `position` is the place in the Hog source, filled in by the runner when it is known; `path` is the place of a
+    template among the inputs.
     """
 
     def __init__(self, message: str) -> None:
@@ -158,7 +158,7 @@ class HogThrow(Exception):  # noqa: N818 - a thrown value, which is no failure u
 
 
 class HogLimit(BaseException):
-    """A limit was reached: the execution is over, whatever the program says.
+    """A limit was reached: the execution is over, and no program can catch it.
 
     `kind` is `time`, `memory`, `steps`, `depth` or `async_steps`.
     """
@@ -172,7 +172,7 @@ class HogLimit(BaseException):
 
 
 def note_place(error: BaseException, line: int, column: int) -> None:
-    """Notes on any exception the place it is about: `line` from 1, `column` from 0."""
+    """Add to an exception a note of its place: `line` from 1, `column` from 0."""
     error.__dict__.setdefault("hog_place", (line, column))
 
 
@@ -197,5 +197,5 @@ _ESCAPE_TABLE = str.maketrans(_ESCAPES)
 
 
 def quote(text: object) -> str:
-    """Return a Hog string literal for the text (spec: hog-language 8.9)."""
+    """Write the text as a Hog string literal (spec: hog-language 8.9)."""
     return f"'{str(text).translate(_ESCAPE_TABLE)}'"

@@ -1,7 +1,7 @@
 """The syntax tree: immutable nodes, each with the character offsets of the text it came from.
 
-The classes and field names follow the official tree (spec: hog-language 4), so that `dump` can be laid beside
-the official parser's answer. Nodes compare by identity: the compilers hang their findings on them.
+The classes and field names follow the official tree (spec: hog-language 4), so that `dump` can be compared with
+the official parser's answer. Nodes compare by identity: the compilers use them as keys of their facts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr(Node):
-    """Anything with a value."""
+    """Any node with a value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +105,7 @@ class WithFillExpr(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderExpr(Node):
-    """`order` is `ASC` or `DESC`."""
+    """One key of an ordering; `order` is `ASC` or `DESC`."""
 
     expr: Expr
     order: str
@@ -116,7 +116,7 @@ class OrderExpr(Node):
 class Call(Expr):
     """A call by name. `params` is the first of two argument groups (`name(params)(args)`), else None.
 
-    The fields after that are SQL's.
+    The other fields are SQL's.
     """
 
     name: str
@@ -136,7 +136,7 @@ class ExprCall(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lambda(Expr):
-    """`body` is an expression, a `Block`, or a `Placeholder` (`x -> { f(x) }`: evaluated, then null)."""
+    """A lambda; `body` is an expression, a `Block`, or a `Placeholder` (`x -> { f(x) }`: evaluated, then null)."""
 
     args: tuple[str, ...]
     body: Expr | Block
@@ -144,7 +144,7 @@ class Lambda(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dict(Expr):
-    """`ast` marks the object that stands for an SQL node: its booleans are written in the official way."""
+    """A dict; `ast` marks the object that stands for an SQL node: its booleans are written in the official way."""
 
     items: tuple[tuple[Expr, Expr], ...]
     ast: bool = False
@@ -237,7 +237,7 @@ class IfNull(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concat(Expr):
-    """`concat(a, b)`, `a || b`, texts with expressions: the texts of all parts in a row."""
+    """`concat(a, b)`, `a || b`, texts with expressions: the joined texts of all parts."""
 
     exprs: tuple[Expr, ...]
 
@@ -247,7 +247,7 @@ class Concat(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(Node):
-    """Anything without a value."""
+    """Any node without a value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,7 +274,7 @@ class VariableAssignment(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExprStatement(Statement):
-    """`expr` is None for the empty statement used as a body."""
+    """An expression as a statement; `expr` is None for the empty statement used as a body."""
 
     expr: Expr | None
 

@@ -1,4 +1,4 @@
-"""Compiled texts: what `compile_program` and its siblings give, and the cache behind them."""
+"""Compiled texts, the results of `compile_program` and its siblings, and their cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Kind = Literal["program", "expression", "template", "inputs"]
 
 CACHED_PROGRAMS = 2_048
-"""Maximum number of compiled texts that are kept."""
+"""Maximum number of cached compiled texts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,12 +40,12 @@ class Program:
 
     Attributes:
         source: the text; empty for inputs.
-        kind: what the text is.
-        env: what it may use.
+        kind: the kind of the text.
+        env: the environment of its functions, limits and globals.
         tree: its syntax tree; None for inputs.
-        diagnostics: what was found besides; those of severity `error` let the text compile but not work.
-        interpreted: whether the text is interpreted instead of compiled to Python. Texts whose shape Python's compiler
-            refuses are in any case.
+        diagnostics: the findings; with one of severity `error` the text compiles but does not work.
+        interpreted: whether the text is interpreted instead of compiled to Python, as texts always are whose shape
+            Python's compiler refuses.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Program:
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that mean that the text will not work, such as unknown functions."""
+        """Diagnostics that mean that the text will not work, such as unknown functions."""
         return tuple(found for found in self.diagnostics if found.severity == "error")
 
     @property
@@ -100,7 +100,7 @@ class Program:
 
     @property
     def generated(self) -> Generated | Interpreted:
-        """The generated code, or what runs the text in its place."""
+        """Generated code, or the interpreter of the text."""
         if self._generated is None:
             ensure_stack()
             self._generated = self._interpret() if self.interpreted else self._generate()
@@ -115,16 +115,16 @@ class Program:
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
-        """The paths of globals that the text may look at."""
+        """Paths of globals that the text may read."""
         return self.generated.facts.reads
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the text, to recognise it in journals."""
+        """Hash of the text, to recognise it in journals."""
         return hashlib.sha256(f"{self.kind}:{self.source}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def locate(self, line: int, column: int) -> tuple[Position | None, Path]:
-        """Return the place in the source (and the input) that a place in the generated code stands for."""
+        """Return the place in the source (and the input) for a place in the generated code."""
         if self.kind != "inputs":
             return _position(self.source, line, column), ()
         for leaf, text, path in reversed(self.leaves):
@@ -185,7 +185,7 @@ def _cached(kind: Kind, source: str, env: Environment, make: Callable[[], Progra
 
 
 def compile_program(source: str, env: Environment, *, interpreted: bool = False) -> Program:
-    """Compile a whole program. With `interpreted` it will not be translated to Python but interpreted.
+    """Compile a whole program. With `interpreted` it is interpreted instead of translated to Python.
 
     Raises `HogSyntaxError` or `HogCompileError`; unknown functions are only reported, in `Program.errors`.
     """
@@ -201,7 +201,7 @@ def compile_program(source: str, env: Environment, *, interpreted: bool = False)
 
 
 def compile_expression(source: str | n.Expr, env: Environment) -> Program:
-    """Compile one expression, given as text or as a tree. Raises as `compile_program`."""
+    """Compile one expression, given as text or as a tree. Raises the errors of `compile_program`."""
     if isinstance(source, n.Expr):
         return _resolved("expression", "", env, source, [])
 
@@ -212,7 +212,7 @@ def compile_expression(source: str | n.Expr, env: Environment) -> Program:
 
 
 def compile_template(source: str, env: Environment) -> Program:
-    """Compile text with `{expression}` parts. Raises as `compile_program`."""
+    """Compile text with `{expression}` parts. Raises the errors of `compile_program`."""
 
     def make() -> Program:
         return _resolved("template", source, env, parse_template(source), [])
@@ -222,10 +222,10 @@ def compile_template(source: str, env: Environment) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of a hog function: `mode` says what its texts are.
+    """One input of a hog function: `mode` is the kind of its texts.
 
-    `hog`: templates of this module. `plain`: just texts. `rendered`: the embedding program renders them when their
-    turn comes (Liquid), see `compile_inputs`.
+    `hog`: templates of this module. `plain`: just texts. `rendered`: the embedding program renders them in their
+    order (Liquid), see `compile_inputs`.
     """
 
     key: str
@@ -241,7 +241,8 @@ def compile_inputs(
     """Compile all inputs of a function into one that resolves them in the given order.
 
     Running it gives a dict. `render(key, globals)` is called for inputs of mode `rendered`; its globals hold the
-    inputs resolved so far. Raises as `compile_program`, with `path` set to the place of the faulty template.
+    inputs resolved so far. Raises the errors of `compile_program`, with `path` set to the place of the faulty
+    template.
     """
     leaves: list[tuple[InputTemplate, str, Path]] = []
     diagnostics: list[Diagnostic] = []
@@ -300,7 +301,7 @@ def _resolved(
 
 
 def check_globals(names: SymbolTable, env: Environment) -> None:
-    """Refuse globals that the environment does not have; reports functions that nobody provides."""
+    """Refuse globals that the environment does not have; report functions that nobody provides."""
     functions = env.functions
     for call in names.calls:
         function = functions.get(call.name)

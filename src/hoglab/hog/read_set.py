@@ -1,4 +1,4 @@
-"""Read set of a text: which parts of an event, a person, a group or the inputs it can look at."""
+"""Read set of a text: the parts of an event, a person, a group or the inputs that it can read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """The paths of globals that a text may look at; it sees nothing else.
+    """The paths of globals that a text may read.
 
-    Whatever lies below a path is read as well. `dynamic` are those below which the text looks up keys that only
-    an execution knows (`event.properties[key]`): everything there may be read.
+    Everything below a path is read as well. `dynamic` are the paths below which the text looks up computed keys
+    (`event.properties[key]`): everything there may be read.
     """
 
     paths: frozenset[Path]
@@ -40,7 +40,7 @@ def _is_plain(name: str) -> bool:
 
 
 def read_set(program: Program) -> ReadSet:
-    """Return globals that a compiled program, expression or template reads; names of functions are not counted."""
+    """Return the globals that a compiled program, expression or template reads; names of functions are not counted."""
     if program.tree is None or program.names is None:
         raise ValueError("inputs are read one template at a time")
     names = program.names

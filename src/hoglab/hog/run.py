@@ -1,8 +1,8 @@
 """Running compiled programs: turns, suspension, journal, and errors with their place in the source.
 
 A program that calls a function of the host stops there (`Suspended`) and goes on when the host answers. While the
-process lives, that is a Python generator. Its journal lets another process come to the same point: it runs the
-program again with the answers so far, the same seed and the same readings of the clock (spec: hog-runtime 4.6).
+process lives, that is a Python generator. With its journal another process can reach the same point: it runs
+the program again with the answers so far, the same seed and the same readings of the clock (spec: hog-runtime 4.6).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Result:
     """Outcome of an execution, over all of its turns.
 
     `value` is a Hog value (`to_json` makes plain data of it), null after an error. `duration_us` is computing time,
-    without waiting; `memory` an upper estimate of the bytes in use; `printed` what was printed since the execution
-    was started or replayed; `dropped_lines` how many further lines were not kept.
+    without waiting; `memory` an upper estimate of the bytes in use; `printed` the lines printed since the
+    execution was started or replayed; `dropped_lines` the number of further lines.
     """
 
     value: Value
@@ -79,7 +79,7 @@ class Suspended:
 
 
 class _Suspend(BaseException):
-    """Leaves a program in replay mode at a call that has no answer yet."""
+    """An exception that leaves a program in replay mode at a call without an answer."""
 
     def __init__(self, name: str, args: list[Value]) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Answered:
 
 
 class _Clock:
-    """The clock of a program: readings are recorded, and given again when the program is repeated."""
+    """Clock of a program: readings are recorded, and repeated when the program is repeated."""
 
     __slots__ = ("at", "read", "times")
 
@@ -127,14 +127,14 @@ class ExecutionContext(Context):
 
     @property
     def owner(self) -> Execution:
-        """The execution that this context belongs to."""
+        """Execution that this context belongs to."""
         execution = self._owner()
         if execution is None:
             raise HogRuntimeError("The execution is over")
         return execution
 
     def answer(self, name: str, args: list[Value]) -> Value:
-        """Return the recorded answer to the next call; suspends when there is none (for programs in replay mode)."""
+        """Return the recorded answer to the next call; suspend the program when there is none (in replay mode)."""
         return self.owner.next_answer(name, args)
 
 
@@ -183,7 +183,7 @@ class Execution:
 
     @property
     def context(self) -> Context:
-        """The context of the current run; its time starts when it is first asked for."""
+        """Context of the current run; its time starts at its first use."""
         if self._context is None:
             self._context = self._new_context()
         return self._context
@@ -191,15 +191,15 @@ class Execution:
     # --- turns
 
     def start(self) -> Finished | Suspended:
-        """Return runs until the program ends or needs the host (with a journal: beyond the recorded calls)."""
+        """Run until the program ends or needs the host (with a journal: beyond the recorded calls)."""
         if self.outcome is not None:
             raise ValueError("the execution was started before")
         return self._turn(None)
 
     def resume(self, answer: Any) -> Finished | Suspended:
-        """Go on after the pending call; `answer` is plain JSON data or a Hog value, not to be changed later.
+        """Continue after the pending call; `answer` is plain JSON data or a Hog value, not to be changed later.
 
-        Raises `HogRuntimeError` if the answer is nested too deeply, `TypeError` if it is no such data.
+        Raises `HogRuntimeError` if the answer is nested too deeply, `TypeError` if it is no JSON data.
         """
         if self.pending is None:
             raise ValueError("the execution does not wait for an answer")
@@ -225,9 +225,9 @@ class Execution:
         return self._lines if self._context is None else self._lines + self._context.lines
 
     def journal(self) -> dict[str, Any]:
-        """Return all that another process needs to come to this point, as JSON data.
+        """Return the JSON data with which another process can reach this point.
 
-        Not in it: the source of the program and the globals, which must be the same again.
+        The source of the program and the globals are not in it; they must be the same again.
         """
         return {
             "version": JOURNAL_VERSION,
@@ -320,9 +320,9 @@ class Execution:
         return self._suspend(context, name, args)
 
     def next_answer(self, name: str, args: list[Value]) -> Value:
-        """Return the recorded answer to a call that the program repeats; suspends it when there is none.
+        """Return the recorded answer to a call that the program repeats; suspend the program when there is none.
 
-        Raises `HogRuntimeError` when the program asks for something else than the first time.
+        Raises `HogRuntimeError` when the program makes another call than the first time.
         """
         at = self._answered
         if at >= len(self.calls):
@@ -381,7 +381,7 @@ class Execution:
         return Finished(result)
 
     def _pause(self, context: Context) -> None:
-        """Take stock at the end of a turn."""
+        """Add up times and lines at the end of a turn."""
         self.used_s = context.pause()
         if context.lines or context.dropped_lines:
             shown = self._skipped + len(context.lines) + context.dropped_lines
@@ -391,7 +391,7 @@ class Execution:
 def enter(
     program: Program, function: Callable[..., Any], variables: dict[str, Value], context: Context
 ) -> Any:
-    """Return calls the generated function; programs that may wait for the host give a generator."""
+    """Call the generated function; programs that may wait for the host return a generator."""
     if program.generated.bounded:
         return function(variables, context)
     ensure_stack()
@@ -403,7 +403,7 @@ _SEEDS = count()
 
 
 def _fresh_seed() -> str:
-    """Return a seed that no other execution has; asking the system for one each time would cost more than a filter."""
+    """Return a seed that no other execution has; asking the system each time would cost more than a filter."""
     return f"{_PROCESS_SEED}:{os.getpid()}:{next(_SEEDS)}"
 
 
@@ -416,7 +416,7 @@ def _arguments_hash(args: list[Value]) -> str:
 
 
 def _check_same(recorded: Mapping[str, Any], name: str, args: list[Value]) -> None:
-    """Refuse a repetition that takes another course than the first run."""
+    """Refuse a repetition whose calls differ from the first run."""
     if recorded["call"] != name:
         raise HogRuntimeError(
             f"The repeated run called {name}() where the first one called {recorded['call']}()"
@@ -440,11 +440,10 @@ def _live_values() -> Iterator[Value]:
 
 
 def evaluate(program: Program, variables: dict[str, Value]) -> Value:
-    """Return the value of an expression, template or inputs; for filters, this is the fast way.
+    """Evaluate an expression, template or inputs; for filters, this is the fast way.
 
-    What has no loops is tried without a budget first: mostly there is nothing to measure.
-    Raises `HogRuntimeError` (with its position), `HogThrow` or `HogLimit`. Programs that wait for the host cannot
-    be run like this.
+    Texts without loops are tried without a budget first: mostly there is nothing to measure. Raises `HogRuntimeError`
+    (with its position), `HogThrow` or `HogLimit`. Programs that wait for the host cannot be run this way.
     """
     if program.generated.bounded:
         active.free_units = FREE_UNITS

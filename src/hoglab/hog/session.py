@@ -1,4 +1,4 @@
-"""Programs entered piece by piece: what one piece declares, the next ones can use and change."""
+"""Programs entered piece by piece: later pieces can use and change the declarations of earlier ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPEN_CODES = frozenset({"unmatched-brace", "unterminated-string", "unterminated
 class Evaluation:
     """Result of a piece of a session.
 
-    The value of its last statement if that is an expression (or of a `return`), and what was found before it ran.
+    It has the value of the last statement if that is an expression (or of a `return`), and the diagnostics.
     """
 
     result: Result
@@ -39,7 +39,7 @@ class Evaluation:
 
 
 class _Kept(Machine):
-    """A machine that says where something failed only if that is in the piece it runs."""
+    """A machine that reports the place of a failure only if it is in the piece being run."""
 
     def run(self, tree: n.Program | n.Expr) -> Value:
         try:
@@ -51,7 +51,7 @@ class _Kept(Machine):
 
 
 class Session:
-    """Runs pieces of one program, with globals that may be changed between them."""
+    """Session that runs pieces of one program, with globals that may be changed between them."""
 
     def __init__(self, variables: Mapping[str, Any] | None = None, env: Environment = ANY) -> None:
         self.env = env
@@ -74,7 +74,7 @@ class Session:
         return {name: self._machine.cell(symbol)[0] for name, symbol in self._known.items()}
 
     def run(self, source: str) -> Evaluation:
-        """Return runs one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
+        """Run one piece. Raises `HogSyntaxError` or `HogCompileError`; later errors are in the result."""
         warnings: list[Diagnostic] = []
         tree = lower(_giving_its_last_value(parse_program(source, warnings)), source, self._known)
         names = resolve(tree, source, self._known)
@@ -95,14 +95,14 @@ class Session:
         return Evaluation(step.result, diagnostics)
 
     def _merge(self, names: SymbolTable) -> None:
-        """Functions of earlier pieces are still looked up by their nodes."""
+        """Merge the analysis of a piece into that of earlier ones, whose functions are still found by their nodes."""
         self._names.uses.update(names.uses)
         self._names.declares.update(names.declares)
         self._names.scopes.update(names.scopes)
         self._names.empty_reads.update(names.empty_reads)
 
     def _ready(self, variables: dict[str, Value], context: Any) -> _Kept:
-        """Return the one machine of the session, as it was left but for what an error may have left half done."""
+        """Return the one machine of the session, without the unfinished work of a failed piece."""
         depth = self.env.limits.call_depth
         machine = _Kept(self._names, self.env.functions, variables, context, depth, VISITORS)
         if self._machine is None:
@@ -116,7 +116,7 @@ class Session:
         return kept
 
     def _keep(self, tree: n.Program, names: SymbolTable) -> None:
-        """Take over the variables that the piece came to declare."""
+        """Keep the variables that the piece declared."""
         declared = self._machine.frames[0] if self._machine is not None else {}
         for statement in tree.declarations:
             if isinstance(statement, (n.VariableDeclaration, n.Function)):
@@ -134,7 +134,7 @@ def _giving_its_last_value(tree: n.Program) -> n.Program:
 
 
 def is_complete(source: str) -> bool:
-    """Return whether a text can be run, or is wrong for another reason than that its end is missing."""
+    """Return whether a text can be run, or is wrong for another reason than a missing end."""
     try:
         parse_program(source)
     except HogSyntaxError as error:

@@ -1,7 +1,7 @@
-"""The nodes of SQL inside Hog: what `(select ...)` and `sql(...)` are made of besides ordinary expressions.
+"""The nodes of SQL inside Hog: the parts of `(select ...)` and `sql(...)` besides ordinary expressions.
 
 A running program never executes SQL. It carries queries as data, into which `hoglab.hog.compiler.lower` turns these
-nodes; the fields are in the order in which that data has them. spec: hog-language 4, 6.11.
+nodes; the fields are in the order of that data. spec: hog-language 4, 6.11.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LimitByExpr(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatioExpr(Node):
-    """`left` or `left / right`: how much of a table a sample takes."""
+    """Ratio `left` or `left / right`: the share of a table that a sample takes."""
 
     left: Constant
     right: Constant | None = None
@@ -48,7 +48,7 @@ class SampleExpr(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinConstraint(Node):
-    """`constraint_type` is `ON` or `USING`."""
+    """Condition of a join; `constraint_type` is `ON` or `USING`."""
 
     expr: Expr
     constraint_type: str
@@ -56,7 +56,7 @@ class JoinConstraint(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinExpr(Node):
-    """A table of a `from` clause, and the next one that is joined to it."""
+    """A table of a `from` clause, and the next table joined to it."""
 
     join_type: str | None
     table: Expr
@@ -71,7 +71,7 @@ class JoinExpr(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowFrameExpr(Node):
-    """`frame_type` is `CURRENT ROW`, `PRECEDING` or `FOLLOWING`; without a value it is unbounded."""
+    """Bound of a window; `frame_type` is `CURRENT ROW`, `PRECEDING` or `FOLLOWING`; without a value it is unbounded."""
 
     frame_type: str
     frame_value: int | None = None
@@ -161,7 +161,7 @@ class SelectQuery(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectSetNode(Node):
-    """One further query; `set_operator` says how it is combined with what stands before."""
+    """One further query; `set_operator` says how it is combined with the query before."""
 
     select_query: Expr
     set_operator: str

@@ -1,4 +1,4 @@
-"""Suggestions what a misspelt name was probably meant to be."""
+"""Suggestions of the name that a misspelt name was probably meant to be."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SIMILARITY = 0.75
 """Minimum similarity of two names, from 0 to 1."""
 
 LONGEST_NAME = 64
-"""Characters of the longest name that a suggestion is looked for: comparing takes their square."""
+"""Maximum length of a name that gets a suggestion: comparing takes the square of the length."""
 MAX_COMPARISONS = 5_000
-"""Pairs of names that are compared for one text: many unknown names beside many known ones are their product."""
+"""Maximum number of pairs of names compared for one text: unknown names times known names."""
 
 FOREIGN_FUNCTIONS = {
     "len": "length", "size": "length", "count": "length", "str": "toString", "String": "toString",
@@ -31,7 +31,7 @@ FOREIGN_FUNCTIONS = {
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that the name most likely stands for, if any is close enough."""
+    """Return the candidate most similar to a name, if any is close enough."""
     if len(name) > LONGEST_NAME:
         return None
     others = sorted(set(candidates) - {name})
@@ -43,14 +43,14 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 class Guesses:
-    """Suggestions for all unknown names of one text, which are left out once `MAX_COMPARISONS` were made."""
+    """Suggestions for all unknown names of one text, up to `MAX_COMPARISONS` comparisons."""
 
     def __init__(self, candidates: Collection[str]) -> None:
         self._candidates = candidates
         self._left = MAX_COMPARISONS
 
     def closest(self, name: str) -> str | None:
-        """Return what `closest` returns, or None once too much was compared."""
+        """Return the result of the function `closest`, or None after too many comparisons."""
         if self._left < len(self._candidates):
             return None
         self._left -= len(self._candidates)
@@ -58,7 +58,7 @@ class Guesses:
 
 
 def closest_function(name: str, functions: Iterable[str]) -> str | None:
-    """As `closest`, with the names that other languages have."""
+    """Return the name most similar to another, like `closest`, including names from other languages."""
     known = set(functions)
     foreign = FOREIGN_FUNCTIONS.get(name)
     return foreign if foreign in known else closest(name, known)

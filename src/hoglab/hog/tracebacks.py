@@ -1,4 +1,4 @@
-"""Meaning of an exception out of generated code: one description for authors of programs, with the place.
+"""Meaning of an exception from generated code: one description for authors of programs, with the place.
 
 Generated code carries Hog lines and columns, so the innermost of its frames in a traceback is the place.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """Reason for which a program ended early.
+    """Reason why a program ended early.
 
     `kind`: `throw` (an error value that nobody caught), `runtime` (the machine refused something) or `limit`.
-    `message` is the full text; `type` and `payload` are those of a thrown error value. `line` and `column` count
-    from 1 and are None when the place is not known. `path` is the place of the template among inputs.
+    `message` is the full text; `type` and `payload` belong to a thrown error value. `line` and `column`
+    count from 1 and are None when the place is unknown. `path` is the place of the template among inputs.
     """
 
     kind: str
@@ -41,9 +41,9 @@ class ErrorInfo:
 
 
 def explain(error: BaseException, program: Program) -> ErrorInfo | None:
-    """Return the error of the program that an exception out of generated code stands for.
+    """Explain an exception from generated code as an error of the program.
 
-    None for exceptions that are not about the program (keyboard interrupts and the like).
+    The result is None for exceptions that are not about the program, such as keyboard interrupts.
     """
     line, column, innermost = _place(error)
     position, path = (None, ()) if line is None else program.locate(line, column)
@@ -86,7 +86,7 @@ def _info(
 
 
 def _place(error: BaseException) -> tuple[int | None, int, bool]:
-    """Return line and column of the innermost generated code in a traceback, and whether it raised the error itself.
+    """Return the line and column of the innermost generated code in a traceback, and whether it raised the error.
 
     The interpreter notes the place on the error.
     """

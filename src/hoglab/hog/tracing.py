@@ -28,8 +28,8 @@ _TARGETS = (n.VariableDeclaration, n.VariableAssignment)
 class TraceStep:
     """One statement that ran, or one turn of a `for ... in`.
 
-    `depth` counts the calls around it, `text` is the first line of the statement, `values` are what variables (or
-    `return`) got, by name, as the printer shows them.
+    `depth` counts the calls around it, `text` is the first line of the statement, `values` are the new values of
+    variables (or of `return`), by name, as printed.
     """
 
     line: int
@@ -42,7 +42,7 @@ Watch = Callable[[TraceStep], None]
 
 
 def traced(program: Program, watch: Watch) -> Program:
-    """Return the same program, interpreted, with `watch` called for every statement. `watch` must not raise."""
+    """Make an interpreted copy of a program that calls `watch` for every statement. `watch` must not raise."""
     tree, names, functions = program.tree, program.names, program.env.functions
     if tree is None or names is None:
         raise ValueError("inputs cannot be traced")
@@ -74,7 +74,7 @@ class _Watched(Machine):
         return super().begin(wanted)
 
     def statement(self, node: n.Statement) -> Generator[Any, Any, Any]:
-        """Yield visits a statement and tells of it: before it runs, or when its value is known."""
+        """Yield the visits of a statement and report it: before it runs, or when its value is known."""
         valued = isinstance(node, (*_TARGETS, n.ReturnStatement))
         if not valued and not isinstance(node, n.ForInStatement):
             self.tell(node)

@@ -2,7 +2,7 @@
 
 The text parses to the same tree (but for `not` before a bracket, which is read as a call).
 
-For texts that authors wrote there is the formatter, which keeps how they wrote them.
+The formatter is for texts that authors wrote, and keeps their form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = frozenset(
 
 
 def write(node: n.Expr) -> str:
-    """Return the expression as Hog. Raises `TypeError` for blocks and SQL, which are no single line of Hog."""
+    """Write the expression as Hog. Raises `TypeError` for blocks and SQL, which are no single line of Hog."""
     writer = _WRITERS.get(type(node))
     if writer is None:
         raise TypeError(f"{type(node).__name__} cannot be written as an expression")
@@ -34,7 +34,7 @@ def write(node: n.Expr) -> str:
 
 
 def write_name(name: str) -> str:
-    """Return a name, quoted where it must be."""
+    """Write a name, quoted where it must be."""
     if _PLAIN.fullmatch(name) and name.lower() not in _WORDS:
         return name
     escaped = name.replace("\\", "\\\\").replace("`", "``")
@@ -42,7 +42,7 @@ def write_name(name: str) -> str:
 
 
 def _inner(node: n.Expr) -> str:
-    """Return an operand: in brackets unless it binds as tightly as a name."""
+    """Write an operand: in brackets unless it binds as tightly as a name."""
     text = write(node)
     return text if isinstance(node, _TIGHT) and not text.startswith("-") else f"({text})"
 
@@ -93,7 +93,7 @@ def _chain(word: str) -> Callable[[n.And | n.Or], str]:
 
 
 def _not(node: n.Not) -> str:
-    """`not` before a bracket is a call, which means the same."""
+    """Write `not` of an expression; before a bracket it reads as a call of the same meaning."""
     inner = write(node.expr)
     return f"not {inner}" if isinstance(node.expr, (*_TIGHT, n.CompareOperation)) else f"not({inner})"
 

@@ -1,6 +1,6 @@
 """Values of programs outside of programs: compared, shown, converted and paid for as operators do it.
 
-What embeds the language and has to agree with it (filters, templates, logs) takes these from here.
+Parts that embed the language and have to agree with it (filters, templates, logs) use these functions.
 """
 
 from hoglab.hog.rt.coerce import eq, ge, gt, ilike, le, like, like_matcher, lt, to_number

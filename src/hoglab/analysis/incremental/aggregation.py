@@ -1,4 +1,4 @@
-"""Incremental aggregation: results go on from what is known of each entity (spec experiment-results 11.4).
+"""Incremental aggregation: results continue from the state of each entity (spec experiment-results 11.4).
 
 Each exposed entity has a *history*: a row for each day on which anything changed for it, with its variant and its
 partials at the end of that day, all combined. Its contribution to the statistics of a day follows from that row and
@@ -16,7 +16,7 @@ Statements read and write temporary tables, so that shared parts are computed on
 - `RECENT`: the new events of entities with a state, and possible exposures, if they may change anything.
 - `KNOWN`: the states of their entities, and of `OTHERS`.
 - `TOUCHED`: entities that do not continue from their state. Rebuilt ones are then removed from `KNOWN`, and those
-that go back have their former partials there. `TOUCHED_EVENTS`: the events of both that matter.
+  that go back have their former partials there. `TOUCHED_EVENTS`: the events of both that matter.
 - `UNITS`: the subquery ``unit`` of rebuilt entities, or of all entities, with a number for each.
 - `FURTHER`: the partials per entity and day that are added to those in `KNOWN`, and these.
 - `NEW_DAYS`: the values of entities before and after each day, for all days that are new to the history.

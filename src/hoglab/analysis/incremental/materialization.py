@@ -3,16 +3,16 @@
 Kinds of tables in `hoglab.storage.event_store.aggregate_cache_file`:
 
 - *Relevance logs*: the events that matter to a question, with the columns and properties that it reads. One log has
-the exposures, which all metrics of an experiment share, and one the events that the metric counts; where an event
-could be both, one log has all. Logs do not depend on an experiment's own settings: its variants, the handling of
-several variants, windows, percentile bounds. A log grows by the events ingested since (``seq``). It stores the
-original persons of events; merges are applied when it is read.
+  the exposures, which all metrics of an experiment share, and one the events that the metric counts; where an event
+  could be both, one log has all. Logs do not depend on an experiment's own settings: its variants, the handling of
+  several variants, windows, percentile bounds. A log grows by the events ingested since (``seq``). It stores the
+  original persons of events; merges are applied when it is read.
 - *Contributions*: the amounts that each entity adds to the statistics, for each day of an additive metric, else for
-the whole span. An entity's contribution depends only on its own events, so that only entities with new events are
-computed; results are sums over contributions.
+  the whole span. An entity's contribution depends only on its own events, so that only entities with new events are
+  computed; results are sums over contributions.
 - *Histories and states* replace contributions where they can continue from an entity's state
-(`hoglab.analysis.incremental.aggregation`), with *sums* of the contributions, to which each increment adds its
-changes.
+  (`hoglab.analysis.incremental.aggregation`), with *sums* of the contributions, to which each increment adds its
+  changes.
 """
 
 # ruff: noqa: S608 - see scope.py

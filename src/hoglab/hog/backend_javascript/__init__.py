@@ -1,7 +1,7 @@
 """From nodes to JavaScript: code that runs in node and in browsers without any dependency.
 
 spec: hog-language 11. The trees given here have passed `hoglab.hog.compiler.symbols.resolve`. The code reads globals
-with a function `__getGlobal(name)` that whoever runs it provides.
+with a function `__getGlobal(name)`, which the caller must provide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JavaScript:
 def generate_javascript(
     tree: n.Program | n.Expr, table: SymbolTable, functions: Mapping[str, Function]
 ) -> JavaScript:
-    """Return the JavaScript of a program, expression or template; a program's code is the body of a function.
+    """Generate the JavaScript of a program, expression or template; a program's code is the body of a function.
 
     Raises `HogCompileError` for library functions that browsers cannot have, for unknown functions and for wrong
     numbers of arguments.

@@ -24,7 +24,7 @@ _PATTERN_CALLS = {
 
 
 class ExpressionWriter:
-    """Writes expressions. `used` collects the library functions that they need, as JavaScript has them."""
+    """Writer of expressions. `used` collects the library functions that they need, under their JavaScript names."""
 
     def __init__(self, table: SymbolTable, names: Names, functions: Mapping[str, Function]) -> None:
         self.table = table
@@ -44,7 +44,7 @@ class ExpressionWriter:
         return name
 
     def body(self, node: n.Block | n.Expr) -> str:
-        """Return the body of a lambda. Statements are the business of `StatementWriter`."""
+        """Write the body of a lambda. Statements are written by `StatementWriter`."""
         raise NotImplementedError
 
     def error(self, message: str, node: n.Node, *, code: str, hint: str | None = None) -> HogCompileError:
@@ -174,7 +174,7 @@ class ExpressionWriter:
         return f"{callee}({self.listed(node.args)})"
 
     def library_function(self, name: str, node: n.Node) -> str:
-        """Return the JavaScript name of a library function. Refuses those that browsers cannot have."""
+        """Return the JavaScript name of a library function. Refuses functions that browsers cannot have."""
         if name not in self.functions:
             raise self.error(f"Hog function `{name}` is not implemented", node, code="unknown-function")
         if not runs_in_browsers(name):
@@ -191,7 +191,7 @@ class ExpressionWriter:
 
 
 def literal(value: object) -> str:
-    """Return a constant as JavaScript. Infinities and NaN have names there, as JSON has none."""
+    """Write a constant as JavaScript. Infinities and NaN have names there, as JSON has none."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return json.dumps(value)

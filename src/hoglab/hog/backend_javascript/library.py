@@ -24,7 +24,7 @@ _FOLDER = files("hoglab.hog.backend_javascript") / "library"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One function of the JavaScript library: its declaration, and the names of the others it calls."""
+    """One function of the JavaScript library: its declaration, and the names of the functions it calls."""
 
     name: str
     uses: tuple[str, ...]
@@ -33,7 +33,7 @@ class Unit:
 
 @cache
 def unit_names() -> frozenset[str]:
-    """Return the names of all functions of the JavaScript library, as JavaScript has them."""
+    """Return the JavaScript names of all functions of the library."""
     return frozenset(
         entry.name.removesuffix(".js") for entry in _FOLDER.iterdir() if entry.name.endswith(".js")
     )
@@ -55,9 +55,9 @@ def runs_in_browsers(function: str) -> bool:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the functions with all that they call, each after those it calls.
+    """Return the functions with all that they call, each after the functions it calls.
 
-    Otherwise in the order of their names.
+    Functions that do not call each other are in the order of their names.
     """
     ordered: dict[str, None] = {}
     entered = set()
@@ -76,5 +76,5 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def library_code(names: Iterable[str]) -> str:
-    """Return the declarations of the functions and of all that they call, one below the other."""
+    """Return the declarations of the functions and of all that they call, one after the other."""
     return "\n".join(unit(name).code for name in in_order(names))

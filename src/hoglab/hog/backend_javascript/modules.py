@@ -1,6 +1,6 @@
 """The source of a site function: a JavaScript module made into the body of a function that gives its exports.
 
-Only `export` at the top of a statement outside of all brackets is changed; the rest of the text stays as it is.
+Only `export` at the top of a statement outside of all brackets is changed; the rest of the text is unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMED = re.compile(r"([A-Za-z_$][\w$]*)(?:\s+as\s+([A-Za-z_$][\w$]*))?")
 
 
 def exports_function(source: str) -> str:
-    """Return an expression: a function that runs the module and returns the object of its exports.
+    """Return an expression of a function that runs the module and returns the object of its exports.
 
     Raises `HogCompileError` with the place of an `import`, or of an `export` of another form than
     `export function|class|const|let|var`, `export default` or `export { a, b as c }`.
@@ -53,7 +53,7 @@ def exports_function(source: str) -> str:
 
 
 def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]:
-    """Replacement of the export at `start`, the names it exports (outside, inside), and the end of what it replaces."""
+    """Return the replacement of the export at `start`, its names (outside, inside), and the end of the old text."""
     if not source.startswith("export", start):
         _refuse("Site functions cannot import modules", source, start)
     after = start + len("export")
@@ -77,7 +77,7 @@ def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]
 
 
 def _top_level_words(source: str) -> list[int]:
-    """Return positions of `import` and `export` that start statements outside of brackets, texts and comments."""
+    """Yield the positions of `import` and `export` that start statements outside of brackets, texts and comments."""
     positions = []
     depth, at, before = 0, 0, ";"
     templates: list[int] = []  # the depths at which `${` opened
@@ -124,7 +124,7 @@ def _regex_or_token(source: str, at: int, before: str) -> re.Match[str]:
 
 
 def _template_end(source: str, at: int) -> tuple[int, bool]:
-    """Return position behind the text of a template, and whether `${` ended it instead of the closing quote."""
+    """Return the position behind the text of a template, and whether `${` ended it instead of the closing quote."""
     while at < len(source):
         if source[at] == "\\":
             at += 2

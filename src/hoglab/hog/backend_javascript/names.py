@@ -1,8 +1,8 @@
 """JavaScript names for Hog's variables (spec: hog-language 11.1).
 
-Hog and JavaScript disagree on what a name means in three places: where a block reads an outer variable before it
+Hog and JavaScript disagree on the meaning of a name in three places: where a block reads an outer variable before it
 declares its own of that name, where parameters and the body of a function share a name, and where a variable has
-the name of a library function that the program uses. Only there a variable gets another name.
+the name of a library function that the program uses. Only in these places a variable gets another name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESERVED = frozenset(
         "synchronized", "throws", "transient", "volatile", "Error", "__getGlobal",
     }
 )  # fmt: skip
-"""Names that a variable may not have in JavaScript's output."""
+"""Names that variables in the JavaScript output may not have."""
 
 BUILT_IN = frozenset(
     {
@@ -39,17 +39,17 @@ BUILT_IN = frozenset(
         "encodeURIComponent", "isNaN", "parseFloat", "parseInt", "undefined", "__error",
     }
 )  # fmt: skip
-"""Names that the library and the shapes of statements refer to; variables give way to them."""
+"""Names that the library and the shapes of statements use; variables with these names are renamed."""
 
 BETWEEN = frozenset({"expr", "low", "high"})
-"""The names inside the code of a `between`."""
+"""Names inside the code of a `between`."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 
 
 def identifier(name: str) -> str:
-    """Return the JavaScript name of a Hog variable. Characters that a name may not have are written in hexadecimal."""
+    """Return the JavaScript name of a Hog variable. Forbidden characters are written in hexadecimal."""
     if _PLAIN.fullmatch(name) and name not in RESERVED and not name.startswith(PREFIX):
         return name
     return PREFIX + _FOREIGN.sub(lambda found: f"${ord(found[0]):x}_", name)
@@ -61,7 +61,7 @@ def function_name(name: str) -> str:
 
 
 def binds_e(clause: n.Catch) -> bool:
-    """Return whether a catch clause calls the error `e`, as it does when it gives no name."""
+    """Return whether a catch clause names the error `e`, which is also its default name."""
     return clause.var is None or clause.var == "e"
 
 
@@ -86,7 +86,7 @@ class Names:
 
 
 class _Conflicts:
-    """Finds the variables that would catch what is meant for an outer one of the same name.
+    """Finder of variables that would capture a use of an outer variable of the same name.
 
     Walks the tree with the JavaScript scopes around: a scope holds a variable from its start, wherever in it the
     declaration stands.
@@ -108,7 +108,7 @@ class _Conflicts:
         return self.moved
 
     def enter(self, node: n.Node) -> None:
-        """Walk a node; those that open a scope in JavaScript open one here."""
+        """Walk a node; nodes that open a scope in JavaScript open one here."""
         symbols = self.declared(node)
         if symbols is None:
             self.walk(node)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from hoglab.hog.compiler.symbols import Symbol
 
 _CONTINUES = ("(", "[", "+", "-", "/", "`")
-"""With these a line goes on with the one before it when that has no semicolon."""
+"""Beginnings of lines that continue the line before when it has no semicolon."""
 
 _ITEMS = "__x_items"
-"""Holds what a loop with keys goes through, where evaluating it again could give something else."""
+"""Variable that holds the iterated value of a loop with keys, where evaluating it again could give another value."""
 
 
 class StatementWriter(ExpressionWriter):
-    """Writes statements; each comes without a line break at its end."""
+    """Writer of statements; each is without a line break at its end."""
 
     def statement(self, node: n.Statement) -> str:
         return _WRITERS[type(node)](self, node)
@@ -167,7 +167,7 @@ class StatementWriter(ExpressionWriter):
         return f"try {attempt} catch (__error) {{ {' else '.join(clauses)} }}"
 
     def hidden_names(self, node: n.TryCatchStatement, clause: n.Catch) -> dict[Symbol, str]:
-        """Return JavaScript of the names `e` and `type`, which all clauses of a `try` have."""
+        """Declare the names `e` and `type` in JavaScript, which all clauses of a `try` have."""
         error, kind = self.table.declares[node]
         return {error: self.names.of(error) if binds_e(clause) else "__error", kind: "__error.type"}
 
@@ -180,7 +180,7 @@ def _catches_all(clause: n.Catch) -> bool:
 
 
 def _stays_the_same(node: n.ForInStatement) -> bool:
-    """Return whether what a loop goes through may be evaluated again in each pass."""
+    """Return whether the iterated value of a loop may be evaluated again in each pass."""
     makes_something = (n.Call, n.If, n.IfNull, n.Concat, n.ExprCall, n.Lambda)
     return not any(isinstance(part, makes_something) for part in n.walk(node.expr)) and not any(
         isinstance(part, n.VariableAssignment) for part in n.walk(node.body)
@@ -188,7 +188,7 @@ def _stays_the_same(node: n.ForInStatement) -> bool:
 
 
 def indented(code: str) -> str:
-    """Return the code with four spaces before every line. Texts have no line breaks in JavaScript's output."""
+    """Put four spaces before every line of code. Texts have no line breaks in JavaScript's output."""
     return "    " + code.replace("\n", "\n    ")
 
 

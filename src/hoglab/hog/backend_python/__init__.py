@@ -1,7 +1,7 @@
 """From nodes to a Python function (research: the generated code runs 6 to 58 times faster than the official VM).
 
 The stages: names and kinds are known (`symbols`, `kinds`, `analyse`); `expressions` and `statements` emit `ast`
-objects; `compile()` makes code of them; `verify` looks at the result once more.
+objects; `compile()` makes code of them; `verify` checks the result.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = [
 ]
 
 FILE_NAME = "<hog>"
-"""The file name of generated code in tracebacks."""
+"""File name of generated code in tracebacks."""
 
 
 class UnsupportedShapeError(Exception):
-    """Python's compiler refuses code of this shape (nested too deeply, too many names): it must be interpreted."""
+    """Python's compiler refuses code of this shape (too deep, too many names), which must be interpreted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Generated code and what is needed to run it and to explain its failures.
+    """Generated code, with the data needed to run it and to explain its failures.
 
-    `chains` maps places (line from 1, column from 0) to the global read there. `tick_bytes` is what one turn of a
-    loop may allocate without accounting for it.
+    `chains` maps places (line from 1, column from 0) to the global read there. `tick_bytes` is the amount
+    that one turn of a loop may allocate without accounting for it.
     """
 
     code: types.CodeType
@@ -86,7 +86,7 @@ def generate(
 ) -> Generated:
     """Generate the function for a program, an expression or a template.
 
-    `sure_roots` are globals that always exist; `call_depth` is how deep functions may call each other.
+    `sure_roots` are globals that always exist; `call_depth` limits nested calls of functions.
 
     Raises `UnsupportedShapeError` if the text asks for more than Python's compiler can take.
     """
@@ -102,7 +102,7 @@ def generate_source(
     sure_roots: frozenset[str] = frozenset(),
     call_depth: int = 1_000,
 ) -> str:
-    """Return the generated code as text, for people to read; what runs is never made from text."""
+    """Return the generated code as text, for people; the code that runs is never made from text."""
     _, _, body, bounded = _emitted(tree, names, functions, sure_roots, call_depth)
     return ast.unparse(ast.fix_missing_locations(ast.Module([_main(body, bounded=bounded)], [])))
 
@@ -114,7 +114,7 @@ def _emitted(
     sure_roots: frozenset[str],
     call_depth: int,
 ) -> tuple[CompilationUnit, ProgramFacts, list[ast.stmt], bool]:
-    """Return the statements of `main` with what was found on the way, and whether the work they can do is bounded."""
+    """Return the statements of `main` with the facts about the text, and whether their work is bounded."""
     facts = analyse(tree, names, functions)
     bounded = facts.bounded and facts.suspension == "never" and not isinstance(tree, n.Program)
     unit = make_unit(tree, names, functions, facts, call_depth)
@@ -135,7 +135,7 @@ def make_unit(
     facts: ProgramFacts,
     call_depth: int,
 ) -> CompilationUnit:
-    """Return shared state of the functions of one tree while they are generated."""
+    """Create the state that the functions of one tree share while they are generated."""
     return CompilationUnit(
         names=names,
         kinds=Kinds(tree, names, functions),
@@ -158,7 +158,7 @@ def finish(
     *,
     bounded: bool,
 ) -> Generated:
-    """Wrap the statements into `main`, compiles and verifies.
+    """Wrap the statements into `main`, compile and verify it.
 
     Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
     """
@@ -176,7 +176,7 @@ def finish(
 def assemble(
     functions: list[ast.stmt], file_name: str, usual: Collection[str], own: Collection[str]
 ) -> types.CodeType:
-    """Compile the functions of a module and verifies that they name nothing but the `usual` and their `own` names.
+    """Compile the functions of a module and verify that they use no names but the `usual` and their `own` ones.
 
     Raises `UnsupportedShapeError` when Python's compiler gives up on the code.
     """
@@ -191,7 +191,7 @@ def assemble(
 
 
 def _main(body: list[ast.stmt], *, bounded: bool) -> ast.stmt:
-    """Return the statements as a function `main`."""
+    """Build the function `main` of the statements."""
     parameters = ["g", "c"] if bounded else ["g", "c", "b", "charge"]
     defaults: list[ast.expr] = [name("unmetered")] if bounded else []
     arguments = ast.arguments(
@@ -205,7 +205,7 @@ def _main(body: list[ast.stmt], *, bounded: bool) -> ast.stmt:
 
 
 def _global_fields(node: n.Expr, names: SymbolTable, certain: bool = True) -> Iterator[tuple[n.Field, bool]]:
-    """Yield the fields of globals in an expression, and whether each is evaluated in any case."""
+    """Yield the fields of globals in an expression, and whether each is always evaluated."""
     if isinstance(node, n.Field):
         if node not in names.uses:
             yield node, certain
@@ -221,7 +221,7 @@ def _global_fields(node: n.Expr, names: SymbolTable, certain: bool = True) -> It
 
 
 def _allocations(tree: n.Node) -> int:
-    """Return bytes that the literals and joins inside loops and functions may allocate in one turn."""
+    """Return the bytes that literals and joins inside loops and functions may allocate in one turn."""
     total = 0
     stack: list[tuple[n.Node, bool]] = [(tree, False)]
     while stack:

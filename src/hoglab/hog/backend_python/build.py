@@ -18,14 +18,14 @@ _STORE = ast.Store()
 
 
 class Name(ast.Name):
-    """A name. Looking at a variable cannot fail, so that nobody asks for the place: all have the same."""
+    """A name. Looking up a variable cannot fail, so that its place is not needed: all names share one."""
 
     lineno = end_lineno = 1
     col_offset = end_col_offset = 0
 
 
 class Constant(ast.Constant):
-    """A constant, with a place that nobody asks for; named as its base, by which `ast.unparse` knows it."""
+    """A constant, whose place is not needed; named as its base, by which `ast.unparse` recognises it."""
 
     lineno = end_lineno = 1
     col_offset = end_col_offset = 0
@@ -41,7 +41,7 @@ def const(value: Any) -> ast.Constant:
 
 @lru_cache(maxsize=4_096)
 def name(identifier: str) -> ast.Name:
-    """Return a variable that is looked at; the nodes of a name are one."""
+    """Build a variable that is read; equal names share one node."""
     return Name(identifier, _LOAD)
 
 
@@ -116,7 +116,7 @@ def store_item(subject: ast.expr, key: ast.expr) -> ast.expr:
 
 
 def last_of(*values: ast.expr) -> ast.expr:
-    """Evaluate all values in order and gives the last one."""
+    """Build an expression that evaluates all values in order and gives the last one."""
     return item(tuple_of(values), const(len(values) - 1))
 
 
@@ -125,7 +125,7 @@ def assign(target: ast.expr, value: ast.expr) -> ast.stmt:
 
 
 def run(value: ast.expr) -> ast.stmt:
-    """Return the expression as a statement."""
+    """Build a statement of the expression."""
     return ast.Expr(value)
 
 
@@ -152,7 +152,7 @@ def function(
 
 
 def place(root: ast.AST, line: int, column: int) -> None:
-    """Give every node below `root` that has no position the one of its nearest ancestor that has."""
+    """Give every node below `root` without a position that of its nearest ancestor with one."""
     pending: list[tuple[ast.AST, dict[str, int]]] = [(root, _position(line, column))]
     while pending:
         node, position = pending.pop()
@@ -175,7 +175,7 @@ _UNPLACED: frozenset[type] = frozenset(
     | {type(None), str, int, float, bool, frozenset, ast.Load, ast.Store, ast.And, ast.Or}
     | {kind for base in (ast.operator, ast.unaryop, ast.cmpop) for kind in base.__subclasses__()}
 )
-"""Types in the fields of nodes that need no position of their own."""
+"""Types, in the fields of nodes, that need no position of their own."""
 
 
 def _position(line: int, column: int) -> dict[str, int]:

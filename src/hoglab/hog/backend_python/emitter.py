@@ -1,4 +1,4 @@
-"""Emitter of expressions, as each of its parts knows it."""
+"""The emitter of expressions, as its parts see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Emitter:
-    """Emits the code of one function. `before` collects statements that must run first (function bodies)."""
+    """Emitter of the code of one function. `before` collects statements that must run first (function bodies)."""
 
     def __init__(self, unit: CompilationUnit, scope: FunctionScope) -> None:
         self.unit = unit
@@ -25,15 +25,15 @@ class Emitter:
         self.before: list[ast.stmt] = []
 
     def expr(self, node: n.Expr) -> ast.expr:
-        """Return the value of the expression, to look at."""
+        """Emit the value of the expression, to be read only."""
         raise NotImplementedError
 
     def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
-        """Return values for something that only looks at them, and may look whether two are the same container."""
+        """Emit values to be read only, by code that may compare whether two are the same container."""
         raise NotImplementedError
 
     def number(self, node: n.Expr) -> ast.expr:
-        """Return the expression as a number (spec: hog-language 8.3)."""
+        """Emit the expression as a number (spec: hog-language 8.3)."""
         made = self.expr(node)
         if not self.kind(node) & ~NUMBER:
             return made
@@ -44,7 +44,7 @@ class Emitter:
         return self.unit.kinds.of(node)
 
     def bind_once(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """Return the expression for its first and for every later use, evaluated once."""
+        """Emit the expression for its first and for every later use, evaluated once."""
         if isinstance(made, ast.Name):
             return made, name(made.id)
         if isinstance(made, ast.Constant):

@@ -1,11 +1,10 @@
 """Expressions: from nodes to Python expression trees.
 
-Every operator takes the short way when the kinds of its operands are known or show themselves at run time, and
+Every operator takes the short way when the kinds of its operands are known or recognised at run time, and
 calls a helper of `support` otherwise (spec: hog-language 8).
 
-Two ways to ask for an expression matter. `expr` may give a container that belongs to the globals: fine for
-looking at it. `value` gives one that the program may keep and change: globals are copied (spec: hog-language
-5.6).
+There are two ways to ask for an expression. `expr` may give a container that belongs to the globals, which may only
+be read. `value` gives one that the program may keep and change: globals are copied (spec: hog-language 5.6).
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ if TYPE_CHECKING:
 
 
 class ExpressionEmitter(Emitter):
-    """Emits expressions."""
+    """Emitter of expressions."""
 
     # --- the ways to ask for an expression
 
     def expr(self, node: n.Expr) -> ast.expr:
-        """Return the value of the expression, to look at."""
+        """Emit the value of the expression, to be read only."""
         known = self.unit.folder.value(node)
         made = _EXPRESSIONS[type(node)](self, node) if known is UNKNOWN else self.constant_of(known)
         if made.__class__ not in LEAVES and "end_lineno" not in made.__dict__:
@@ -76,7 +75,7 @@ class ExpressionEmitter(Emitter):
         return made
 
     def value(self, node: n.Expr) -> ast.expr:
-        """Return the value of the expression, to keep."""
+        """Emit the value of the expression, to be kept."""
         if isinstance(node, n.If):
             return self.choice(node, self.value)
         if isinstance(node, n.IfNull):
@@ -89,7 +88,7 @@ class ExpressionEmitter(Emitter):
         return choose(own, again, call("copy", name("c"), again))
 
     def test(self, node: n.Expr) -> ast.expr:
-        """Something that Python finds true exactly when Hog does."""
+        """Emit an expression that is true in Python exactly when it is true in Hog."""
         if isinstance(node, (n.And, n.Or)):
             return self.logic(node.exprs, isinstance(node, n.And), self.test)
         if isinstance(node, n.Not):
@@ -101,7 +100,7 @@ class ExpressionEmitter(Emitter):
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def boolean(self, node: n.Expr) -> ast.expr:
-        """Return the truth of the expression as a boolean."""
+        """Emit the truth of the expression as a boolean."""
         made = self.expr(node)
         if not self.kind(node) & ~BOOL:
             return made
@@ -109,7 +108,7 @@ class ExpressionEmitter(Emitter):
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def text(self, node: n.Expr) -> ast.expr:
-        """Return the expression as the text it has in a `concat`."""
+        """Emit the expression as its text in a `concat`."""
         made = self.expr(node)
         if not self.kind(node) & ~STR:
             return made
@@ -119,13 +118,13 @@ class ExpressionEmitter(Emitter):
     # --- tools
 
     def values(self, nodes: Sequence[n.Expr]) -> list[ast.expr]:
-        """Return the values of several expressions, to keep."""
+        """Emit the values of several expressions, to be kept."""
         return self.spill(nodes, [self.value(node) for node in nodes])
 
     def spill(self, nodes: Sequence[n.Expr], emitted: list[ast.expr]) -> list[ast.expr]:
-        """Return the expressions; those that wait while a later one runs a function are put into variables.
+        """Emit the expressions; values that wait while a later one runs a function are put into variables.
 
-        Only variables are seen by the accounting of memory, and a recursion can make any number of values wait.
+        The accounting of memory sees variables only, and a recursion can make any number of values wait.
         """
         waits = False
         for at in range(len(emitted) - 1, -1, -1):
@@ -218,7 +217,7 @@ class ExpressionEmitter(Emitter):
     def ordered(
         self, left: n.Expr, right: n.Expr, make: Callable[[ast.expr, ast.expr], ast.expr]
     ) -> ast.expr | None:
-        """Return a binary operation whose right operand must be seen to be evaluated first; None when it need not."""
+        """Emit a binary operation whose right operand may have visible effects; None when it has none."""
         if self.unit.effects.swappable(left, right):
             return None
         variable = self.unit.fresh("t")
@@ -251,7 +250,7 @@ class ExpressionEmitter(Emitter):
     def logic(
         self, parts: Sequence[n.Expr], conjunction: bool, ask: Callable[[n.Expr], ast.expr]
     ) -> ast.expr:
-        """Build `and`, `or`: later operands may be skipped only if nobody can tell (spec: hog-language 6.3)."""
+        """Emit `and`, `or`: later operands are skipped only if nobody can tell (spec: hog-language 6.3)."""
         known = set(self.unit.sure_roots)
         known.update(chain[0] for chain in self.unit.hoisted)
         first = parts[0]
@@ -273,7 +272,7 @@ class ExpressionEmitter(Emitter):
         return self.choice(node, self.expr)
 
     def choice(self, node: n.If, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
-        """Build `if`, `multiIf`: branches are evaluated only when chosen."""
+        """Emit `if`, `multiIf`: branches are evaluated only when chosen."""
         made = const(None) if node.otherwise is None else ask(node.otherwise)
         for condition, value in reversed(node.branches):
             made = choose(self.test(condition), ask(value), made)
@@ -283,7 +282,7 @@ class ExpressionEmitter(Emitter):
         return self.first_known(node, self.expr)
 
     def first_known(self, node: n.IfNull, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
-        """Build `ifNull`: the second expression is evaluated only when the first is null."""
+        """Emit `ifNull`: the second expression is evaluated only when the first is null."""
         if not self.kind(node.expr) & NULL:
             return ask(node.expr)
         first, again = self.bind_once(ask(node.expr))
@@ -292,7 +291,7 @@ class ExpressionEmitter(Emitter):
     # --- texts
 
     def concat(self, node: n.Concat) -> ast.expr:
-        """Return the texts of all parts in a row."""
+        """Emit the joined texts of all parts."""
         made = self.joined_parts(node.exprs)
         if isinstance(made, ast.Constant):
             return made
@@ -368,7 +367,7 @@ class ExpressionEmitter(Emitter):
         return ast.YieldFrom(result) if suspends and facts.suspension == "generator" else result
 
     def depth_argument(self, symbol: Symbol) -> list[ast.expr]:
-        """Return the depth of the call, which functions that call themselves are told (1 when left out)."""
+        """Emit the depth of the call, an argument of functions that call themselves (1 when left out)."""
         recursive = self.unit.facts.recursive
         if symbol not in recursive:
             return []
@@ -396,7 +395,7 @@ class ExpressionEmitter(Emitter):
         return call(self.unit.constants.add(function.call), *context, *emitted)
 
     def readonly_args(self, parts: Sequence[n.Expr]) -> list[ast.expr]:
-        """Return values for something that only looks at them, and may look whether two are the same container.
+        """Emit values to be read only, by code that may compare whether two are the same container.
 
         Every reading of a global gives a container of its own, so only one of the parts may go without a copy.
         """
@@ -417,7 +416,7 @@ class ExpressionEmitter(Emitter):
         return call("local_function", const("lambda"), const(len(node.args)), name(function))
 
     def define(self, node: n.Function | n.Lambda, identifier: str) -> str:
-        """Emit the Python function for a Hog one ahead of the current statement; returns its name."""
+        """Emit the Python function for a Hog one before the current statement; return its name."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
 """All inputs of one hog function in ONE generated function.
 
-Templates of one function share the function call, the context and the globals; each result is visible to the ones
-after it as `inputs.key` (spec: hog-runtime 3).
+Templates of one function share the function call, the context and the globals; each result is visible to later
+templates as `inputs.key` (spec: hog-runtime 3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
 
 EXTEND_KEY = "$$_extend_object"
-"""A key whose value's entries are put in front of the other entries of its object."""
+"""Key whose value's entries are put before the other entries of its object."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

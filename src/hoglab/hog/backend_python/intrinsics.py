@@ -1,6 +1,6 @@
 """Short ways for a few library functions that destinations and filters call all the time.
 
-Each gives the same as the library function for the operands it takes on itself, and calls it for all others.
+Each gives the result of the library function for the operands that it handles, and calls it for all others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def intrinsic(emitter: Emitter, function: Function, args: Sequence[n.Expr]) -> ast.expr | None:
-    """Return the short way for a call with the right number of arguments; None when there is none."""
+    """Emit the short way for a call with the right number of arguments; None when there is none."""
     short = _SHORT.get(function.name)
     if short is None or LIBRARY.get(function.name) is not function:
         return None

@@ -1,8 +1,8 @@
 """Arithmetic and comparison: the short ways, and when they may be taken.
 
-The forms and what they cost were measured (a class check about 6 ns, a helper call about 30). Results beyond the
-exact integers become doubles, as they are in JavaScript; otherwise integers of millions of bits would be work and
-memory that nothing accounts for. Only steps by small constants need no such look.
+The forms and their costs were measured (a class check about 6 ns, a helper call about 30). Results beyond the exact
+integers become doubles, as they are in JavaScript; otherwise integers of millions of bits would be work and memory
+that nothing accounts for. Only steps by small constants need no such check.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def concat_constant(value: object) -> str:
 
 
 def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
-    """Return a comparison by its helper, whatever the operands are."""
+    """Emit a comparison by its helper, for any operands."""
     positive = NEGATED.get(op)
     made = call(_HELPERS[positive or op], left, right)
     return made if positive is None else negate(made)
@@ -73,7 +73,7 @@ def arithmetic(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
 
 
 def _clamped(emitter: Emitter, made: ast.expr) -> ast.expr:
-    """Return the result if it is within the exact integers, else what `clamp` makes of it."""
+    """Emit the result if it is within the exact integers, else the result of `clamp`."""
     variable = emitter.unit.fresh("t")
     limits = const(-MAX_EXACT), const(MAX_EXACT)
     exact = ast.Compare(limits[0], [ast.LtE(), ast.LtE()], [walrus(variable, made), limits[1]])
@@ -89,7 +89,7 @@ def _quotient(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
 
 
 def _remainder(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
-    """Return Python's remainder has the sign of the divisor, Hog's that of the dividend."""
+    """Emit the remainder: Python's has the sign of the divisor, Hog's the sign of the dividend."""
     divisor = emitter.unit.folder.value(node.right)
     if divisor.__class__ is int and 0 < divisor < MAX_EXACT and not emitter.kind(node.left) & ~NUMBER:
         first, again = emitter.bind_once(emitter.expr(node.left))
@@ -104,7 +104,7 @@ def _remainder(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
 
 
 def comparison(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
-    """Any comparison of two operands whose order of evaluation does not matter."""
+    """Emit a comparison of two operands whose order of evaluation does not matter."""
     op = node.op
     if op in ("==", "!="):
         return _equality(emitter, node)
@@ -152,14 +152,14 @@ def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
 
 
 def is_null(made: ast.expr, wanted: bool = True) -> ast.expr:
-    """Build `made is None`, or `made is not None`."""
+    """Build `value is None`, or `value is not None`."""
     if isinstance(made, ast.Constant):
         return const((made.value is None) is wanted)
     return compare(made, ast.Is() if wanted else ast.IsNot(), const(None))
 
 
 def _class_of(known: object) -> tuple[str, int]:
-    """Return the class whose instances may be compared with a constant by Python, and their kinds."""
+    """Return the class whose instances Python may compare with a constant, and their kinds."""
     if known.__class__ is str:
         return "str", STR
     return ("bool", BOOL) if known.__class__ is bool else ("int", NUMBER)
@@ -189,7 +189,7 @@ def _order(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
 
 
 def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
-    """Build `x in ('a', 'b')` with constant texts: one look into a set."""
+    """Build `x in ('a', 'b')` with constant texts: one look-up in a set."""
     if not isinstance(node.right, (n.Array, n.Tuple)) or not node.right.exprs:
         return None
     wanted = [emitter.unit.folder.value(part) for part in node.right.exprs]
@@ -202,12 +202,12 @@ def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
 
 
 def _short_text(first: ast.expr, again: ast.expr) -> ast.expr:
-    """Return whether a value is a text, and short enough to be searched without charging for it."""
+    """Return whether a value is a text, short enough to be searched without charging for it."""
     return all_of([is_class(first, "str"), compare(call("size", again), ast.Lt(), const(LONG))])
 
 
 def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
-    """Return a constant pattern without inner wildcards is a search for a text, because `like` is not anchored."""
+    """Emit a constant pattern without inner wildcards as a search for a text, because `like` is not anchored."""
     pattern = emitter.unit.folder.value(node.right)
     if pattern.__class__ is not str or pattern_problem(node.op, pattern) is not None:
         return None
@@ -225,9 +225,10 @@ def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
 
 
 def _regex(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
-    """Return a constant pattern is compiled with the program. Where it needs a text, that is looked for first.
+    """Emit a constant pattern, compiled with the program. A text that it requires is searched for first.
 
-    An empty text never matches."""
+    An empty text never matches.
+    """
     pattern = emitter.unit.folder.value(node.right)
     if pattern.__class__ is not str or not pattern or pattern_problem(node.op, pattern) is not None:
         return None

@@ -1,7 +1,7 @@
 """Statements and functions: from nodes to Python statements.
 
-Loops and function entries draw a tick from the budget iterator `b`; a finished iterator means that a limit was
-reached, so a loop over it simply ends and the runner raises (spec: hog-language 8.11).
+Loops and function entries draw a tick from the budget iterator `b`; a finished iterator means that a limit is
+reached: a loop over it ends and the runner raises (spec: hog-language 8.11).
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 
 
 class FunctionEmitter(ExpressionEmitter):
-    """Emits the statements of one function (or of the program itself)."""
+    """Emitter of the statements of one function (or of the program itself)."""
 
     # --- sequences
 
     def block(self, declarations: Sequence[n.Statement]) -> list[ast.stmt]:
-        """Return the statements in a row; never empty."""
+        """Emit the statements in a row; never empty."""
         made: list[ast.stmt] = []
         for statement in declarations:
             made += self.statement(statement)
         return made or [ast.Pass()]
 
     def statement(self, node: n.Statement) -> list[ast.stmt]:
-        """Return one statement, after the functions that its expressions need."""
+        """Emit one statement, after the functions that its expressions need."""
         outer, self.before = self.before, []
         made = _STATEMENTS[type(node)](self, node)
         place = self.unit.place(node)
@@ -68,7 +68,7 @@ class FunctionEmitter(ExpressionEmitter):
         return made
 
     def with_before(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
-        """Statements that `make` emits, with the functions their expressions need in front, not before the whole."""
+        """Emit statements by `make`, with the functions of their expressions directly before them."""
         outer, self.before = self.before, []
         statements = make()
         statements = self.before + statements
@@ -81,11 +81,11 @@ class FunctionEmitter(ExpressionEmitter):
     # --- variables
 
     def bind(self, symbol: Symbol, value: ast.expr) -> ast.stmt:
-        """Declare a variable with a value."""
+        """Emit the declaration of a variable with a value."""
         return assign(store(f"v{symbol.number}"), list_of([value]) if in_cell(symbol) else value)
 
     def set_variable(self, symbol: Symbol, value: ast.expr) -> ast.stmt:
-        """Return changes a declared variable."""
+        """Emit a change of a declared variable."""
         if in_cell(symbol):
             return assign(store_item(name(f"v{symbol.number}"), const(0)), value)
         return assign(store(f"v{symbol.number}"), value)
@@ -133,7 +133,7 @@ class FunctionEmitter(ExpressionEmitter):
         return [assign(store(variable), grown), ast.If(is_long, [account], [])]
 
     def store_element(self, left: n.ArrayAccess, right: n.Expr) -> list[ast.stmt]:
-        """Build `base[key] := right`; a member with a text key costs what `_allocation` says per turn of the loop."""
+        """Build `base[key] := right`; a member with a text key costs the amount of `_allocation` in each turn."""
         parts = [self.value(left.array), self.expr(left.property), self.value(right)]
         if not self.kind(left.property) & STR:
             return [run(call("set_property", name("c"), *parts))]
@@ -146,7 +146,7 @@ class FunctionEmitter(ExpressionEmitter):
         return [*evaluated, ast.If(plain, [short], [long])]
 
     def store_member(self, base: ast.expr, key: str, right: n.Expr) -> list[ast.stmt]:
-        """Build `base.key := right`; members of known names cannot grow without bound, so a dict needs no account."""
+        """Build `base.key := right`; members with constant names are bounded in number, so a dict needs no account."""
         subject, value = self.unit.fresh("t"), self.unit.fresh("t")
         short = assign(store_item(name(subject), const(key)), name(value))
         long = run(call("set_property", name("c"), name(subject), const(key), name(value)))
@@ -183,7 +183,7 @@ class FunctionEmitter(ExpressionEmitter):
         return self.with_before(lambda: [ast.If(negate(self.test(condition)), [ast.Break()], [])])
 
     def work(self, *bodies: n.Node | None) -> list[ast.stmt]:
-        """Return the charge for one pass through large bodies, whose ticks alone would tell too little."""
+        """Emit the charge for one pass through large bodies, for which ticks alone would be too few."""
         units = sum(loop_charge(body) for body in bodies if body is not None)
         return [run(call("charge", const(units)))] if units else []
 
@@ -242,7 +242,7 @@ class FunctionEmitter(ExpressionEmitter):
     # --- errors
 
     def try_catch(self, node: n.TryCatchStatement) -> list[ast.stmt]:
-        """Return the clauses run after the handler, not inside it: only choosing one happens there."""
+        """Emit a `try`; clauses run after the handler, not inside it, where only one of them is chosen."""
         error, kind = self.unit.names.declares[node]
         exception, chosen, type_name = (self.unit.fresh(prefix) for prefix in ("x", "t", "t"))
         value = call("caught", name(exception))
@@ -309,7 +309,7 @@ class FunctionEmitter(ExpressionEmitter):
         return identifier
 
     def depth_name(self) -> str | None:
-        """Return the parameter that tells a function which calls itself how deep it is."""
+        """Return the parameter with the depth of a function that calls itself."""
         symbol = self.scope.symbol
         if symbol is None or symbol not in self.unit.facts.recursive or not is_direct(symbol):
             return None
@@ -331,15 +331,15 @@ class FunctionEmitter(ExpressionEmitter):
         return statements + self.with_before(lambda: [ast.Return(self.value(body))])
 
     def returned_value(self, node: n.Expr) -> list[ast.stmt]:
-        """Build `return node` as a whole body."""
+        """Emit `return node` as a whole body."""
         return self.with_before(lambda: [ast.Return(self.value(node))])
 
     # --- filters: reading each global once
 
     def hoist(self, paths: Sequence[tuple[n.Field, bool]]) -> list[ast.stmt]:
-        """Read of globals that an expression always makes, moved to its beginning.
+        """Move the read of globals that an expression always reads to its beginning.
 
-        `paths` are the fields of globals and whether each is evaluated in any case.
+        `paths` are the fields of globals and whether each is always evaluated.
         """
         statements: list[ast.stmt] = []
         for root, first in _certain_roots(paths).items():
@@ -358,7 +358,7 @@ class FunctionEmitter(ExpressionEmitter):
     def hoist_members(
         self, base: tuple[str, ...], variable: str, fields: Sequence[n.Field]
     ) -> list[ast.stmt]:
-        """Make sure that a hoisted global which is only looked into is a dict, and reads shared members."""
+        """Check that a hoisted global which is only read is a dict, and read shared members."""
         depth = len(base)
         under = [field.chain for field in fields if field.chain[:depth] == base]
         if any(len(chain) == depth or chain[depth] in _PART_NAMES for chain in under):
@@ -393,7 +393,7 @@ _PART_NAMES = frozenset(
 
 
 def _certain_roots(paths: Sequence[tuple[n.Field, bool]]) -> dict[str, n.Field]:
-    """Return the roots that are read whatever happens, each with its first field."""
+    """Return the roots that are always read, each with its first field."""
     found: dict[str, n.Field] = {}
     for field, certain in paths:
         if certain:

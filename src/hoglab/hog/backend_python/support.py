@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
 
 MAX_EXACT = 2**53
-"""Sums and products beyond this, in either direction, become floats."""
+"""Magnitude above which sums and products become floats."""
 
 SHORT_TEXT = 1024
-"""Joined texts up to this length are accounted for by the turn of the loop, longer ones one by one."""
+"""Maximum length of joined texts that a turn of the loop accounts for; longer ones are accounted for one by one."""
 
 
 def fail(message: str, *_evaluated: Value) -> NoReturn:
-    """Raise a failure that was already certain when the code was made."""
+    """Raise a failure that was certain when the code was generated."""
     raise HogRuntimeError(message)
 
 
@@ -52,20 +52,20 @@ def not_contains(needle: Value, haystack: Value) -> bool:
 
 
 def grown(ctx: Context, text: str) -> str:
-    """Return a joined text that is long enough to be accounted for on its own."""
+    """Return a joined text, accounted for on its own because of its length."""
     ctx.grow(len(text))
     return text
 
 
 def global_chain(root: Value, chain: tuple[str, ...]) -> Value:
-    """Return the member of a global that a chain of names leads to; null where something is missing."""
+    """Return the member of a global at a chain of names; null where a part is missing."""
     for key in chain:
         root = access.get_property(root, key)
     return root
 
 
 def call_value(ctx: Context, *values: Value) -> Value:
-    """Return calls the last value, a function, with the others (arguments are evaluated before the callee)."""
+    """Call the last value, a function, with the others (arguments are evaluated before the callee)."""
     function = values[-1]
     return callback(ctx, function, len(values) - 1)(*values[:-1])
 
@@ -86,7 +86,7 @@ def wait(ctx: Any, name: str, args: list[Value]) -> Value:
 
 
 def extended(*parts: Value) -> Value:
-    """Return the entries of an input object: the first part's, if that is an object, then those of the others.
+    """Return the entries of an input object: the entries of the first part, if it is an object, then the others.
 
     spec: hog-runtime 3 (`$$_extend_object`).
     """
@@ -98,7 +98,7 @@ def extended(*parts: Value) -> Value:
 
 
 def with_inputs(variables: dict[str, Value], inputs: dict[str, Value]) -> dict[str, Value]:
-    """Return the globals of templates: `inputs` are the ones resolved so far."""
+    """Return the globals of templates: `inputs` are those resolved so far."""
     return {**variables, "inputs": inputs}
 
 
@@ -142,8 +142,10 @@ NAMES: dict[str, Any] = {
     "with_inputs": with_inputs,
     "zip": zip,
 }
-"""The names of generated code, besides its own variables and its constants (`k0`, `k1`, ...)."""
+"""Names of generated code, besides its own variables and its constants (`k0`, `k1`, ...)."""
 
 ATTRIBUTES = frozenset({"__class__", "get", "isascii", "join", "lower", "startswith"})
-"""The attributes that generated code reads, all of them on values whose class it has checked. `join` is what Python's
-compiler makes of texts that are put together out of many parts."""
+"""Attributes that generated code reads, all of them on values whose class it has checked.
+
+Python's compiler joins texts of many parts by `join`.
+"""

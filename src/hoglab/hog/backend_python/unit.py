@@ -1,4 +1,4 @@
-"""Compilation unit: what all functions of one compiled text share, findings, constants, positions."""
+"""Compilation unit: the state that all functions of one compiled text share, such as facts, constants and positions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """Turns offsets of one source text into lines (from 1, after `base` others) and columns (from 0)."""
+    """Converter of offsets of one source text into lines (from 1, after `base` others) and columns (from 0)."""
 
     def __init__(self, source: str, base: int = 0) -> None:
         self.base = base
@@ -57,7 +57,7 @@ class Constants:
 class CompilationUnit:
     """One text being compiled.
 
-    `sure_roots`: globals known to exist. `chains`: which global was read at a place, to name it when it is missing.
+    `sure_roots`: globals that always exist. `chains`: the global read at each place, to name a missing one.
     """
 
     names: SymbolTable
@@ -85,12 +85,12 @@ class CompilationUnit:
 
 
 def in_cell(symbol: Symbol) -> bool:
-    """Return whether a variable lives in a one-element list: captured, and declared anew by every turn of a loop."""
+    """Return whether a variable lives in a one-element list: it is captured, and declared by every turn of a loop."""
     return symbol.captured and symbol.in_loop
 
 
 def is_direct(symbol: Symbol | None) -> bool:
-    """Return whether a name always means one declared function, so that calls may go straight to it."""
+    """Return whether a name always means one declared function, so that it can be called directly."""
     return (
         symbol is not None
         and symbol.function is not None

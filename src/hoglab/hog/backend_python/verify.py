@@ -1,7 +1,7 @@
-"""The second look at generated code: it may name nothing but what it was given.
+"""Verification of generated code: it may use no names but the given ones.
 
 Members of Hog values are dictionary entries, never Python attributes, so a program has no way to write a name.
-This check is there in case the compiler has a fault.
+The check protects against faults of the compiler.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnsafeCodeError(Exception):
 
 
 def verify(module: types.CodeType, usual: Collection[str], own: Collection[str]) -> None:
-    """Check the functions of a compiled module. The globals it may use: the `usual` ones and its `own`.
+    """Check the functions of a compiled module. Its globals may be the `usual` ones and its `own`.
 
     Raises `UnsafeCodeError`.
     """

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from hoglab.hog.stdlib.registry import Function
 
 Suspension = Literal["never", "generator", "replay"]
-"""Way in which a program waits for the host: not at all; as a generator; or, where it is unknown which functions may
-wait, by running again from the start with the answers so far (design: spec hog-runtime 4.6, journal)."""
+"""Way in which a program waits for the host.
+
+Not at all; as a generator; or, where it is unknown which functions may wait, by running again from the start with the
+answers so far (design: spec hog-runtime 4.6, journal).
+"""
 
 _SEPARATE = (n.Function, n.Lambda, n.WhileStatement, n.ForStatement, n.ForInStatement)
 _HEAVY = 100  # nodes in a body from which on its work is charged for besides its tick
@@ -25,11 +28,10 @@ _HEAVY = 100  # nodes in a body from which on its work is charged for besides it
 
 @dataclass(slots=True)
 class ProgramFacts:
-    """The findings about one tree.
+    """The facts about one tree.
 
-    `recursive`: functions that call themselves, directly or from a function inside them. `reads` holds the
-    paths of globals that the program may look at, as tuples of names; a path that ends at a computed key is cut
-    there.
+    `recursive`: functions that call themselves, directly or from a function inside them. `reads` holds the paths
+    of globals that the program may read, as tuples of names; a path with a computed key is cut before it.
     """
 
     suspension: Suspension = "never"
@@ -41,7 +43,7 @@ class ProgramFacts:
     reads: frozenset[tuple[str, ...]] = frozenset()
 
     def include(self, other: ProgramFacts) -> None:
-        """Add the findings about another text that runs beside, such as another template of the same inputs."""
+        """Add the facts about another text that runs beside, such as another template of the same inputs."""
         self.loops = self.loops or other.loops
         self.functions = self.functions or other.functions
         self.reads |= other.reads
@@ -55,12 +57,12 @@ class ProgramFacts:
 
 
 def analyse(tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]) -> ProgramFacts:
-    """Return everything the Python backend and the callers of a program want to know about it."""
+    """Analyse a tree for the Python backend and the callers of a program."""
     return _Analysis(tree, names, functions).facts
 
 
 def node_count(node: n.Node) -> int:
-    """Return nodes evaluated in one pass through the node: nested loops' bodies and functions do not count."""
+    """Return the number of nodes evaluated in one pass through the node, without the bodies of loops and functions."""
     total = 0
     stack: list[n.Node] = [node]
     while stack:
@@ -71,7 +73,7 @@ def node_count(node: n.Node) -> int:
 
 
 def loop_charge(body: n.Node) -> int:
-    """Return units to charge per pass through a body, besides its tick; 0 for bodies of ordinary size."""
+    """Return the units to charge per pass through a body, besides its tick; 0 for bodies of ordinary size."""
     nodes = node_count(body)
     return nodes // 20 if nodes > _HEAVY else 0
 
@@ -82,7 +84,7 @@ def read_paths(tree: n.Node, names: SymbolTable) -> frozenset[tuple[str, ...]]:
 
 
 def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple[str, ...]]:
-    """Return the paths of globals that some nodes stand for; nodes come before those they are made of."""
+    """Return the paths of globals that some nodes stand for; nodes come before their parts."""
     paths: set[tuple[str, ...]] = set()
     inner: set[n.Node] = set()
     for node in nodes:
@@ -99,7 +101,7 @@ def _paths_among(nodes: Iterable[n.Node], names: SymbolTable) -> frozenset[tuple
 
 
 def global_path(node: n.Node, names: SymbolTable) -> tuple[str, ...] | None:
-    """Return the path of a global that an expression stands for, None where it is no such path."""
+    """Return the path of a global that an expression stands for; None for any other expression."""
     keys: list[str] = []
     while isinstance(node, n.ArrayAccess):
         key = node.property
@@ -140,7 +142,7 @@ class _Analysis:
         self.facts.reads = _paths_among(nodes, names)
 
     def gather(self, tree: n.Node) -> list[n.Node]:
-        """Return looks at every node once; returns all of them, each before those it is made of."""
+        """Gather the facts of every node; return all nodes, each before its parts."""
         nodes: list[n.Node] = []
         pending: list[tuple[n.Node, _Function]] = [(tree, self.found[tree])]
         while pending:
@@ -215,7 +217,7 @@ class _Analysis:
                 self.facts.pure.add(symbol)
 
     def propagate(self, marked: set[n.Node]) -> None:
-        """Mark the callers of marked functions, and theirs."""
+        """Mark the callers of marked functions, and their callers."""
         callers: dict[Symbol, list[n.Node]] = {}
         for node, function in self.found.items():
             for symbol in function.callees:
@@ -257,7 +259,7 @@ def _chain(node: n.Expr) -> tuple[str, ...]:
 
 
 class Effects:
-    """Answers, for expressions of one tree, whether evaluating them can be seen, or can fail."""
+    """Effects of the expressions of one tree: whether evaluating them is noticeable, or can fail."""
 
     def __init__(self, names: SymbolTable, facts: ProgramFacts, functions: Mapping[str, Function]) -> None:
         self.names = names
@@ -311,7 +313,7 @@ class Effects:
         return isinstance(node, n.Lambda)
 
     def swappable(self, left: n.Node, right: n.Node) -> bool:
-        """Return whether the order in which two operands are evaluated cannot be noticed."""
+        """Return whether the order in which two operands are evaluated makes no difference."""
         pure_left, pure_right = self.pure(left), self.pure(right)
         if pure_left and pure_right:
             return True

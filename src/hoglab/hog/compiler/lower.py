@@ -1,8 +1,8 @@
-"""The core tree: what a text means, in the few nodes that everything behind the parser knows.
+"""The core tree: the meaning of a text, in the few nodes that everything behind the parser handles.
 
-A call of an operator (`not`, `and`, `or`, `if`, `multiIf`, `ifNull`, `concat`) becomes the operator's node: no later
-pass looks at the name of a call to learn what it is. `name(a)(b)` becomes the call of what `name(a)` gives. A query,
-the argument of `sql(...)` and a tag are data to a running program; they become ordinary objects, arrays and calls.
+A call of an operator (`not`, `and`, `or`, `if`, `multiIf`, `ifNull`, `concat`) becomes the operator's node: no
+later pass depends on the name of a call. `name(a)(b)` becomes the call of the result of `name(a)`. A query, the
+argument of `sql(...)` and a tag are data to a running program; they become ordinary objects, arrays and calls.
 Inside SQL only a placeholder (`{expression}`) is evaluated. spec: hog-language 6.5, 6.11, 6.12.
 """
 
@@ -45,9 +45,9 @@ _ONLY_TRUE = frozenset({"is_null_comparison_style", "table_final", "recursive", 
 
 
 def lower(tree: Tree, source: str, known: Iterable[str] = (), *, markup: bool = True) -> Tree:
-    """Return the core tree; nodes that stay as they are are shared.
+    """Return the core tree, which shares unchanged nodes with the tree.
 
-    `known` are variables of earlier parts of the program. Without `markup`, queries and tags are left as they are, for
+    `known` are variables of earlier parts of the program. Without `markup`, queries and tags are unchanged, for
     `resolve` to refuse. Raises `HogCompileError` for calls with more than `MAX_ARGUMENTS` arguments.
     """
     visits = _MARKUP if markup else _HOG
@@ -61,8 +61,8 @@ def lower(tree: Tree, source: str, known: Iterable[str] = (), *, markup: bool = 
 class _Operator:
     """An operator that is written as a call; with another number of arguments it is a call of that name.
 
-    `hideable`: a variable or function of that name is called instead. The others mean the operator whatever a program
-    declares, as they do for the official compilers.
+    `hideable`: a variable or function of that name is called instead. The others always mean the operator, as they do
+    for the official compilers.
     """
 
     make: Callable[[n.Call, tuple[n.Expr, ...]], n.Expr]
@@ -92,7 +92,7 @@ OPERATORS: dict[str, _Operator] = {
 
 
 class _Lowering:
-    """One pass. `names` are the variables in reach, innermost last."""
+    """One pass of lowering. `names` are the variables in reach, innermost last."""
 
     def __init__(self, source: str, known: Iterable[str], visits: dict[type[n.Node], Any]) -> None:
         self.source = source
@@ -110,7 +110,7 @@ class _Lowering:
         return visit(self, node) if visit is not None else self.rebuilt(node)
 
     def rebuilt(self, node: n.Node) -> n.Node:
-        """Return the node with its parts lowered; the node itself when they stay the same."""
+        """Return the node with its parts lowered; the node itself when they do not change."""
         changed: dict[str, Any] = {}
         for name in n.child_fields(node.__class__):
             old = getattr(node, name)
@@ -134,7 +134,7 @@ class _Lowering:
         return lowered
 
     def alone(self, node: n.Function) -> Any:
-        """Return a function that is the body of a branch or loop: it is known there alone."""
+        """Lower a function that is the whole body of a branch or loop, where alone its name is visible."""
         self.names.append(set())
         lowered = self.function(node)
         self.names.pop()
@@ -167,7 +167,7 @@ class _Lowering:
         return self.scoped(node, ("e", "type", *((node.var,) if node.var else ())))
 
     def call(self, node: n.Call) -> n.Expr:
-        """Return a call by name, an operator, or for `name(...)(...)` the call of what the first call gives."""
+        """Lower a call by name to an operator, or a call `name(...)(...)` to the call of the first result."""
         self.check_arguments(node, node.args)
         if node.params is not None:
             callee = self.call(replace(node, args=node.params, params=None))
@@ -178,7 +178,7 @@ class _Lowering:
         return operator.make(node, self.part(node.args))
 
     def means(self, operator: _Operator, node: n.Call) -> bool:
-        """Return whether a call of an operator's name is the operator."""
+        """Return whether a call with an operator's name is the operator."""
         count = len(node.args)
         right = operator.least <= count and (operator.most is None or count <= operator.most)
         plain = node.order_by is None and node.within_group is None and node.filter_expr is None
@@ -240,7 +240,7 @@ class _Lowering:
         return n.Dict(node.start, node.end, tuple(members), ast=True)
 
     def value(self, value: Any, owner: n.Node, name: str) -> n.Expr:
-        """Return one field of an SQL node."""
+        """Return the value of one field of an SQL node."""
         if isinstance(value, n.Node):
             return self.data(value)
         if value.__class__ is not tuple:

@@ -1,7 +1,7 @@
-"""Constant folding: the value of an expression made of constants, worked out once.
+"""Constant folding: the value of an expression made of constants, computed once.
 
-The tree itself is left alone (the bytecode backend must see what was written); the Python backend asks here
-before it emits code for an operator.
+The tree itself does not change (the bytecode backend needs the written form); the Python backend asks here before it
+emits code for an operator.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ UNKNOWN: Final = object()
 """Not a constant."""
 
 MAX_FOLDED_TEXT: Final = 10_000
-"""Joined constants longer than this are left to the running program, which accounts for memory."""
+"""Maximum length of joined constants; longer ones are left to the running program, which accounts for memory."""
 
 _FOLDED: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
-"""The comparisons of constants that are worked out; others may fail."""
+"""Comparisons of constants that are folded; others may fail."""
 
 
 class Folder:
-    """Works out constant expressions of one tree; every node is looked at once."""
+    """Folder of the constant expressions of one tree; every node is examined once."""
 
     def __init__(self) -> None:
         self.memo: dict[n.Expr, Any] = {}

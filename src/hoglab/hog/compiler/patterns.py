@@ -1,4 +1,4 @@
-"""Constant patterns of `like` and `=~`, judged when a text is compiled."""
+"""Constant patterns of `like` and `=~`, checked when a text is compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoglab.hog.rt.regex import compile_regex
 
 
 def pattern_problem(op: str, pattern: str) -> str | None:
-    """Return error message for a constant pattern of the comparison `op`; None when it compiles."""
+    """Return the error message for a constant pattern of the comparison `op`; None when it compiles."""
     try:
         if "~" in op:
             compile_regex(pattern, op.endswith("*"))

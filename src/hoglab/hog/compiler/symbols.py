@@ -1,6 +1,6 @@
-"""Names and scopes: which variable, function or global every name in a tree stands for.
+"""Names and scopes: the variable, function or global that every name in a tree stands for.
 
-Also the place where a tree is refused that parses but cannot be compiled; all backends rely on that.
+Trees that parse but cannot be compiled are refused here; all backends rely on it.
 spec: hog-language 3.2, 3.5, 6.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Symbol:
     """One variable: `number` is unique in its tree; `in_loop` says that a loop may declare it repeatedly.
 
-    `values` are the expressions it is ever set to; `opaque` says that it is also set to values no expression
-    shows (parameters, loop variables, caught errors).
+    `values` are all expressions it is set to; `opaque` says that it is also set to values without an expression
+    (parameters, loop variables, caught errors).
     """
 
     name: str
@@ -42,7 +42,7 @@ class Symbol:
 
 @dataclass(slots=True, eq=False)
 class FunctionScope:
-    """One function, lambda, or the program itself, with the variables it declares and those it captures."""
+    """One function, lambda, or the program itself, with its declared and captured variables."""
 
     node: n.Node
     parent: FunctionScope | None
@@ -55,7 +55,7 @@ class FunctionScope:
 class SymbolTable:
     """Table of the names of one tree.
 
-    `uses` maps fields and calls to the variable their first name means; names that are not there are globals.
+    `uses` maps fields and calls to the variable of their first name; other names are globals.
     `declares` maps declarations, loops and catch clauses to the variables they introduce.
     """
 
@@ -80,9 +80,9 @@ class SymbolTable:
 def resolve(tree: n.Program | n.Expr, source: str, known: Mapping[str, Symbol] | None = None) -> SymbolTable:
     """Resolve every name of a tree. `known` are variables of earlier parts of the program, which it may hide.
 
-    The tree is the core tree (`hoglab.hog.compiler.lower`); queries and tags that are still there are refused.
+    The tree is the core tree (`hoglab.hog.compiler.lower`); queries and tags left in it are refused.
 
-    Raises `HogCompileError` for what may not be compiled: double declarations, assignments to globals, SQL
+    Raises `HogCompileError` for double declarations, assignments to globals, SQL
     outside of SQL, `finally`.
     """
     resolver = _Resolver(source)
@@ -169,10 +169,10 @@ class _Resolver:
         self.close_block()
 
     def body(self, node: n.Statement) -> None:
-        """The body of a branch or loop.
+        """Resolve the body of a branch or loop.
 
-        A function that stands there alone is known there alone: it exists only if the body is reached, and the
-        variables behind it keep their places.
+        A function that is the whole body is visible there only: it exists only if the body is reached, and later
+        variables keep their places.
         """
         if isinstance(node, n.Function):
             self.open_block()
@@ -367,7 +367,7 @@ class _Resolver:
             )
 
     def check_global(self, node: n.Field) -> None:
-        """Warn where the name of a global was probably not meant to be one."""
+        """Warn about a name of a global that was probably meant for something else."""
         name = node.chain[0]
         if self.source.startswith('"', node.start):
             self.found.report(
@@ -500,7 +500,7 @@ class _Resolver:
         raise self.error(f"{_SQL_ONLY[type(node)]} can only be used in SQL", node, code="sql-only")
 
     def markup(self, node: n.Expr) -> None:
-        """Queries and tags that were left as they are: the caller does not want them."""
+        """Refuse queries and tags, which the caller does not want."""
         raise self.error("Queries and tags are not allowed here", node, code="query")
 
     def error(self, message: str, node: n.Node, *, code: str, hint: str | None = None) -> HogCompileError:

@@ -1,4 +1,4 @@
-"""Inputs of hog functions: values whose texts are templates, and the order in which they are worked out.
+"""Inputs of hog functions: values whose texts are templates, and the order in which they are computed.
 
 spec: hog-functions-api 5.4-5.7, hog-language 6.13.
 """
@@ -38,7 +38,7 @@ def map_texts(value: Any, change: Callable[[str, Path], Any], path: Path = ()) -
 def order_inputs(keys: Iterable[str], dependencies: Mapping[str, set[str]]) -> list[str]:
     """Return the keys in an order in which every input comes after the ones it reads.
 
-    `keys` are those with a value, in the order of the schema; other names among the dependencies are ignored.
+    `keys` are the inputs with a value, in the order of the schema; other names among the dependencies are ignored.
     Kahn's algorithm; spec: hog-functions-api 5.6. Raises `HogCompileError` with code `circular-inputs` for cycles,
     self references included.
     """

@@ -1,8 +1,8 @@
 """Types: the kinds of value that an expression can have.
 
-A variable's kinds are the union of the kinds of everything ever assigned to it, wherever that happens; the
-same for what a function returns and, when all of its calls are visible, for its parameters. This is what lets
-the Python backend add two numbers with one instruction.
+A variable's kinds are the union of the kinds of all values assigned to it anywhere; a function's result has the kinds
+of all returned values, and its parameters, when all calls are visible, the kinds of all arguments. So the Python
+backend can add two numbers with one instruction.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SCALAR = NULL | BOOL | NUMBER | STR
 ANY = 255
 
 MAX_ROUNDS = 12
-"""Rounds after which an inference that has not settled is given up (everything can be anything)."""
+"""Maximum number of rounds of inference; after them an expression may have any kind."""
 
 MAX_STEP = 2**20
-"""Constants up to this, in either direction, may be added without looking at the result."""
+"""Maximum magnitude of constants that may be added without checking the result."""
 
 _BY_NAME = {
     "any": ANY, "array": ARRAY, "tuple": ARRAY, "boolean": BOOL, "null": NULL, "integer": NUMBER,
@@ -45,7 +45,7 @@ def kinds_of_names(names: Iterable[str]) -> int:
 
 
 def kinds_of_function(function: Function) -> int:
-    """Return the kinds a library function declares for its result."""
+    """Return the kinds that a library function declares for its result."""
     return kinds_of_names(function.returns)
 
 
@@ -74,7 +74,7 @@ class Kinds:
         self.settle()
 
     def of(self, node: n.Expr) -> int:
-        """Return a bit set of the kinds the expression may have."""
+        """Return a bit set of the kinds that the expression may have."""
         known = self.memo.get(node)
         if known is None:
             known = self.memo[node] = _VISITS.get(type(node), _any)(self, node)
@@ -142,7 +142,7 @@ class Kinds:
         return kinds
 
     def parameter_values(self) -> dict[Symbol, list[n.Expr | None]]:
-        """For parameters of functions that are only ever called by name: what is passed for them."""
+        """Return the arguments passed for parameters of functions that are only ever called by name."""
         passed: dict[Symbol, list[n.Expr | None]] = {}
         for scope in self.names.scopes.values():
             if scope.symbol is None or not only_called(scope.symbol):
@@ -161,12 +161,12 @@ def only_called(symbol: Symbol) -> bool:
 
 
 def is_step(node: n.Expr) -> bool:
-    """Return whether an operand is a constant so small that no loop can add it up to anything beyond exact integers."""
+    """Return whether an operand is a constant so small that no loop can add it up beyond the exact integers."""
     return isinstance(node, n.Constant) and node.value.__class__ is int and abs(node.value) <= MAX_STEP
 
 
 def always_returns(node: n.Node) -> bool:
-    """Return whether every way through the statement ends in `return` or `throw`."""
+    """Return whether every path through the statement ends in `return` or `throw`."""
     if isinstance(node, (n.ReturnStatement, n.ThrowStatement)):
         return True
     if isinstance(node, n.Block):

@@ -1,6 +1,6 @@
 """Findings about a text that compiles and is doubtful, for authors: each with its place, a code and often a hint.
 
-A finding is only made where it is sure: these modules would rather say nothing than be wrong. The codes:
+Only certain findings are reported. The codes:
 
 | code | severity | what |
 |---|---|---|
@@ -39,10 +39,10 @@ __all__ = ["findings"]
 def findings(
     program: Program, *, known: Collection[str] | None = None, is_filter: bool = False
 ) -> list[Diagnostic]:
-    """Return all that is doubtful about a compiled program, expression or template, in no particular order.
+    """Return the findings about a compiled program, expression or template, in no particular order.
 
-    `known` are the globals that an execution will have, unless given those of the environment; `is_filter` says that
-    the text is an expression that decides about events.
+    `known` are the globals that an execution will have; the default is the environment's. `is_filter` says that the
+    text is an expression that decides about events.
     """
     tree, functions = program.tree, program.env.functions
     if tree is None or program.names is None:

@@ -1,4 +1,4 @@
-"""The way a program takes: code that is never reached, values that are thrown away, conditions without a choice."""
+"""Control flow: unreachable code, discarded values, and conditions that are constant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def flow_findings(tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]) -> None:
-    """Reports unreachable code, results without use and conditions that are constant."""
+    """Report unreachable code, unused results and constant conditions."""
     facts: ProgramFacts = analyse(tree, names, functions)
     _Flow(names, functions, Effects(names, facts, functions)).look(tree)
 
@@ -60,7 +60,7 @@ class _Flow:
                 return
 
     def dropped(self, value: n.Expr) -> None:
-        """A statement whose value nobody sees."""
+        """Report a statement whose value is discarded."""
         if not self.effects.pure(value):
             return
         if isinstance(value, n.Call) and value.name in self.functions and value not in self.names.uses:

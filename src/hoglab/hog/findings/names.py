@@ -22,10 +22,9 @@ _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 def name_findings(
     tree: n.Node, names: SymbolTable, functions: Mapping[str, Function], known: Globals | None
 ) -> None:
-    """Findings about names.
+    """Report doubtful names.
 
-    They are variables, parameters and functions that are never read, names that hide functions, and globals that nobody
-    provides.
+    They are variables, parameters and functions that are never read, names that hide functions, and unknown globals.
     """
     read = _read(tree, names)
     before_a_used_one = _before_a_used_one(names, read)
@@ -44,7 +43,7 @@ def name_findings(
 
 
 def _read(tree: n.Node, names: SymbolTable) -> set[Symbol]:
-    """Return the variables whose values are ever looked at; a function that only calls itself is not."""
+    """Return the variables whose values are ever read; a function that only calls itself is not read."""
     targets = {
         node.left
         for node in n.walk(tree)
@@ -72,7 +71,7 @@ def _declared(names: SymbolTable) -> Iterator[tuple[Symbol, n.Node]]:
 
 
 def _before_a_used_one(names: SymbolTable, read: set[Symbol]) -> set[Symbol]:
-    """Return the parameters that must be there, as one after them is read."""
+    """Return the unread parameters that a later, used one requires."""
     needed: set[Symbol] = set()
     for scope in names.scopes.values():
         last_read = max((place for place, symbol in enumerate(scope.params) if symbol in read), default=0)
@@ -81,7 +80,7 @@ def _before_a_used_one(names: SymbolTable, read: set[Symbol]) -> set[Symbol]:
 
 
 def _counts(symbol: Symbol, node: n.Node) -> bool:
-    """Return whether not being read says something: the value of a loop must be there."""
+    """Return whether an unread variable is worth a finding; the value of a loop is not."""
     if symbol.kind == "catch":
         return False
     if symbol.kind == "loop":
@@ -154,7 +153,7 @@ def _unknown(names: SymbolTable, functions: Mapping[str, Function], known: Globa
 
 
 def _unknown_member(names: SymbolTable, node: n.Field, members: frozenset[str] | None) -> None:
-    """Reports a member of a global that has other ones only."""
+    """Report a member that a global with fixed members does not have."""
     if members is None or len(node.chain) < 2 or node.chain[1] in members:
         return
     root, name = node.chain[:2]

@@ -1,4 +1,4 @@
-"""Kinds of values: where the one that is needed surely is not the one that is there."""
+"""Kinds of values: where a value is certainly of the wrong kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OPPOSITE = {"==": False, "!=": True}
 
 
 def value_findings(tree: n.Node, names: SymbolTable, functions: Mapping[str, Function], kinds: Kinds) -> None:
-    """Reports calls, operands, loops and comparisons that cannot do what they seem to."""
+    """Report calls, operands, loops and comparisons that cannot work as written."""
     checks = _Values(names, functions, kinds)
     for node in n.walk(tree):
         check = _CHECKS.get(type(node))
@@ -44,7 +44,7 @@ def value_findings(tree: n.Node, names: SymbolTable, functions: Mapping[str, Fun
 
 
 def filter_findings(tree: n.Expr, names: SymbolTable, kinds: Kinds) -> None:
-    """Reports a filter whose value is not the boolean true, whatever the event (spec: hog-runtime 2.3)."""
+    """Report a filter whose value is never the boolean true (spec: hog-runtime 2.3)."""
     found = kinds.of(tree)
     if not found & BOOL:
         names.report(
@@ -75,7 +75,7 @@ class _Values:
         self.names.report("warning", code, message, node, hint)
 
     def sure(self, node: n.Expr) -> int:
-        """Return the kinds of a value, 0 where nothing is sure about them."""
+        """Return the certain kinds of a value, 0 where nothing is certain."""
         found = self.kinds.of(node)
         return 0 if found == ANY else found
 

@@ -1,7 +1,7 @@
 """One style for all Hog: `format_program`, `format_template`.
 
 Lines of 100 columns, two spaces a level, comments where they were, at most one empty line between statements.
-What a text means never changes: the tree is compared before a result is given out.
+The meaning of a text never changes: the trees are compared before a result is returned.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["WIDTH", "format_program", "format_template"]
 
 
 def format_program(source: str) -> str:
-    """Return the program in the house style; formatting it again changes nothing.
+    """Lay out a program in the house style; formatting it again changes nothing.
 
     Raises `HogSyntaxError` for text that does not parse.
     """
@@ -30,7 +30,7 @@ def format_program(source: str) -> str:
 
 
 def format_template(source: str) -> str:
-    """Return the template with the expressions in its braces in the house style; its text is untouched.
+    """Lay out a template: the expressions in its braces get the house style; its text is untouched.
 
     Raises `HogSyntaxError` for text that does not parse.
     """

@@ -18,7 +18,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """`place`: behind other code on its line, on a line of its own, or inside a line.
+    """A comment. `place`: behind other code on its line, on a line of its own, or inside a line.
 
     `blank`: an empty line stands before it.
     """
@@ -32,8 +32,8 @@ class Comment:
 class Gap:
     """Comments and line breaks before a token.
 
-    Comments, and whether there is an empty line between the last one (or the token before) and the token. `newline`:
-    whether there is a line break at all.
+    It has the comments, and whether an empty line stands between the last one (or the token before) and the token.
+    `newline`: whether there is a line break at all.
     """
 
     comments: tuple[Comment, ...] = ()
@@ -47,7 +47,7 @@ class Gap:
 
 
 def gaps(source: str, tokens: Sequence[Token], dropped: set[int]) -> dict[int, Gap]:
-    """Return gaps before the tokens that are kept, by position; the gaps around dropped tokens become one."""
+    """Return the gaps before the kept tokens, by position; the gaps around a dropped token become one."""
     by_position: dict[int, Gap] = {}
     end = 0
     for at, token in enumerate(tokens):

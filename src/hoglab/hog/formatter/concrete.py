@@ -1,7 +1,7 @@
-"""The concrete tree: which tokens make up which construct, as the parser itself saw them.
+"""The concrete tree: the tokens of each construct, as the parser saw them.
 
-The syntax tree does not say how a thing was written (`a ? b : c` or `if(a, b, c)`, brackets, quotes), and the
-formatter must keep that. So the parser is watched while it parses: every construct becomes a span of tokens.
+The syntax tree does not say how a construct was written (`a ? b : c` or `if(a, b, c)`, brackets, quotes), and the
+formatter must keep it. So the parser is watched while it parses: every construct becomes a span of tokens.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class TokenSpan:
     """The tokens `start`..`end` (exclusive) of one construct; `children` are the constructs inside, in order.
 
     `kind` is `source`, `statement`, `expression` (with its operators), `operand`, `postfix`, `infix` (an
-    operator and what is right of it; `level` is its precedence), `lambda`, `body` (of a lambda, in braces) or `query`.
-    `node` is what the parser made of it.
+    operator and its right side; `level` is its precedence), `lambda`, `body` (of a lambda, in braces) or `query`.
+    `node` is its syntax tree.
     """
 
     kind: str
@@ -56,8 +56,8 @@ class TokenSpan:
 class Concrete:
     """A parsed text.
 
-    `lists` says of closing brackets what they close: `call`, `array`, `tuple`, `dict`, `parameters` or `block`; other
-    brackets hold one thing. `closing` finds them from opening ones.
+    `lists` has the construct of each closing bracket: `call`, `array`, `tuple`, `dict`, `parameters` or `block`;
+    other brackets hold one part. `closing` has the closing bracket of each opening one.
     """
 
     source: str
@@ -110,7 +110,7 @@ class _Watcher(StatementParser):
         return span.node
 
     def close(self, kind: str) -> None:
-        """Notes what the bracket closes that was taken last."""
+        """Mark the construct of the bracket that was closed last."""
         self.lists[self.at - 1] = kind
 
     # --- statements

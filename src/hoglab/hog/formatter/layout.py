@@ -1,7 +1,7 @@
-"""Documents that know where they may be broken over lines, and the renderer that decides where they are.
+"""Documents with possible line breaks, and the renderer that decides which of them are made.
 
-The algebra of Wadler's "A prettier printer", with comments as parts of their own: a line comment ends its line
-whatever stands behind it, so the renderer, not the document, sees to the line break.
+The algebra of Wadler's "A prettier printer", with comments as parts of their own: a line comment always ends its
+line, so the renderer, not the document, makes the line break.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INDENT = 2
 
 @dataclass(frozen=True, slots=True)
 class LineBreak:
-    """A place to break: `flat` stands there otherwise. A hard one is always broken; `blank` leaves a line empty."""
+    """A possible line break: `flat` is its text otherwise. A hard one is always broken; `blank` leaves a line empty."""
 
     flat: str = " "
     hard: bool = False
@@ -28,14 +28,14 @@ class LineBreak:
 
 @dataclass(frozen=True, slots=True)
 class Indent:
-    """Lines begun inside stand one level deeper."""
+    """A document whose lines are indented by one more level."""
 
     doc: Doc
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutGroup:
-    """All of its own lines are broken, or none is. With `broken`, they are."""
+    """A document whose own line breaks are made together or not at all. With `broken` they are made."""
 
     doc: Doc
     broken: bool = False
@@ -50,7 +50,7 @@ class WhenBroken:
 
 @dataclass(frozen=True, slots=True)
 class Trailing:
-    """A comment that ends the line of what stands before it."""
+    """A comment that ends the line of the code before it."""
 
     text: str
 
@@ -73,7 +73,7 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """Three forms of one thing, the first that fits is taken. `flat` is None where it cannot stand on one line."""
+    """Three forms of one document; the first that fits is taken. `flat` is None where it cannot stand on one line."""
 
     flat: Doc | None
     hugged: Doc
@@ -99,12 +99,12 @@ HARD = LineBreak(hard=True)
 
 
 def group(*parts: Doc, broken: bool = False) -> LayoutGroup:
-    """Return a group, broken if anything inside must be."""
+    """Return a group, broken if any part inside must be."""
     return LayoutGroup(parts, broken or must_break(parts))
 
 
 def must_break(doc: Doc) -> bool:
-    """Return whether the document cannot stand on one line (comments aside: the formatter knows where they are)."""
+    """Return whether the document cannot stand on one line (apart from comments, whose places the formatter knows)."""
     if isinstance(doc, tuple):
         return any(map(must_break, doc))
     if isinstance(doc, LineBreak):
@@ -129,7 +129,7 @@ def forced(doc: Doc) -> Doc:
 
 
 def joined(separator: Doc, docs: Iterable[Doc]) -> tuple[Doc, ...]:
-    """Return the documents with the separator between them."""
+    """Join the documents with the separator between them."""
     found: list[Doc] = []
     for doc in docs:
         if found:
@@ -142,7 +142,7 @@ _Command = tuple[int, bool, Doc]  # indentation, flat, what
 
 
 def render(doc: Doc, width: int = WIDTH) -> str:
-    """Return the text of a document; no line ends in blanks."""
+    """Render a document as text; no line ends in blanks."""
     return _Renderer(width).run(doc)
 
 
@@ -259,7 +259,7 @@ class _Renderer:
         self.due, self.due_blank = self.indent, comment.after
 
     def fits(self, first: _Command, rest: Sequence[_Command]) -> bool:
-        """Return whether the text up to the next line break has room in the line; comments at its end may be longer."""
+        """Return whether the text up to the next line break fits into the line; comments at its end may be longer."""
         left = self.width - self.column
         waiting = 0  # what comments take up if more comes behind them
         stack = [first]

@@ -1,7 +1,7 @@
 """From the concrete tree to a document: the house style.
 
-Tokens are never changed, only what is between them; what may come and go are commas before closing brackets and
-semicolons that end nothing.
+Tokens are never changed, only the space between them; only commas before closing brackets and semicolons that end
+nothing may be added or removed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _TIGHT_AFTER = frozenset({"(", "[", ".", "?.", "::", "#"})
 
 
 class Printer:
-    """Makes documents of one concrete tree."""
+    """Printer of one concrete tree as documents."""
 
     def __init__(self, concrete: Concrete, *, keep_semicolons: bool = False) -> None:
         self.concrete = concrete
@@ -113,12 +113,12 @@ class Printer:
     # --- tokens and comments
 
     def followers(self) -> dict[int, int]:
-        """For each kept token the next one that is kept."""
+        """Return for each kept token the next kept one."""
         kept = [at for at in range(len(self.tokens)) if at not in self.dropped]
         return dict(pairwise(kept))
 
     def keywords(self, root: TokenSpan) -> set[int]:
-        """Return the tokens that are keywords where they stand, and so are written in lower case."""
+        """Return the tokens that are keywords in their places, and so are written in lower case."""
         keywords: set[int] = set()
         stack = [root]
         while stack:
@@ -137,7 +137,7 @@ class Printer:
         return keywords
 
     def token(self, at: int) -> Doc:
-        """Return a token with the comments that belong to it: those on lines above it and at the end of its line."""
+        """Return a token with its comments: the ones on lines above it and the one at the end of its line."""
         if at in self.dropped:
             return ""
         return (*self.before(at), *self.bare(at))
@@ -170,7 +170,7 @@ class Printer:
         return tuple(docs)
 
     def last_comments(self, close: int) -> tuple[tuple[Doc, ...], tuple[Doc, ...]]:
-        """The comments before a closing bracket: those that stay on its line, or a line break and all of them."""
+        """Return the comments before a closing bracket: those on its line, or a line break and all of them."""
         found = self.before(close)
         if any(isinstance(comment, OwnLine) for comment in found):
             return (), (HARD, *found)
@@ -216,7 +216,7 @@ class Printer:
         return self.chain(part.parts(), indent=indent)
 
     def flow(self, parts: Sequence[Part], *, indent: bool = True, after_comma: Doc = " ") -> Doc:
-        """Return parts one after the other, brackets with what they hold laid out as lists or blocks."""
+        """Return parts one after the other, with bracketed contents laid out as lists or blocks."""
         docs: list[Doc] = []
         before: Part | None = None
         at = 0
@@ -292,7 +292,7 @@ class Printer:
         return "" if left.kind == "." or right.kind == "." else " "
 
     def chain(self, parts: Sequence[Part], *, indent: bool = True) -> Doc:
-        """Return an expression: an operand with what is attached to it, then operators of falling precedence."""
+        """Return an expression: an operand with its suffixes, then operators of falling precedence."""
         end = len(parts)
         while end and isinstance(parts[end - 1], int) and self.tokens[self.first(parts[end - 1])].kind == ";":
             end -= 1
@@ -312,7 +312,7 @@ class Printer:
         return group(head, rest, broken=broken)
 
     def link(self, span: TokenSpan) -> Doc:
-        """Return an operator with its right side, to stand on a line of its own if need be."""
+        """Return an operator with its right side, which may stand on a line of its own."""
         if span.level == TERNARY:
             return self.ternary(span)
         found: list[Doc] = []
@@ -323,7 +323,7 @@ class Printer:
         return tuple(found)
 
     def ternary(self, span: TokenSpan) -> Doc:
-        """`? then : else`; a choice in the last place goes on at the same depth."""
+        """Return `? then : else`; a choice in the last place continues at the same depth."""
         question, then, colon, other = span.parts()
         found: list[Doc] = [SPACE, self.doc(question), " ", self.doc(then), SPACE, self.doc(colon), " "]
         if isinstance(other, TokenSpan):
@@ -342,7 +342,7 @@ class Printer:
         return self.flow(span.parts())
 
     def verbatim(self, span: TokenSpan) -> Doc:
-        """Return text whose blanks mean something: f-strings and tags."""
+        """Return text in which blanks have a meaning: f-strings and tags."""
         last = self.last(span)
         text = self.source[self.tokens[span.start].start : self.tokens[last].end]
         return (*self.before(span.start), text, *self.bare(last)[1:])
@@ -376,7 +376,7 @@ class Printer:
         return group(self.token(opening), Indent(tuple(content)), edge, *self.bare(close), broken=broken)
 
     def listing(self, opening: int, inside: Sequence[Part], close: int, kind: str) -> Doc:
-        """Return things separated by commas, on one line or each on its own."""
+        """Return the items of a list, separated by commas, on one line or each on its own."""
         items = self.items(inside)
         inline, comments = self.last_comments(close)
         if not items and not comments and not inline:
@@ -397,7 +397,7 @@ class Printer:
         return self.hugging(opening, items, docs, close, whole)
 
     def items(self, inside: Sequence[Part]) -> list[tuple[list[Part], int | None]]:
-        """Return the parts of each item, and the comma behind it if it is to stay."""
+        """Return the parts of each item, and the comma behind it if it stays."""
         items: list[tuple[list[Part], int | None]] = []
         current: list[Part] = []
         for part in inside:
@@ -411,7 +411,7 @@ class Printer:
         return items
 
     def opened_wide(self, opening: int, items: Sequence[object]) -> bool:
-        """Return whether the author began a line behind the brace: objects written so stay so."""
+        """Return whether the author began a line behind the brace: such objects stay open."""
         gap = self.gaps.get(self.after[opening])
         return bool(items) and gap is not None and gap.newline
 
@@ -445,12 +445,12 @@ class Printer:
         return (self.token(opening), *content, *self.bare(close))
 
     def touched_by_comments(self, opening: int, item: Sequence[Part], close: int) -> bool:
-        """Return whether comments stand in the list, but not inside the item, so that they need its full form."""
+        """Return whether comments stand in the list, but not inside the item, so that the list needs its full form."""
         start, end = self.first(item[0]), self.last(item[-1])
         return any(opening < at <= close and not start < at <= end for at in self.remarks)
 
     def is_open(self, item: Sequence[Part]) -> bool:
-        """Return whether an item ends in brackets that can stand open beside those of the call."""
+        """Return whether an item ends in brackets that can stand open beside the brackets of the call."""
         last = self.tokens[self.last(item[-1])].kind
         if len(item) != 1 or not isinstance(item[0], TokenSpan) or last not in ("}", "]"):
             return False
@@ -479,7 +479,7 @@ class Printer:
         return group(self.token(opening), Indent(tuple(content)), HARD, *self.bare(close), broken=True)
 
     def statements(self, parts: Sequence[Part]) -> tuple[Doc, ...]:
-        """Each statement on its own line, with at most one empty line between them."""
+        """Return each statement on its own line, with at most one empty line between them."""
         found: list[Doc] = []
         for parts_of_one in self.split(parts):
             if found:
@@ -508,7 +508,7 @@ class Printer:
         return statements
 
     def whole_statement(self, parts: Sequence[Part]) -> Doc:
-        """Return a statement, or the parts of one that begins a block (the parser sees it before it knows)."""
+        """Return a statement, or the parts of one that begins a block (the parser sees it too early)."""
         if isinstance(parts[0], TokenSpan) and parts[0].kind == "statement":
             return self.flow(parts)
         return self.assignment(parts)
@@ -522,7 +522,7 @@ class Printer:
         return self.flow(parts)
 
     def assignment(self, parts: Sequence[Part]) -> Doc:
-        """`left := right`, or an expression alone."""
+        """Return `left := right`, or an expression alone."""
         for at, part in enumerate(parts):
             if isinstance(part, int) and self.tokens[part].kind == ":=":
                 left = self.chain(parts[:at])
@@ -530,7 +530,7 @@ class Printer:
         return self.chain(parts)
 
     def governing(self, parts: Sequence[Part]) -> Doc:
-        """`if`, `while` and `for` with what they govern, which is a block or a statement without braces."""
+        """Return `if`, `while` or `for` with its body, which is a block or a statement without braces."""
         docs: list[Doc] = []
         head: list[Part] = []
         previous: TokenSpan | None = None

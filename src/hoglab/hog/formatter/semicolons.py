@@ -1,4 +1,4 @@
-"""Tokens that say nothing: commas before closing brackets, semicolons between statements that end anyway."""
+"""Superfluous tokens: commas before closing brackets, semicolons between statements that end without them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMA_LISTS = frozenset({"call", "array", "tuple", "dict", "parameters"})
 
 
 def superfluous_commas(concrete: Concrete) -> set[int]:
-    """Return commas right before a closing bracket, but for the one that makes a tuple of one element."""
+    """Return the commas directly before a closing bracket, except the one that makes a tuple of one element."""
     found: set[int] = set()
     for close, kind in concrete.lists.items():
         if kind in _COMMA_LISTS and concrete.tokens[close - 1].kind == ",":
@@ -36,7 +36,7 @@ def superfluous_commas(concrete: Concrete) -> set[int]:
 
 
 def superfluous_semicolons(concrete: Concrete) -> set[int]:
-    """Return semicolons without which the text means the same, judged by the tokens on both sides."""
+    """Return the semicolons without which the text has the same meaning, judged by the tokens on both sides."""
     tokens = concrete.tokens
     kept, before_else = _needed(concrete), _before_else(concrete)
     superfluous: set[int] = set()
@@ -66,7 +66,7 @@ def spans(root: TokenSpan) -> Iterator[TokenSpan]:
 
 
 def _before_else(concrete: Concrete) -> set[int]:
-    """Return semicolons that end the first branch of an `if` that has a second one."""
+    """Return the semicolons that end the first branch of an `if` that has a second one."""
     found: set[int] = set()
     for span in spans(concrete.root):
         if isinstance(span.node, n.IfStatement) and span.node.else_ is not None:
@@ -76,7 +76,7 @@ def _before_else(concrete: Concrete) -> set[int]:
 
 
 def _separate(before: Token, after: Token, *, may_be_else: bool) -> bool:
-    """Return whether a statement that ends with one token is surely over where the other one follows."""
+    """Return whether a statement that ends with one token is certainly over where the other one follows."""
     if before.kind == ";" or (before.kind == "{" and after.kind != "}"):
         return True
     joins = after.kind not in _BEGINS or after.word in _JOINING - {"return"}
@@ -88,7 +88,7 @@ def _separate(before: Token, after: Token, *, may_be_else: bool) -> bool:
 
 
 def _needed(concrete: Concrete) -> set[int]:
-    """Return semicolons inside the heads of loops, empty bodies, and those that make a block of a lambda's body."""
+    """Return the semicolons inside the heads of loops, empty bodies, and those that make a block of a lambda's body."""
     needed: set[int] = set()
     tokens = concrete.tokens
     for span in spans(concrete.root):

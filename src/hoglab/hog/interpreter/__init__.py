@@ -1,9 +1,9 @@
 """A plain interpreter of the same nodes that the Python compiler translates.
 
-It knows no kinds, folds nothing, copies every global that it reads and evaluates every operand; what it shares with
-compiled programs is the runtime (`rt`) and the library. That makes it the oracle that compiled programs are tested
-against. It also runs the few texts whose shape Python's own compiler refuses: it keeps its own stack, so neither
-nesting nor recursion can be too deep for it.
+It infers no kinds, folds nothing, copies every global that it reads and evaluates every operand; it shares only the
+runtime (`rt`) and the library with compiled programs, which are therefore tested against it. It also runs the few
+texts whose shape Python's own compiler refuses: it has its own stack, so neither nesting nor recursion can be too
+deep for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Variables = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Interpreted:
-    """A text to be interpreted; stands where generated code (`backend_python.Generated`) stands otherwise.
+    """A text to be interpreted, in the place of generated code (`backend_python.Generated`).
 
     Calls that the host performs are answered from the journal of the execution, which runs again from its start.
     Nothing is left unaccounted (`tick_bytes`), and missing globals are named at once (`chains`).
@@ -68,7 +68,7 @@ def interpret(
     *,
     call_depth: int = 1_000,
 ) -> Interpreted:
-    """Return a program, an expression or a template; see `backend_python.generate`."""
+    """Make a program, an expression or a template ready to be interpreted; see `backend_python.generate`."""
 
     def run(variables: Variables, context: Context, _render: Callable[..., Value]) -> Value:
         return run_on(Machine(names, functions, variables, context, call_depth, VISITORS), tree, names)
@@ -79,7 +79,7 @@ def interpret(
 def interpret_inputs(
     inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function], *, call_depth: int = 1_000
 ) -> Interpreted:
-    """Return all inputs of a hog function; see `backend_python.inputs.generate_inputs`."""
+    """Make all inputs of a hog function ready to be interpreted; see `backend_python.inputs.generate_inputs`."""
 
     def run(variables: Variables, context: Context, render: Callable[..., Value]) -> Value:
         resolved: Variables = {}
@@ -108,7 +108,7 @@ def interpret_inputs(
 
 
 def run_on(machine: Machine, tree: n.Program | n.Expr, names: SymbolTable, base_line: int = 0) -> Value:
-    """Interpret one text; whatever it raises carries the place where that happened."""
+    """Run one text; every exception carries the place where it happened."""
     try:
         return machine.run(tree)
     except BaseException as error:
@@ -118,7 +118,7 @@ def run_on(machine: Machine, tree: n.Program | n.Expr, names: SymbolTable, base_
 
 
 def _facts(inputs: Sequence[tuple[str, Shape]], functions: Mapping[str, Function]) -> ProgramFacts:
-    """Return facts about all templates of the inputs together."""
+    """Combine the facts about all templates of the inputs."""
     facts = ProgramFacts()
     pending = [shape for _, shape in inputs]
     while pending:

@@ -1,4 +1,4 @@
-"""Expressions: one visitor for each kind of node, evaluated in the order that the bytecode has them.
+"""Expressions: one visitor for each kind of node, evaluated in the order of the bytecode.
 
 spec: hog-language 6.3-6.7, 8.
 """
@@ -52,7 +52,7 @@ def field(machine: Machine, node: n.Field) -> Value:
 
 
 def global_read(machine: Machine, node: n.Field) -> Value:
-    """Return a copy of what a path into the globals leads to; library functions are there for those who ask by name."""
+    """Return a copy of the value at a path into the globals; a single name may also be a library function."""
     machine.at = node
     root = node.chain[0]
     if root not in machine.globals:
@@ -183,7 +183,7 @@ def lambda_(machine: Machine, node: n.Lambda) -> Value:
 
 
 class Called:
-    """The call of a function value, to be visited like a node."""
+    """The call of a function value, which is visited like a node."""
 
     __slots__ = ("args", "function")
 
@@ -243,4 +243,4 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], Any]] = {
     n.ExprCall: expr_call,
     n.Lambda: lambda_,
 }
-"""The visitor for each kind of expression: a value, or the generator that will give it."""
+"""The visitor for each kind of expression: it returns a value, or a generator that will."""

@@ -26,13 +26,13 @@ Cells = dict["Symbol", list[Value]]
 """The variables of one running function: each a list of one value, shared with the closures that captured it."""
 
 LOOK_EVERY = 500
-"""Visits between two looks at the clock. A tick of a loop can be many visits, each far slower than compiled code."""
+"""Number of visits between two looks at the clock. A tick can be many visits, each slower than compiled code."""
 
 FUNCTION_BYTES = 200
-"""Memory that a function value is charged for."""
+"""Memory that a function value is charged for, in bytes."""
 
 Visitors = dict[type, "Callable[[Machine, Any], Any]"]
-"""For each kind of node what visits it: it gives a value, or the generator that will give it."""
+"""The visitor for each kind of node: it returns a value, or a generator that will."""
 
 
 class Closure:
@@ -57,8 +57,8 @@ class Closure:
 class Machine:
     """Runs one text once, by the visitors of its nodes.
 
-    `globals`: not to be changed, so programs get copies. `at`: the node whose own work is being done, for the place
-    of a failure.
+    `globals` must not be changed, so programs get copies. `at` is the node being evaluated, for the place of a
+    failure.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Machine:
     # --- visits
 
     def evaluate(self, first: Any) -> Value:
-        """Return the value of a node (or of a visit already begun), after the visits of everything it asks for."""
+        """Return the value of a node (or of a visit already begun), after the visits of its parts."""
         visits = self.visits
         base = len(visits)
         value = self.begin(first)
@@ -136,7 +136,7 @@ class Machine:
         return wanted
 
     def tick(self, work: n.Node) -> None:
-        """Draw from the budget, as every turn of a loop and every call does; more if its work is much."""
+        """Draw a tick from the budget, as every turn of a loop and every call does; more for large work."""
         units = self.loop_charges.get(work)
         if units is None:
             units = self.loop_charges[work] = loop_charge(work)
@@ -147,7 +147,7 @@ class Machine:
         raise self.context.tripped
 
     def live(self) -> Iterator[Value]:
-        """Yield everything the program can still reach: variables, and what suspended visits have in hand."""
+        """Yield every value that the program can still reach: variables, and values in suspended visits."""
         for cells in self.frames:
             yield from cells.values()
         for visit in self.visits:
@@ -157,7 +157,7 @@ class Machine:
     # --- variables and functions
 
     def bind(self, symbol: Symbol, value: Value) -> list[Value]:
-        """Return a fresh variable; closures made before keep the former one."""
+        """Create a new variable; closures made before keep the former one."""
         self.frames[-1][symbol] = cell = [value]
         return cell
 
@@ -165,7 +165,7 @@ class Machine:
         return self.frames[-1][symbol]
 
     def closure(self, name: str, node: n.Function | n.Lambda) -> HogFunction:
-        """Return the function value of a declaration or a lambda."""
+        """Create the function value of a declaration or a lambda."""
         self.context.grow(FUNCTION_BYTES)
         scope = self.names.scopes[node]
         captured = {symbol: self.frames[-1][symbol] for symbol in scope.captures}
@@ -173,7 +173,7 @@ class Machine:
         return HogFunction(name, arity, arity, Closure(self, node, captured))
 
     def call(self, function: Value, args: Sequence[Value]) -> Any:
-        """Return the result of calling a function value: the visit of its body, or the value itself."""
+        """Call a function value; return the visit of its body, or the result."""
         called = callback(self.context, function, len(args))
         closure = function.call
         if closure.__class__ is Closure and closure.machine is self:

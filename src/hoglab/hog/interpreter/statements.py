@@ -1,6 +1,6 @@
 """Statements: one visitor for each kind of node. spec: hog-language 3, 6.8-6.10.
 
-The visit of a statement gives None, or `Returned` when the function it stands in is to return.
+The visit of a statement gives None, or `Returned` when its function is to return.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def block(_machine: Machine, node: n.Block) -> Visit:
 
 
 def let(machine: Machine, node: n.VariableDeclaration) -> Visit:
-    """Yield the variable exists, null, while its own value is evaluated (spec: hog-language 6.8)."""
+    """Yield the visits of a declaration, null while its value is evaluated (spec: hog-language 6.8)."""
     (symbol,) = machine.names.declares[node]
     cell = machine.bind(symbol, None)
     if node.expr is not None:
@@ -131,7 +131,7 @@ def for_(machine: Machine, node: n.ForStatement) -> Visit:
 
 
 def for_in(machine: Machine, node: n.ForInStatement) -> Visit:
-    """Yield all turns share the loop's variables; what it goes through is settled before the first."""
+    """Yield the visits of a loop, whose turns share their variables; the iterated value is fixed before the first."""
     collection = yield node.expr
     machine.at = node
     cells = [machine.bind(symbol, None) for symbol in machine.names.declares[node]]
@@ -158,7 +158,7 @@ def function(machine: Machine, node: n.Function) -> None:
 
 
 def try_catch(machine: Machine, node: n.TryCatchStatement) -> Visit:
-    """Only thrown errors are caught. All clauses see the error as `e` and its type as `type`."""
+    """Yield the visits of a `try`, which catches thrown errors only. Clauses see the error `e` and its type `type`."""
     try:
         return (yield node.try_stmt)  # type: ignore[no-any-return]
     except HogThrow as exception:

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def parse_program(source: str, warnings: list[Diagnostic] | None = None) -> nodes.Program:
-    """Return the tree of a whole program. `warnings` collects what parses but is probably not meant."""
+    """Parse a whole program. `warnings` collects constructs that parse but are probably not meant."""
     ensure_stack()
     parser = StatementParser(source, tokenize(source))
     program = parser.program()
@@ -39,12 +39,12 @@ def parse_program(source: str, warnings: list[Diagnostic] | None = None) -> node
 
 
 def parse_expression(source: str) -> nodes.Expr:
-    """Return the tree of a single expression that makes up the whole source."""
+    """Parse a single expression that makes up the whole source."""
     ensure_stack()
     return StatementParser(source, tokenize(source)).whole_expression()
 
 
 def parse_template(source: str) -> nodes.Expr:
-    """Return the tree of a template: text with `{expression}` parts (spec: hog-language 1.4, 6.13)."""
+    """Parse a template: text with `{expression}` parts (spec: hog-language 1.4, 6.13)."""
     ensure_stack()
     return StatementParser(source, tokenize(source, template=True)).whole_template()

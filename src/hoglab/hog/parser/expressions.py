@@ -59,7 +59,7 @@ _CALL_SUFFIXES = frozenset({"over", "filter", "ignore", "within"})
 
 
 class ExpressionParser(LiteralParser):
-    """Parses expressions."""
+    """Parser of expressions."""
 
     def __init__(self, source: str, tokens: list[Token]) -> None:
         super().__init__(source, tokens)
@@ -67,7 +67,7 @@ class ExpressionParser(LiteralParser):
         self.no_names_until = 0  # up to this token index, a list of names is known not to be a lambda's
 
     def expression(self, level: int = ALIAS) -> Expr:
-        """Return an expression of operators that bind at least as tightly as `level`."""
+        """Parse an expression of operators that bind at least as tightly as `level`."""
         self.enter()
         start = self.token.start
         found = self.operators(self.prefix(), level, start)
@@ -75,14 +75,14 @@ class ExpressionParser(LiteralParser):
         return found
 
     def operand(self, level: int) -> Expr:
-        """As `expression`, for the right side of an operator: levels only rise, so depth is not counted."""
+        """Parse the right side of an operator, like `expression`; levels only rise, so depth is not counted."""
         start = self.token.start
         return self.operators(self.prefix(), level, start)
 
     def operators(self, left: Expr, level: int, start: int | None = None) -> Expr:
-        """Take every operator that follows `left` and binds at least as tightly as `level`.
+        """Parse every operator that follows `left` and binds at least as tightly as `level`.
 
-        `start` is where `left` begins with the parentheses around it, which belong to no node of their own.
+        `start` is the beginning of `left` with the parentheses around it, which have no node of their own.
         """
         links = 0
         if start is None:
@@ -172,7 +172,7 @@ class ExpressionParser(LiteralParser):
         return CompareOperation(left.start, right.end, f"not {word}" if negated else word, left, right)
 
     def chained(self, left: Expr, word: str, binding: int, kind: type[And] | type[Or]) -> Expr:
-        """`a and b and c` as one node; operands that are such nodes themselves are taken apart."""
+        """Make one node of `a and b and c`; operands that are such nodes themselves are split."""
         parts = list(left.exprs) if isinstance(left, kind) else [left]
         while True:
             right = self.operand(binding + 1)
@@ -212,14 +212,14 @@ class ExpressionParser(LiteralParser):
         return ArrayAccess(left.start, token.end, left, Constant(token.start, token.end, name), nullish)
 
     def call_of(self, callee: Expr, args: tuple[Expr, ...]) -> Expr:
-        """`callee(args)`: two groups of arguments after a plain name make one node."""
+        """Make one node of `callee(args)`; a plain name may have two groups of arguments."""
         if isinstance(callee, Call) and callee in self.plain_calls:
             call = Call(callee.start, self.last_end, callee.name, args, callee.args)
             return self.call_suffix(call) if self.token.word in _CALL_SUFFIXES else call
         return ExprCall(callee.start, self.last_end, callee, args)
 
     def call_suffix(self, call: Call) -> Expr:
-        """Call with the SQL that may follow it: `filter (where ...)`, `over ...`."""
+        """Parse the SQL that may follow a call: `filter (where ...)`, `over ...`."""
         if self.token.word == "within" and self.peek().word == "group":
             self.at += 1
             self.advance()
@@ -256,7 +256,7 @@ class ExpressionParser(LiteralParser):
         return ArrayAccess(left.start, end, left, key, nullish)
 
     def arguments(self) -> Arguments:
-        """Call arguments up to and including `)`; a query may stand in their place."""
+        """Parse the arguments of a call up to and including `)`; a query may replace them."""
         self.brackets += 1
         args: list[Expr] = []
         distinct = False
@@ -278,19 +278,19 @@ class ExpressionParser(LiteralParser):
         return Arguments(tuple(args), distinct, order_by)
 
     def query(self) -> Expr:
-        """Return a query whose parenthesis the caller closes."""
+        """Parse a query whose parenthesis the caller closes."""
         raise NotImplementedError
 
     def combined(self, first: Expr, start_of_all: int) -> Expr:
-        """`first`, which begins at `start_of_all`, and the queries that it is combined with."""
+        """Parse the queries combined with `first`, which begins at `start_of_all`."""
         raise NotImplementedError
 
     def order_by(self) -> tuple[OrderExpr, ...]:
-        """Return the list after `order by`; the next token is `order`."""
+        """Parse the list after `order by`; the next token is `order`."""
         raise NotImplementedError
 
     def window(self) -> WindowExpr:
-        """Return the parenthesised description of a window."""
+        """Parse the parenthesised description of a window."""
         raise NotImplementedError
 
     # --- prefix and primary
@@ -336,7 +336,7 @@ class ExpressionParser(LiteralParser):
         raise self.error(f"Expected an expression, found {self.shown()}")
 
     def named(self, token: Token) -> Expr:
-        """Return an expression that begins with a name: a lambda, a call, a constant, a special form or a field."""
+        """Parse an expression that begins with a name: a lambda, a call, a constant, a special form or a field."""
         following = self.peek().kind
         if following in (",", "->"):
             found = self.lambda_of_names()
@@ -371,7 +371,7 @@ class ExpressionParser(LiteralParser):
         return Field(token.start, token.end, (name,))
 
     def lambda_of_names(self) -> Lambda | None:
-        """`x -> ...` or `x, y -> ...`; None when the names are followed by something else."""
+        """Parse `x -> ...` or `x, y -> ...`; return None when something else follows the names."""
         at, tokens = self.at, self.tokens
         if at < self.no_names_until:
             return None
@@ -390,7 +390,7 @@ class ExpressionParser(LiteralParser):
         return None
 
     def lambda_of_parenthesis(self) -> Lambda | None:
-        """`() -> ...`, `(x) -> ...`, `(x, y,) -> ...`; None when the parenthesis is something else."""
+        """Parse `() -> ...`, `(x) -> ...`, `(x, y,) -> ...`; return None when the parenthesis is something else."""
         at, tokens = self.at + 1, self.tokens
         names: list[str] = []
         while tokens[at].kind in ("name", "quoted"):
@@ -411,7 +411,7 @@ class ExpressionParser(LiteralParser):
         return Lambda(start, self.last_end, names, body)
 
     def brace_body(self) -> Expr | Block:
-        """Return the braces after `->`: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
+        """Parse the braces after `->`: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
         raise NotImplementedError
 
     def parenthesis(self) -> Expr:
@@ -439,7 +439,7 @@ class ExpressionParser(LiteralParser):
     # --- what only SQL has
 
     def excluding(self, start: int) -> ColumnsExpr | None:
-        """`exclude (a, b)` behind a star."""
+        """Parse `exclude (a, b)` behind a star."""
         if not (self.at_word("exclude") and self.peek().kind == "("):
             return None
         self.advance()

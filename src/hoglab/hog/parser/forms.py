@@ -1,7 +1,6 @@
 """Forms that begin with an ordinary word: `not`, `case`, `interval`, `cast`, `trim`, `lambda`, `array[...]`.
 
-Each function looks at what follows the word and returns None, having taken nothing, when the word is
-just a name.
+Each function examines the tokens after the word and returns None, having taken none, when the word is just a name.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def true_false(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def case_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`case when c then t ... [else e] end`, `case x when ...`."""
+    """Parse `case when c then t ... [else e] end`, `case x when ...`."""
     following = p.peek()
     if following.kind not in OPERAND_KINDS - {"-", "+", "*", ".", "(", "["}:
         return None
@@ -77,7 +76,7 @@ def case_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def interval_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`interval 5 day`, `interval '5 days'`."""
+    """Parse `interval 5 day`, `interval '5 days'`."""
     following = p.peek()
     if following.kind not in ("number", "string", "name", "quoted", "(", "-", "{") or following.word in WORDS:
         return None
@@ -126,7 +125,7 @@ def _interval_unit_follows(p: LiteralParser) -> bool:
 
 
 def cast_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`cast(x as type)`, `try_cast(x as type)`; any other argument list is an ordinary call."""
+    """Parse `cast(x as type)`, `try_cast(x as type)`; any other argument list is an ordinary call."""
     if p.peek().kind != "(":
         return None
     p.advance()
@@ -139,7 +138,7 @@ def cast_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def trim_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`trim(both 'x' from s)`."""
+    """Parse `trim(both 'x' from s)`."""
     side = p.peek(2)
     if p.peek().kind != "(" or side.word not in _TRIMS or p.peek(3).kind != "string":
         return None
@@ -155,7 +154,7 @@ def trim_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def lambda_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`lambda x, y: body`."""
+    """Parse `lambda x, y: body`."""
     at, tokens = p.at + 1, p.tokens
     names: list[str] = []
     while tokens[at].kind in ("name", "quoted"):
@@ -171,7 +170,7 @@ def lambda_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def array_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`array[1, 2]`: an array literal, even where a variable of that name exists."""
+    """Parse `array[1, 2]`: an array literal, even where a variable of that name exists."""
     if p.peek().kind != "[":
         return None
     p.advance()
@@ -188,7 +187,7 @@ def array_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def columns_form(p: LiteralParser, token: Token) -> Expr | None:
-    """`columns('regex')`, `columns(a, b)`."""
+    """Parse `columns('regex')`, `columns(a, b)`."""
     if p.peek().kind != "(" or p.peek(2).kind == ")":
         return None
     p.advance()
@@ -201,7 +200,7 @@ def columns_form(p: LiteralParser, token: Token) -> Expr | None:
 
 
 def sql_literal(p: LiteralParser, token: Token) -> Expr | None:
-    """`date '...'`, `timestamp '...'`: the official parser refuses them with these texts."""
+    """Refuse `date '...'`, `timestamp '...'`, with the texts of the official parser."""
     if p.peek().kind == "string":
         raise p.error(f"Unsupported rule: ColumnExpr{token.word.capitalize()}", token, code="unsupported")
     return None

@@ -1,4 +1,4 @@
-"""Hints at what an author most likely meant, told from the tokens around a mistake.
+"""Hints at the author's likely intention, from the tokens around a mistake.
 
 Hog looks like JavaScript and like SQL, and is neither; most mistakes are words and signs of other languages.
 """
@@ -43,17 +43,17 @@ FOREIGN = {
     "print": "`print` is a function: `print(value)`",
     "select": "a query stands in parentheses: `(select ...)`",
 }
-"""Words that mean something as a statement in other languages, and are plain names here."""
+"""Words that are statements in other languages, and plain names here."""
 
 FOREIGN_NAMES = {"None": "null", "undefined": "null", "nil": "null"}
-"""Constants of other languages, and what they are called here."""
+"""Constants of other languages, with their names here."""
 
 CALLED = frozenset({"(", ".", "[", "->", ":=", "?.", ","})
-"""Behind one of these, a foreign word is used as a name on purpose."""
+"""Tokens behind which a foreign word is used as a name on purpose."""
 
 
 def hint_for(tokens: Sequence[Token], at: int, source: str) -> str | None:
-    """Return the hint for the token at index `at`, which was not expected there; None when nothing is known."""
+    """Return the hint for the unexpected token at index `at`; None without one."""
     token = tokens[at]
     before, earlier = tokens[max(0, at - 1)], tokens[max(0, at - 2)]
     sign = _double_sign(token, before, earlier)
@@ -70,7 +70,7 @@ def _double_sign(token: Token, before: Token, earlier: Token) -> str | None:
 
 
 def _operator(tokens: Sequence[Token], at: int) -> str | None:
-    """Return operators of other languages: `=>`, `===`, `+=`, and `=` for `:=`."""
+    """Return the hint for operators of other languages: `=>`, `===`, `+=`, and `=` for `:=`."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     touching = before.end == token.start
     if token.kind == ">" and before.kind == "=" and touching:
@@ -113,7 +113,7 @@ def _inside_parameters(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _foreign_form(tokens: Sequence[Token], at: int, source: str) -> str | None:
-    """Return Python's blocks and comprehensions, conditions without parentheses, `switch`."""
+    """Return the hint for Python's blocks and comprehensions, conditions without parentheses, `switch`."""
     token = tokens[at]
     first = at
     while first > 0 and "\n" not in source[tokens[first - 1].end : tokens[first].start]:

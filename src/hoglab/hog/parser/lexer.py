@@ -1,7 +1,7 @@
 """From text to tokens.
 
-One pass, one list. A stack of modes follows the nesting of f-strings, template text and braces, because what
-a character means depends on it (spec: hog-language 1). The start of a HogQLX tag is recognised here too.
+One pass, one list. A stack of modes follows the nesting of f-strings, template text and braces, because the meaning
+of a character depends on it (spec: hog-language 1). The start of a HogQLX tag is recognised here too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORDS = {**dict.fromkeys(RESERVED, "reserved"), **dict.fromkeys(LITERALS, "lite
 
 
 class Token(NamedTuple):
-    """`kind` is the operator's own text, or one of.
+    """A token; `kind` is the operator's own text, or a name from the list below.
 
     `name` (an identifier that is no reserved word; `word` is it in lower case), `quoted` (a quoted
     identifier), `reserved` (`word` in lower case), `literal` (null, inf, nan), `number`, `string`,
@@ -56,7 +56,7 @@ class Token(NamedTuple):
 
 
 _token: Callable[[tuple[str, int | float | str | None, int, int, str]], Token] = partial(tuple.__new__, Token)
-"""`Token` with all its parts in a tuple, in half the time."""
+"""Function that makes a `Token` of a tuple of its parts, in half the time."""
 
 _BLANK = r" \t\r\n\x0b\x0c\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _ESCAPED = r"\\[bfrntav0BFRNTAV0\\']|\\[xX][0-9a-fA-F]{2}"
@@ -123,10 +123,10 @@ _HINTS = {
 
 
 def tokenize(source: str, *, template: bool = False) -> list[Token]:
-    """Return all tokens of the source, ended by one of kind `eof`.
+    """Split the source into tokens, ended by one of kind `eof`.
 
     With `template`, the whole text is string content with `{...}` interpolations (an input of a function).
-    Raises `HogSyntaxError` for characters and literals that the language does not know.
+    Raises `HogSyntaxError` for characters and literals that the language does not have.
     """
     if len(source) > MAX_SOURCE_BYTES or len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
         raise HogSyntaxError(
@@ -211,7 +211,7 @@ class _Lexer:
         return last.kind in _OPERAND_ENDS and "\n" not in self.source[last.end : start]
 
     def string_text(self, at: int) -> int:
-        """Read a chunk of f-string or template text; stops behind its end or behind an opening brace."""
+        """Read a chunk of f-string or template text; stop behind its end or behind an opening brace."""
         mode, opened = self.modes[-1]
         source = self.source
         pattern = _TEMPLATE_TEXT if mode == "template" else _FSTRING_TEXT
@@ -237,7 +237,7 @@ class _Lexer:
         raise self.bad_escape(at)
 
     def go_on(self, at: int) -> int:
-        """Read on behind an interpolation, an attribute or a tag, according to what is open around it."""
+        """Read on behind an interpolation, an attribute or a tag, according to the open construct."""
         mode = self.modes[-1][0] if self.modes else ""
         if mode in ("fstring", "template"):
             return self.string_text(at)
@@ -393,7 +393,7 @@ class _Lexer:
         return HogSyntaxError(message, source=self.source, start=start, end=end, code=code, hint=hint)
 
     def fail_at(self, at: int) -> NoReturn:
-        """Say what is wrong with the text at `at`, where no token begins."""
+        """Raise the error for the text at `at`, where no token begins."""
         source = self.source
         char = source[at]
         if char in "'`\"":

@@ -25,7 +25,7 @@ class Arguments(NamedTuple):
 
 
 class LiteralParser(TokenReader):
-    """Parses literals.
+    """Parser of literals.
 
     `self.brackets` counts enclosing brackets: 0 at the outer level of a program, where a number with a trailing dot
     ends the statement (`return 1.a` is `return 1.` and `a`).
@@ -36,19 +36,19 @@ class LiteralParser(TokenReader):
         self.brackets = 1
 
     def expression(self, level: int = ALIAS) -> Expr:
-        """Return an expression of operators that bind at least as tightly as `level`."""
+        """Parse an expression of operators that bind at least as tightly as `level`."""
         raise NotImplementedError
 
     def arguments(self) -> Arguments:
-        """Return the arguments of a call, brackets included."""
+        """Parse the arguments of a call, brackets included."""
         raise NotImplementedError
 
     def lambda_of_parenthesis(self) -> Lambda | None:
-        """Return a lambda whose names stand in brackets; None where there is none."""
+        """Parse a lambda whose names stand in brackets; return None where there is none."""
         raise NotImplementedError
 
     def lambda_body(self, names: tuple[str, ...], body_at: int) -> Lambda:
-        """Return the body of a lambda, behind its arrow."""
+        """Parse the body of a lambda, behind its arrow."""
         raise NotImplementedError
 
     def bracketed_expression(self) -> Expr:
@@ -60,7 +60,7 @@ class LiteralParser(TokenReader):
     # --- numbers
 
     def number(self, start: int, sign: int) -> Constant:
-        """Return a number; the parts of `1.5` are tokens of their own, because `t.1.5` means something else."""
+        """Parse a number; the parts of `1.5` are tokens of their own, because `t.1.5` has another meaning."""
         token = self.token
         value = token.value
         if token.kind not in ("number", "."):
@@ -117,7 +117,7 @@ class LiteralParser(TokenReader):
     # --- what is made of parts
 
     def items(self, closing: str, where: str) -> tuple[Expr, ...]:
-        """Return expressions separated by commas, up to and including the closing bracket."""
+        """Parse expressions separated by commas, up to and including the closing bracket."""
         self.brackets += 1
         found: list[Expr] = []
         while self.token.kind != closing:
@@ -129,7 +129,7 @@ class LiteralParser(TokenReader):
         return tuple(found)
 
     def brace(self) -> Expr:
-        """Return braces where an expression is expected: a dict, or a placeholder."""
+        """Parse braces where an expression is expected: a dict, or a placeholder."""
         start = self.advance().start
         if self.accept("}"):
             return Dict(start, self.last_end, ())
@@ -140,7 +140,7 @@ class LiteralParser(TokenReader):
         return Placeholder(start, end, first)
 
     def dict_items(self, start: int, key: Expr) -> Dict:
-        """Return the rest of a dict whose first key has been read; the next token is its colon."""
+        """Parse the rest of a dict whose first key has been read; the next token is its colon."""
         self.brackets += 1
         items: list[tuple[Expr, Expr]] = []
         while True:
@@ -154,7 +154,7 @@ class LiteralParser(TokenReader):
         return Dict(start, end, tuple(items))
 
     def text_parts(self, start: int, closing: str) -> Expr:
-        """Return the chunks and interpolations of an f-string or template as one expression."""
+        """Parse the chunks and interpolations of an f-string or template as one expression."""
         parts: list[Expr] = []
         while self.token.kind != closing:
             token = self.token

@@ -1,4 +1,4 @@
-"""`select` queries inside expressions: `(select ...)`, `sql(select ...)`, and what they are combined with.
+"""`select` queries inside expressions: `(select ...)`, `sql(select ...)`, and combinations of them.
 
 The clauses of the official grammar, but for `pivot`, `unpivot`, `top` and `settings`, which are refused by name.
 spec: hog-language 2.2, 6.11.
@@ -43,12 +43,12 @@ _REFUSED = frozenset({"settings", "pivot", "unpivot", "top"})
 
 
 class SelectParser(ExpressionParser):
-    """Parses queries; the parenthesis around one belongs to the caller."""
+    """Parser of queries; the parenthesis around one belongs to the caller."""
 
     # --- whole queries
 
     def query(self) -> Expr:
-        """Return one query, or several combined."""
+        """Parse one query, or several combined."""
         self.enter()
         self.brackets += 1
         start = self.token.start
@@ -58,7 +58,7 @@ class SelectParser(ExpressionParser):
         return found
 
     def combined(self, first: Expr, start_of_all: int) -> Expr:
-        """Set query of `first` and the queries after `union`, `intersect` or `except`; `first` itself without any."""
+        """Parse the queries that `union`, `intersect` or `except` combine with `first`; return `first` without any."""
         rest: list[SelectSetNode] = []
         while self.token.word in _SET_OPERATORS:
             self.count()
@@ -92,7 +92,7 @@ class SelectParser(ExpressionParser):
         return self.select()
 
     def select(self) -> SelectQuery:
-        """`[with ...] select ...` with all its clauses, which have a fixed order."""
+        """Parse `[with ...] select ...` with all its clauses, which have a fixed order."""
         self.count()
         start = self.token.start
         clauses: dict[str, Any] = {"ctes": self.with_clause() if self.at_word("with") else None}
@@ -198,7 +198,7 @@ class SelectParser(ExpressionParser):
     # --- from
 
     def joins(self) -> JoinExpr:
-        """Return the tables of a `from` clause, the first of them holding the rest."""
+        """Parse the tables of a `from` clause, the first of them holding the rest."""
         return self.linked(self.join_chain())
 
     def linked(self, chain: list[dict[str, Any]]) -> JoinExpr:
@@ -228,7 +228,7 @@ class SelectParser(ExpressionParser):
             chain += joined
 
     def join_operator(self) -> str | None:
-        """Return the words before a joined table, in their official form; None when no join follows."""
+        """Parse the words before a joined table, in their official form; return None when no join follows."""
         if self.token.word not in _JOIN_WORDS or self.token.kind != "name" or self.array_join_follows():
             return None
         words: list[str] = []
@@ -270,7 +270,7 @@ class SelectParser(ExpressionParser):
         return JoinConstraint(start, self.last_end, expr, "USING")
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one table with its alias; several when a chain of joins stands in parentheses."""
+        """Parse one table with its alias, or a chain of joins in parentheses."""
         token = self.token
         self.count()
         args: tuple[Expr, ...] | None = None
@@ -302,7 +302,7 @@ class SelectParser(ExpressionParser):
         return [{"start": token.start, "end": self.last_end, **part}]
 
     def table_suffix(self, part: dict[str, Any]) -> None:
-        """Alias, `final` and `sample` of a table."""
+        """Parse the alias, `final` and `sample` of a table."""
         alias = self.name("the alias") if self.accept_word("as") else self.implicit_alias()
         part["alias"] = alias
         if alias is not None and self.token.kind == "(":
@@ -385,7 +385,7 @@ class SelectParser(ExpressionParser):
         return NamedWindow(start, self.last_end, name, window)
 
     def window(self) -> WindowExpr:
-        """Return the parenthesised description of a window."""
+        """Parse the parenthesised description of a window."""
         start = self.expect("(", "before the window").start
         partition_by = order_by = method = first = last = None
         if self.at_words("partition", "by"):
@@ -446,7 +446,7 @@ class SelectParser(ExpressionParser):
         return WithFillExpr(start, self.last_end, *parts)
 
     def limits(self, clauses: dict[str, Any]) -> None:
-        """`limit ... by ...`, `limit`, `offset`, in the order of the grammar."""
+        """Parse `limit ... by ...`, `limit`, `offset`, in the order of the grammar."""
         if self.at_word("limit"):
             start = self.advance().start
             n, offset = self.limit_values(clauses)
@@ -468,7 +468,7 @@ class SelectParser(ExpressionParser):
             clauses["offset"] = self.expression()
 
     def limit_values(self, clauses: dict[str, Any]) -> tuple[Expr, Any]:
-        """`n`, `n, m` (`m` in a tuple) or `n offset m`; the rest of a percentage too."""
+        """Parse `n`, `n, m` (`m` in a tuple) or `n offset m`, and the rest of a percentage."""
         n = self.limit_number(clauses)
         if self.accept(","):
             return n, (self.expression(),)
@@ -491,7 +491,7 @@ class SelectParser(ExpressionParser):
     # --- small parts
 
     def separated(self, part: Callable[[], T]) -> tuple[T, ...]:
-        """Return one or more parts with commas between them."""
+        """Parse one or more parts with commas between them."""
         found = [part()]
         while self.accept(","):
             found.append(part())

@@ -1,7 +1,7 @@
 """Statements and blocks, and the choice between a block and a dict where a brace opens.
 
-spec: hog-language 3. Newlines mean nothing, semicolons are optional, and most keywords may also be names:
-what a word is follows from what comes after it. No choice is made by trying twice: parsing takes linear time.
+spec: hog-language 3. Newlines have no meaning, semicolons are optional, and most keywords may also be names: the
+tokens after a word decide. No construct is parsed twice: parsing takes linear time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _RETURN_IS_NAME = _CONTINUES - {"eof", "}", "}}", ")", "]", ","}
 
 
 class StatementParser(SelectParser):
-    """Parses programs, blocks and statements."""
+    """Parser of programs, blocks and statements."""
 
     # --- whole sources
 
@@ -92,7 +92,7 @@ class StatementParser(SelectParser):
         return VariableDeclaration(start, self.last_end, name, value)
 
     def statement(self) -> Statement:
-        """Return one statement; a lone `;` is the empty one."""
+        """Parse one statement; a lone `;` is the empty one."""
         self.enter()
         self.count()
         token = self.token
@@ -110,13 +110,13 @@ class StatementParser(SelectParser):
         return statement
 
     def body(self) -> Statement:
-        """Return the statement that an `if` or a loop governs."""
+        """Parse the statement that an `if` or a loop governs."""
         if self.token.word == "let" and self.token.kind == "reserved":
             raise self.error("`let` is not allowed here", hint="put the body into braces: `{ let ... }`")
         return self.statement()
 
     def expression_statement(self) -> Statement:
-        """Return an assignment or an expression, with its optional semicolon."""
+        """Parse an assignment or an expression, with its optional semicolon."""
         token = self.token
         if token.kind in ("name", "quoted") and self.peek().kind == ":=":
             # at the start of a statement this assigns; anywhere else it would be a named argument
@@ -234,7 +234,7 @@ class StatementParser(SelectParser):
         return tokens[at].kind == ")" and tokens[at + 1].kind == "->"
 
     def continue_call(self, token: Token, args: tuple[Expr, ...]) -> Statement:
-        """Statement that looked like `if (...)` or `for (...)` and is the call of a function of that name."""
+        """Parse a statement that looked like `if (...)` or `for (...)` and is the call of a function of that name."""
         call = Call(token.start, self.last_end, str(token.value), args)
         self.plain_calls.add(call)
         return self.finish_expression(self.operators(call, ALIAS))
@@ -285,7 +285,7 @@ class StatementParser(SelectParser):
         return ForInStatement(token.start, body.end, key, name, collection, body)
 
     def for_parts(self, token: Token) -> Statement:
-        """`for (init; ...)` without `let`; or a call of a function named `for`."""
+        """Parse `for (init; ...)` without `let`, or a call of a function named `for`."""
         if self.token.kind == ";":
             return self.for_rest(token, None)
         args: list[Expr] = []
@@ -312,7 +312,7 @@ class StatementParser(SelectParser):
         return ForStatement(token.start, body.end, initializer, condition, increment, body)
 
     def simple_part(self) -> Statement | Expr:
-        """Return an assignment or a bare expression inside the head of a `for`."""
+        """Parse an assignment or a bare expression inside the head of a `for`."""
         if self.at_word("let"):
             self.advance()
             name = self.name("the name of the variable")
@@ -371,7 +371,7 @@ class StatementParser(SelectParser):
         return self.block_rest(start, [])
 
     def block_rest(self, start: int, declarations: list[Statement]) -> Block:
-        """Return the rest of a block up to and including its closing brace."""
+        """Parse the rest of a block up to and including its closing brace."""
         brackets, self.brackets = self.brackets, 0
         while self.token.kind != "}":
             if self.token.kind == "eof":
@@ -388,7 +388,7 @@ class StatementParser(SelectParser):
         return Block(start, end, tuple(declarations))
 
     def brace_statement(self) -> Statement:
-        """Return a brace at the start of a statement: a block, or an expression that begins with a dict."""
+        """Parse a brace at the start of a statement: a block, or an expression that begins with a dict."""
         start = self.advance().start
         if self.token.kind == "}":
             following = self.peek()
@@ -427,7 +427,7 @@ class StatementParser(SelectParser):
         return not (token.kind == "name" and token.word in _FORMS)
 
     def brace_body(self) -> Expr | Block:
-        """Return the braces of a lambda's body: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
+        """Parse the braces of a lambda's body: a dict, a placeholder, or a block (spec: hog-language 3.6)."""
         start = self.advance().start
         if self.accept("}"):
             return self.operators(Dict(start, self.last_end, ()), ALIAS)
@@ -450,7 +450,7 @@ class StatementParser(SelectParser):
         return self.block_rest(start, statements)
 
     def lone_statement_body(self, start: int) -> Expr | Block:
-        """Return a body that begins with a keyword, a brace or an assignment; a placeholder if only a value."""
+        """Parse a body that begins with a keyword, a brace or an assignment; a placeholder if only a value."""
         if self.accept(";"):
             return self.block_rest(start, [])
         name = self.token
@@ -480,7 +480,7 @@ def _as_assignment(value: Expr) -> Statement:
 
 
 def _as_expression(statement: Statement) -> Expr | None:
-    """Return the expression that the only statement of a lambda's body stands for, if it is one."""
+    """Return the expression that is the only statement of a lambda's body; None for any other body."""
     if isinstance(statement, ExprStatement):
         return statement.expr
     if isinstance(statement, ReturnStatement) and statement.expr is None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tag(p: LiteralParser) -> HogQLXTag:
-    """`<Name attr='text' other={expr} flag />` or with children (spec: hog-language 2.3)."""
+    """Parse `<Name attr='text' other={expr} flag />` or a tag with children (spec: hog-language 2.3)."""
     p.enter()
     opening = p.advance()
     attributes: list[HogQLXAttribute] = []

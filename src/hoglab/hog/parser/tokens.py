@@ -1,4 +1,4 @@
-"""The parser's hold on the token list: looking ahead, taking, refusing; and the limits on size and depth."""
+"""The parser's access to the tokens: looking ahead, taking, refusing; and the limits on size and depth."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TokenReader:
             raise self.error(f"Expected `{word}` {where}, found {self.shown()}")
 
     def name(self, what: str) -> str:
-        """Take an identifier; `what` says what it would name."""
+        """Take an identifier; `what` says what it names."""
         token = self.token
         if token.kind in ("name", "quoted"):
             self.advance()
@@ -102,7 +102,7 @@ class TokenReader:
     # --- limits
 
     def enter(self) -> None:
-        """One level deeper; the caller leaves with `self.depth -= 1`."""
+        """Go one level deeper; the caller leaves with `self.depth -= 1`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(f"The code is nested more than {MAX_DEPTH} levels deep", code="too-deep")
@@ -132,7 +132,7 @@ class TokenReader:
         code: str = "unexpected-token",
         hint: str | None = None,
     ) -> HogSyntaxError:
-        """Return the complaint about `token` (the next one when left out), for the caller to raise."""
+        """Return the error about `token` (by default the next one), for the caller to raise."""
         token = token or self.token
         return HogSyntaxError(
             message,
@@ -148,6 +148,6 @@ class TokenReader:
         self.warnings.append(Diagnostic("warning", code, message, where.line, where.column, start, end, hint))
 
     def hint_for(self, token: Token) -> str | None:
-        """Return the hint at the likely intention behind an unexpected token; None when there is none."""
+        """Return the hint at the likely intention behind an unexpected token; None without one."""
         at = self.at if token is self.token else self.tokens.index(token)
         return hint_for(self.tokens, at, self.source)

@@ -65,7 +65,7 @@ def _element(items: list[Value], key: Value) -> Value:
 
 
 def _position(key: Value) -> int | None:
-    """Return an array position as an int; None for anything but an integral number."""
+    """Return an array position as an int; None for any value but an integral number."""
     if key.__class__ is int:
         return key
     if key.__class__ is float and key.is_integer():
@@ -116,7 +116,7 @@ def _shown(key: Value) -> str:
 
 
 def copied(ctx: Context, value: Value) -> Value:
-    """Return a copy of a container that belongs to the globals, accounted for.
+    """Copy a container that belongs to the globals, accounted for.
 
     Raises:
         HogRuntimeError: nested deeper than `MAX_DEPTH`.
@@ -129,9 +129,9 @@ def copied(ctx: Context, value: Value) -> Value:
 
 
 def items(value: Value) -> list[tuple[Value, Value]]:
-    """Return pairs that `for (let k, v in value)` iterates over: a snapshot of keys and values.
+    """Return the pairs that `for (let k, v in value)` iterates over: a snapshot of keys and values.
 
-    Arrays have positions from 0 as keys; null and everything without members goes through nothing.
+    Arrays have positions from 0 as keys; null and values without members have none.
     """
     cls = value.__class__
     if cls is dict:

@@ -2,8 +2,8 @@
 
 Truth, numbers, equality, order, membership, patterns.
 
-Compiled programs take the common cases inline and come here for the rest, so each function first looks at the
-classes it meets most.  Work that grows with the operands is charged to the active context.  spec:
+Compiled programs handle the common cases inline and call these functions for the rest, so each function first checks
+the most frequent classes.  Work that grows with the operands is charged to the active context.  spec:
 hog-language 8.2-8.4.
 """
 
@@ -157,7 +157,7 @@ def div(left: Value, right: Value) -> int | float:
 
 
 def mod(left: Value, right: Value) -> int | float:
-    """Return the remainder with the sign of `left`; NaN when `right` is zero or `left` infinite."""
+    """Compute the remainder with the sign of `left`; NaN when `right` is zero or `left` infinite."""
     a = to_number(left)
     b = to_number(right)
     if a.__class__ is int and b.__class__ is int and 0 <= a <= MAX_SAFE_INTEGER and b > 0:
@@ -177,7 +177,7 @@ def _seconds(value: Value) -> int | float:
 
 
 def _unified(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both operands made comparable, for operands of different classes.
+    """Make both operands comparable, for operands of different classes.
 
     Spec: hog-language 8.4, steps 1-5.
     """
@@ -239,7 +239,7 @@ def eq(left: Value, right: Value) -> bool:
 
     Containers are equal to themselves only.
 
-    Exceptions: arrays of finite numbers and temporal values compare by what they hold.
+    Exceptions: arrays of finite numbers and temporal values compare by their contents.
     """
     a = left.__class__
     b = right.__class__
@@ -285,7 +285,7 @@ def primitive(value: Value) -> Value:
 
 
 def _compare(left: Value, right: Value) -> int:
-    """-1, 0 or 1 for less, equal or greater, 2 when the operands have no order."""
+    """Compare two values: -1, 0 or 1 for less, equal or greater, 2 when they have no order."""
     if left.__class__ is not right.__class__ or left.__class__ is HogDateTime or left.__class__ is HogDate:
         left, right = _unified(left, right)
     if _is_array(left) and _numeric_arrays(left, right):
@@ -294,7 +294,7 @@ def _compare(left: Value, right: Value) -> int:
 
 
 def compare_primitives(left: Value, right: Value) -> int:
-    """Return the order of two numbers or texts as JavaScript has it; 2 when there is none (NaN)."""
+    """Compare two numbers or texts in JavaScript's order; 2 when there is none (NaN)."""
     if left.__class__ is str and right.__class__ is str:
         if _same_text(left, right):
             return 0
@@ -360,7 +360,7 @@ def ge(left: Value, right: Value) -> bool:
 
 
 def same(left: Value, right: Value) -> bool:
-    """Return strict identity, JavaScript's ===: no conversion; containers are the same only as themselves.
+    """Return strict identity, JavaScript's ===: no conversion; a container is identical only to itself.
 
     NaN is not.
     """
@@ -396,7 +396,7 @@ _KIND: Final = {int: "integer", float: "float", bool: "boolean"}
 
 
 def member(needle: Value, items: list[Value]) -> bool:
-    """Return strict membership; unlike `same`, NaN is found."""
+    """Return whether a value is a strict member; unlike `same`, NaN is found."""
     if len(items) > LONG:
         charge(len(items) >> 4)
     cls = needle.__class__
@@ -414,7 +414,7 @@ def member(needle: Value, items: list[Value]) -> bool:
 def like(value: Value, pattern: Value) -> bool:
     """Compute `value like pattern`: `%` stands for any run, `_` for one character, neither for a line break.
 
-    Unanchored.
+    It may match anywhere in the value.
     """
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
@@ -424,7 +424,7 @@ def like(value: Value, pattern: Value) -> bool:
 
 
 def ilike(value: Value, pattern: Value) -> bool:
-    """Compute `value ilike pattern`: as `like`, whatever the case of letters."""
+    """Compute `value ilike pattern`: like `like`, without regard to case."""
     text = value if value.__class__ is str else js_string(value)
     if len(text) > LONG:
         charge(len(text) >> 5)
@@ -439,7 +439,7 @@ MAX_LIKE_PATTERN: Final = 5_000
 
 
 def like_matcher(pattern: str, ignore_case: bool) -> str | Matcher:
-    """Return text to search for (in lower case if `ignore_case`), or a matcher.
+    """Return the text to search for (in lower case if `ignore_case`), or a matcher.
 
     Matching is unanchored, so wildcards at either end mean nothing except that a `_` needs a character.
     """
@@ -476,7 +476,7 @@ def regex(value: Value, pattern: Value) -> bool:
 
 
 def iregex(value: Value, pattern: Value) -> bool:
-    """Compute `value =~* pattern`: as `regex`, whatever the case of letters.
+    """Compute `value =~* pattern`: like `regex`, without regard to case.
 
     Here an empty pattern matches, and other false patterns are read as text: the official machine joins
     them to its own `(?i)` before it looks.
@@ -528,7 +528,7 @@ COMPARISON: Final[dict[str, Callable[[Value, Value], bool]]] = {
     "=~": regex,
     "=~*": iregex,
 }
-"""The functions of comparison operators. `in` takes the element first; patterns come second."""
+"""Functions of comparison operators. `in` takes the element first; patterns come second."""
 
 NEGATED: Final = {
     "not in": "in",
@@ -537,4 +537,4 @@ NEGATED: Final = {
     "!~": "=~",
     "!~*": "=~*",
 }
-"""Operators that hold where another one does not."""
+"""Operators that hold where another one does not hold."""

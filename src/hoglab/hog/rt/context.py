@@ -25,23 +25,25 @@ from hoglab.hog.rt.values import HogTuple, Value, live_size
 T = TypeVar("T")
 
 LONG: Final = 1_000
-"""Texts and containers longer than this are charged for by operators."""
+"""Length above which texts and containers are charged for by operators."""
 
 CHUNK: Final = 4_000
-"""Most units between two looks at the clock: ticks, and work that is charged for. A unit is meant to stand for at most
-a microsecond."""
+"""Maximum number of units between two looks at the clock: ticks, and charged work.
+
+A unit is meant to stand for at most a microsecond.
+"""
 
 FIRST_CHUNK: Final = 100
-"""Ticks before the first look; as long as they are quick, twice as many before each further one."""
+"""Ticks before the first look at the clock; quick ones double the number before each further look."""
 
 LOOK_S: Final = 0.004
-"""Target duration of the ticks between two looks at the clock; when they take longer, the next look comes earlier."""
+"""Target duration of the ticks between two looks at the clock; after slower ones the next look comes earlier."""
 
 FREE_UNITS: Final = 4_000
 """Units that an expression may be charged for before it needs a budget of its own: a few milliseconds of work."""
 
 SHORT_GROWTH: Final = 4_096
-"""Values of fewer bytes are many in any text, and small."""
+"""Size in bytes below which values are small, and many in any text."""
 
 TRUNCATED: Final = "... (truncated)"
 
@@ -50,11 +52,11 @@ TRUNCATED: Final = "... (truncated)"
 class Limits:
     """Limits of one execution.
 
-    The defaults are those of whole programs; expressions have their own, below.
+    The defaults are for whole programs; expressions have their own.
     """
 
     time_s: float = 5.0
-    """Computing time, over all turns of a suspended execution together."""
+    """Computing time, over all turns of a suspended execution together, in seconds."""
     memory_bytes: int = 64 * 1024 * 1024
     """Accounted size of live values."""
     max_steps: int = 1_000_000_000
@@ -72,11 +74,13 @@ class Limits:
 
 
 EXPRESSION_BYTES: Final = 16 * 1024 * 1024
-"""Accounted size of live values of expressions, which may be computed where one operation on a value holds up
-everything else: this bounds how long."""
+"""Accounted size of live values of expressions.
+
+Expressions may be computed where one operation on a value delays everything else: the size bounds the delay.
+"""
 
 EXPRESSION_LIMITS: Final = Limits(time_s=1.0, memory_bytes=EXPRESSION_BYTES)
-"""Expressions and templates."""
+"""Limits of expressions and templates."""
 
 
 def memory_text(limit: int, wanted: int) -> str:
@@ -87,15 +91,14 @@ def memory_text(limit: int, wanted: int) -> str:
 class Budget:
     """The measured part of a context.
 
-    `live_roots`, set by the runner, gives the values that the frames of the program hold; `building` are
-    results that library functions are still working on; `tick_bytes` is what a tick allocates besides what
-    is reported. With `strict`, values that no frame holds yet are accounted for as well: all that was made since the
-    last tick counts as alive.
+    `live_roots`, set by the runner, gives the values in the frames of the program; `building` are unfinished
+    results of library functions; `tick_bytes` is the allocation of a tick besides the reported ones. With `strict`,
+    values that no frame holds yet are accounted for as well: all values made since the last tick count as alive.
 
-    The iterator of ticks refers to this alone, so that no reference cycle arises.
+    The iterator of ticks refers only to the budget, so that no reference cycle arises.
 
-    Reading a thread's computing time is a system call, which costs more than many a program. A turn that ends
-    before anyone looks at the clock is therefore measured by the clock on the wall, which cannot be less.
+    Reading a thread's computing time is a system call, which costs more than many programs. A turn that ends before
+    the first look at the clock is therefore measured by wall-clock time, which cannot be less.
     """
 
     __slots__ = (
@@ -161,7 +164,7 @@ class Budget:
             self._pace(self._looked_s - before_s)
 
     def _pace(self, took_s: float) -> None:
-        """Have the clock looked at by time: after as many ticks as take about `LOOK_S`."""
+        """Choose the ticks until the next look at the clock: as many as take about `LOOK_S`."""
         if took_s > LOOK_S:
             self._size = max(1, int(self._size * LOOK_S / took_s))
         elif self._size < CHUNK:
@@ -183,7 +186,7 @@ class Budget:
         return self._steps - length_hint(self._chunk) + self._debt
 
     def charge(self, units: int) -> None:
-        """Account for work done outside loops; one unit is about as much work as one turn of a loop."""
+        """Account for work done outside loops; one unit is about the work of one turn of a loop."""
         self._debt += units
         if self._debt >= CHUNK:
             self._steps += self._debt
@@ -195,7 +198,7 @@ class Budget:
             self.check_time()
 
     def grow(self, n_bytes: int) -> None:
-        """Account for memory about to be allocated; measures the live values when the limit may be reached."""
+        """Account for memory about to be allocated; measure the live values when the limit may be reached."""
         self.allocated += n_bytes
         if self.strict and n_bytes > SHORT_GROWTH:
             drawn = self._ticks - length_hint(self._chunk)
@@ -207,8 +210,8 @@ class Budget:
     def measure(self, n_bytes: int) -> None:
         """Decide whether `n_bytes` more fit.
 
-        The counter goes back to half of what is alive, so that the next look comes after a good deal of
-        further allocation and measuring stays cheap.
+        The counter goes back to half of the live size, so that the next measurement follows much further allocation
+        and measuring stays cheap.
         """
         live = self.allocated
         if self.live_roots is not None and n_bytes <= self.memory_bytes:
@@ -221,7 +224,7 @@ class Budget:
 
     @property
     def memory(self) -> int:
-        """The most bytes known to have been in use, an upper estimate while little was allocated."""
+        """Largest known number of bytes in use, an upper estimate while little was allocated."""
         return max(self._peak, self.allocated)
 
     @property
@@ -230,7 +233,7 @@ class Budget:
         return self._used_s + self._clock() - self._started
 
     def pause(self) -> float:
-        """Stop the clock before a suspension; returns the time used so far."""
+        """Stop the clock before a suspension; return the time used so far."""
         now = self._clock()
         self._used_s += now - self._started
         self._started = now
@@ -242,7 +245,7 @@ class Budget:
         self._started = self._clock()
 
     def rewind(self, used_s: float) -> None:
-        """Go on from `used_s` seconds: computing that only repeated earlier turns is not charged again."""
+        """Continue from `used_s` seconds: computing that only repeated earlier turns is not charged again."""
         self._used_s = self._looked_s = used_s
         self.resume()
 
@@ -262,7 +265,7 @@ class Budget:
 
 
 def _quick_clock(timer: Callable[[], float]) -> Callable[[], float]:
-    """Clock that measures a turn until the exact one is read: a faster one in place of the thread's processor time."""
+    """Return the time of a faster clock, which measures a turn until the thread's processor time is read."""
     return time.perf_counter if timer is time.thread_time else timer
 
 
@@ -270,7 +273,7 @@ class Context:
     """Resources of a running program: its budget, clock, random numbers and printed lines.
 
     Args:
-        limits: what the execution may use.
+        limits: limits of the execution.
         seed: makes `random` and `uuid4` repeatable; without one they differ from run to run.
         now: Unix time in seconds; a runner that must be able to replay passes one that keeps a journal.
         timer: the clock of the time limit, in seconds of computing time.
@@ -282,8 +285,8 @@ class Context:
         ticks: the shared iterator that loops and function entries draw from.
         charge: `charge(units)` accounts for work proportional to data.
         grow: `grow(n_bytes)` accounts for memory, before it is allocated.
-        lines: what was printed.
-        dropped_lines: how many lines were not kept.
+        lines: the printed lines.
+        dropped_lines: the number of lines that were not kept.
     """
 
     __slots__ = (
@@ -331,7 +334,7 @@ class Context:
 
     @property
     def tripped(self) -> HogLimit | None:
-        """The limit that ended the execution."""
+        """Limit that ended the execution."""
         return self.budget.tripped
 
     @property
@@ -341,15 +344,15 @@ class Context:
 
     @property
     def memory(self) -> int:
-        """Bytes accounted for, at the highest."""
+        """Largest number of bytes accounted for."""
         return self.budget.memory
 
     def pause(self) -> float:
-        """Stop the clock before a suspension; returns the computing time used so far, in seconds."""
+        """Stop the clock before a suspension; return the computing time used so far, in seconds."""
         return self.budget.pause()
 
     def resume(self) -> None:
-        """Start the next turn: the clock runs again, and `print_lines` counts anew."""
+        """Start the next turn: the clock runs again, and the count for `print_lines` begins at 0."""
         self.budget.resume()
         self._line_room = self.limits.print_lines
 
@@ -360,7 +363,7 @@ class Context:
         return self._clock()
 
     def random_bytes(self, count: int) -> bytes:
-        """Up to 64 bytes that depend on the seed and on how many draws came before."""
+        """Return up to 64 bytes that depend on the seed and on the number of earlier draws."""
         if self._seed is None:
             self._seed = os.urandom(32)
         seed = self._seed
@@ -381,7 +384,7 @@ class Context:
     # Printing
 
     def print(self, line: str) -> None:
-        """Keep a printed line, cut to `print_chars`; drops it when the turn has printed enough."""
+        """Keep a printed line, cut to `print_chars`; drop it when the turn has printed enough."""
         if self._skip_lines > 0:
             self._skip_lines -= 1
         elif self._line_room > 0:
@@ -393,16 +396,16 @@ class Context:
 
 
 class NeedsBudgetError(BaseException):
-    """An expression that is evaluated without a budget has work to do that must be measured.
+    """An expression evaluated without a budget has work to do that must be measured.
 
-    It is to be evaluated with one. Nothing in the language catches it.
+    It must be evaluated with a budget. Nothing in the language catches the exception.
     """
 
 
 class _Unmetered(Context):
     """A context without a budget, for expressions whose number of operations is bounded by their text.
 
-    What operations on long data cost is taken from a small allowance of the thread, if there is one.
+    Operations on long data are charged to a small allowance of the thread, if there is one.
     """
 
     __slots__ = ()
@@ -414,7 +417,7 @@ class _Unmetered(Context):
         self.grow = _one_value_at_most
 
     def print(self, line: str) -> None:
-        """Drop the line: what is shared keeps nothing."""
+        """Drop the line: a shared context keeps none."""
 
 
 def _no_time() -> float:
@@ -425,7 +428,7 @@ _USUAL_MEMORY: Final = Limits().memory_bytes
 
 
 def _one_value_at_most(n_bytes: int) -> None:
-    """Charge for large values, and refuses single ones beyond the usual memory limit."""
+    """Charge for large values, and refuse single ones beyond the usual memory limit."""
     if n_bytes > SHORT_GROWTH:
         if n_bytes > _USUAL_MEMORY:
             raise HogLimit(memory_text(_USUAL_MEMORY, n_bytes), kind="memory")
@@ -436,7 +439,7 @@ def _one_value_at_most(n_bytes: int) -> None:
 
 
 class _Active(threading.local):
-    """`context` is the one that is charged; `free_units`, without one, what may be charged yet (None: anything).
+    """The charged `context`; without one, `free_units` is the remaining allowance (None: anything).
 
     `free_units` are set for an evaluation, and taken away after it; see `without_budget`.
     """
@@ -449,11 +452,10 @@ active: Final = _Active()
 
 
 def activate(context: Context | None) -> Context | None:
-    """Make a context the one that operators of this thread charge; returns the one before.
+    """Make a context the one that operators of this thread charge; return the former one.
 
-    Operators have no place for a context among their operands, and most of their uses need none: they look
-    for it only when an operand is long.  A runner activates its context for each turn and puts the former
-    one back.
+    Operators have no context among their operands, and mostly need none: they use it only when an operand is long. A
+    runner activates its context for each turn and then restores the former one.
     """
     former = active.context
     active.context = context
@@ -461,7 +463,7 @@ def activate(context: Context | None) -> Context | None:
 
 
 def without_budget(compute: Callable[[], T]) -> T:
-    """Return the result of a computation that should be little work. Raises `NeedsBudgetError` if it is not."""
+    """Run a computation that should be little work; return its result. Raises `NeedsBudgetError` if it is not."""
     active.free_units = FREE_UNITS
     try:
         return compute()
@@ -470,7 +472,7 @@ def without_budget(compute: Callable[[], T]) -> T:
 
 
 def free_of_charge(compute: Callable[[], T]) -> T:
-    """Return the result of a computation that no evaluation pays for, such as a compilation that others profit from."""
+    """Run a computation that no evaluation pays for, such as a compilation for all; return its result."""
     context, left = active.context, active.free_units
     active.context = active.free_units = None
     try:
@@ -502,21 +504,23 @@ def grow(n_bytes: int) -> None:
 
 
 UNMETERED: Final[Context] = _Unmetered()
-"""Shared by evaluations that need no budget: it measures nothing, refuses single huge values, and takes from the
-allowance of the thread."""
+"""Context shared by evaluations that need no budget.
+
+It measures nothing, refuses single huge values, and charges the allowance of the thread.
+"""
 
 
 # What is read
 
 SHORT_TEXT: Final = 256
-"""Texts up to this length are read for nothing."""
+"""Maximum length of texts that are read without a charge."""
 
 SHORT_CONTAINER: Final = 32
-"""Containers of up to so many parts are read for nothing."""
+"""Maximum number of parts of containers that are read without a charge."""
 
 
 def reading_units(value: Value) -> int:
-    """Return the cost of reading a value once, without its parts' contents; 0 for a short one."""
+    """Return the cost of reading a value once, without the contents of its parts; 0 for a short one."""
     cls = value.__class__
     if cls is str:
         size = len(value)

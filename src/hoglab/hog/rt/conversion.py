@@ -54,7 +54,7 @@ def dict_key(key: Value) -> Any:
 
 
 def key_text(key: Any) -> str:
-    """Return a stored key as the name of a JSON member."""
+    """Write a stored key as the name of a JSON member."""
     cls = key.__class__
     if cls is str:
         return str(key)
@@ -68,7 +68,7 @@ def key_text(key: Any) -> str:
 
 
 def _array_index(key: str) -> int | None:
-    """Return the number an object key stands for if JavaScript orders it before the other keys, else None."""
+    """Return the number of an object key that JavaScript orders before the other keys, else None."""
     if len(key) <= 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0"):
         number = int(key)
         if number < 2**32 - 1:
@@ -103,7 +103,7 @@ def index_keys_first(mapping: dict[str, Value]) -> dict[str, Value]:
 
 
 def from_json(value: Value) -> Value:
-    """Return a JSON value of the host as a Hog value, always with new containers.
+    """Convert a JSON value of the host to a Hog value, always with new containers.
 
     Marker objects become datetimes, dates and errors; integer-like keys come first; Hog values pass through.
 
@@ -174,7 +174,7 @@ def _day(year: Value, month: Value, day: Value) -> HogDate | None:
 
 
 def to_json(value: Value) -> Value:
-    """Return a Hog value as plain JSON data: None, bool, int, float, str, list and dict with text keys.
+    """Convert a Hog value to plain JSON data: None, bool, int, float, str, list and dict with text keys.
 
     Temporal values and errors become their marker objects, functions their printed form, tuples lists, NaN,
     infinities and repeated parents (cycles) null, lone surrogates U+FFFD.
@@ -192,11 +192,11 @@ _PLAIN_PARTS: Final = 1_000
 
 
 class _UnusualError(Exception):
-    """A value that takes the careful way."""
+    """A value that the quick conversion does not handle."""
 
 
 def _plain(value: Value, room: list[int]) -> Value:
-    """Return a copy of a small value that is JSON as it stands. Raises `_UnusualError` for every other."""
+    """Copy a small value that is JSON already. Raises `_UnusualError` for every other value."""
     cls = value.__class__
     if cls is str and value.isascii():
         return value

@@ -79,7 +79,7 @@ def local_time(seconds: float, zone: str = "UTC") -> dt.datetime:
 
 
 def _milliseconds(seconds: float) -> int:
-    """Return whole milliseconds; what a double leaves of a whole number of them counts as that number."""
+    """Return whole milliseconds; rounding noise of a double below a whole number counts as that number."""
     exact = seconds * 1000
     nearest = round(exact)
     return nearest if abs(exact - nearest) < 0.05 else int(exact)
@@ -145,12 +145,12 @@ def date_of(seconds: float) -> HogDate:
 
 
 def date_text(date: HogDate) -> str:
-    """`2024-12-18`."""
+    """Write a day as `2024-12-18`."""
     return f"{date.year:04}-{date.month:02}-{date.day:02}"
 
 
 def datetime_text(moment: HogDateTime) -> str:
-    """Return ISO 8601 with milliseconds: `Z` for UTC, else the offset; empty for an instant without a calendar date."""
+    """Write a datetime in ISO 8601 with milliseconds: `Z` for UTC, else the offset; empty without a calendar date."""
     try:
         wall_clock = local_time(moment.seconds, moment.zone)
     except OverflowError:
@@ -162,7 +162,7 @@ def datetime_text(moment: HogDateTime) -> str:
 
 
 def offset_text(wall_clock: dt.datetime, separator: str = ":") -> str:
-    """Return the offset of an aware wall clock: `-05:00`."""
+    """Write the offset of an aware wall clock: `-05:00`."""
     offset = wall_clock.utcoffset() or dt.timedelta()
     minutes = (offset.days * _DAY_S + offset.seconds) // 60
     hours, minutes_left = divmod(abs(minutes), 60)

@@ -63,7 +63,7 @@ def parse(text: str) -> Value:
 
 
 def _parse_slowly(text: str) -> Value:
-    """Value of a text that orjson refuses and JavaScript accepts: lone surrogates, numbers beyond the doubles."""
+    """Parse a text that orjson refuses and JavaScript accepts: lone surrogates, numbers beyond the doubles."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -104,7 +104,7 @@ _NEEDS_LOOK: Final = frozenset({int, dict, list})
 
 
 def stringify(value: Value, indent: int = 0) -> str:
-    """Return the JSON text of a value: compact, or over several lines indented by `indent` (at most 10) spaces.
+    """Write the JSON text of a value: compact, or over several lines indented by `indent` (at most 10) spaces.
 
     Temporal values and errors are marker objects, functions their printed form; NaN, infinities and cycles
     are null; integer-like keys come first.
@@ -135,7 +135,7 @@ def stringify(value: Value, indent: int = 0) -> str:
 
 
 def _plain_size(value: Value) -> int:
-    """Return about the length of the text of a value that orjson writes as JavaScript would; 0 when it might not.
+    """Return the approximate length of a value's text, if orjson writes it as JavaScript would; else 0.
 
     Plain values are trees of objects whose keys are texts without a leading digit, arrays, texts, safe
     integers and ordinary fractions.
@@ -277,7 +277,7 @@ class _Writer:
         self.put(closing + "]")
 
     def breaks(self, depth: int) -> tuple[str, str, str]:
-        """Return separators after an opening bracket, between parts and before the closing bracket."""
+        """Return the separators after an opening bracket, between parts and before the closing bracket."""
         if self.indent <= 0:
             return "", ",", ""
         inner = "\n" + " " * (self.indent * (depth + 1))

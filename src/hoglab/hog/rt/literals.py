@@ -12,13 +12,13 @@ from itertools import product
 from typing import Final, NamedTuple, NoReturn
 
 MAX_TEXTS: Final = 8
-"""Texts that are looked for one after the other; a pattern with more is left to RE2."""
+"""Maximum number of texts searched for one after the other; a pattern with more is left to RE2."""
 
 MIN_REQUIRED: Final = 3
-"""The shortest text that is worth looking for before a pattern runs."""
+"""Minimum length of a text that is searched for before a pattern runs."""
 
 MAX_NESTING: Final = 20
-"""Groups in each other; nothing is said of a pattern with more."""
+"""Maximum nesting of groups; a pattern with more has no known literals."""
 
 _PLAIN: Final = re.compile(r"[^\\.+*?()\[\]{}|^$]+")
 _CLASS_ESCAPES: Final = frozenset("dDwWsSbBAz")
@@ -41,7 +41,7 @@ _EMPTY: Final[Texts] = frozenset({""})
 def literals_of(pattern: str) -> Literals | None:
     """Return the texts to look for in place of the pattern, or before it runs; None when nothing is known.
 
-    Letters are taken as they are written: what this says is for searches that look at the case of letters.
+    Letters keep their case: the literals are for searches with regard to case.
     """
     reader = _Reader(pattern)
     try:
@@ -62,7 +62,7 @@ def _exactly(texts: Texts) -> Literals | None:
 
 
 def _of_sequence(parts: list[Texts]) -> Literals | None:
-    """Return literals of a pattern without alternatives: neighbours with known texts make longer ones."""
+    """Return the literals of a pattern without alternatives: neighbours with known texts make longer ones."""
     whole = _in_a_row(parts)
     if whole is not None:
         return _exactly(whole)
@@ -112,11 +112,11 @@ def _shortest(texts: frozenset[str]) -> tuple[str, ...]:
 
 
 class _NotUnderstoodError(Exception):
-    """The pattern uses syntax that is not read here."""
+    """The pattern uses syntax that this module does not read."""
 
 
 class _Reader:
-    """Reads a pattern that RE2 has accepted."""
+    """Reader of a pattern that RE2 has accepted."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -124,7 +124,7 @@ class _Reader:
         self.depth = 0
 
     def branches(self) -> list[list[Texts]]:
-        """Return alternatives up to a closing parenthesis or the end, each as the parts that follow each other."""
+        """Read alternatives up to a closing parenthesis or the end, each as its parts in order."""
         found: list[list[Texts]] = [[]]
         while self.at < len(self.pattern) and self.pattern[self.at] != ")":
             if self.accept("|"):
@@ -134,7 +134,7 @@ class _Reader:
         return found
 
     def plain(self, parts: list[Texts]) -> bool:
-        """Read characters that stand for themselves, but for one that is repeated."""
+        """Read characters that stand for themselves, except a repeated one."""
         found = _PLAIN.match(self.pattern, self.at)
         if found is None:
             return False
@@ -154,7 +154,7 @@ class _Reader:
         return True
 
     def repeated(self, atom: Texts) -> Texts:
-        """Return the atom with the repetition that follows it."""
+        """Read the repetition that may follow the atom, and return both."""
         if self.accept("?"):
             self.accept("?")
             return _either([atom, _EMPTY])

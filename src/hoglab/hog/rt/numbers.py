@@ -24,7 +24,7 @@ _SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
 
 
 def tidy(number: int | float) -> int | float:
-    """Return the number as an int when it is integral and within ±2^53, else as it is.
+    """Return the number as an int when it is integral and within ±2^53, else unchanged.
 
     Spec: hog-language 9 (D1).
     """
@@ -42,14 +42,14 @@ def to_double(number: int | float) -> float:
 
 
 def exact(value: Any) -> Any:
-    """Return the value; integers beyond ±2^53 as the doubles they would be."""
+    """Return the value unchanged; integers beyond ±2^53 become doubles."""
     if value.__class__ is int and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
         return to_double(value)
     return value
 
 
 def format_number(number: int | float) -> str:
-    """Return the number as JavaScript prints it: shortest round-trip digits, exponent from 1e21 up and below 1e-6."""
+    """Write the number as JavaScript does: shortest round-trip digits, exponent from 1e21 up and below 1e-6."""
     if number.__class__ is int:
         if -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
             return str(number)
@@ -79,7 +79,7 @@ def _with_javascript_exponent(text: str) -> str:
 
 
 def number_from_text(text: str) -> int | float:
-    """Result of JavaScript's Number(text): NaN unless the whole trimmed text is a number, 0 when it is empty."""
+    """Read a text as JavaScript's Number does: NaN unless the whole trimmed text is a number, 0 when it is empty."""
     text = text.strip(SPACE)
     if not text:
         return 0
@@ -98,9 +98,9 @@ def _radix_integer(text: str) -> int:
 
 
 def integer_prefix(text: str) -> int | float | None:
-    """Return the result of JavaScript's parseInt(text).
+    """Read the integer that a text starts with, as JavaScript's parseInt does.
 
-    The integer that the text starts with, None when it starts with none.
+    The result is None when the text starts with none.
     """
     found = _INTEGER_START.match(text.lstrip(SPACE))
     if found is None:
@@ -117,9 +117,9 @@ def integer_prefix(text: str) -> int | float | None:
 
 
 def float_prefix(text: str) -> int | float | None:
-    """Return the result of JavaScript's parseFloat(text).
+    """Read the number that a text starts with, as JavaScript's parseFloat does.
 
-    The number that the text starts with, None when it starts with none.
+    The result is None when the text starts with none.
     """
     text = text.lstrip(SPACE)
     found = _DECIMAL.match(text)

@@ -30,17 +30,17 @@ MAX_TEXT: Final = 64 * 1024 * 1024
 """Longest text that printing one value may give, in characters."""
 
 FEW: Final = 100
-"""So many parts are visited for nothing."""
+"""Number of parts that are visited without a charge."""
 
 MAX_KEY_PARTS: Final = 100
-"""Most parts of a container that is used as a key of an object."""
+"""Maximum number of parts of a container that is used as a key of an object."""
 
 MAX_KEY_TEXT: Final = 10_000
 """Longest key that a container may give."""
 
 
 class PrintingState:
-    """Progress of one printing: the containers on the way down, the values seen, the text made."""
+    """Progress of one printing: the open containers, the number of values, the length of the text."""
 
     __slots__ = ("above", "charged", "charged_text", "max_parts", "max_text", "parts", "text")
 
@@ -54,7 +54,7 @@ class PrintingState:
         self.max_text = max_text
 
     def enter(self, container: Value, parts: int, depth: int) -> bool:
-        """Return notes a container; False when it is already on the way down, so that this is a cycle."""
+        """Open a container; return False when it is already open, which makes a cycle."""
         if id(container) in self.above:
             return False
         if depth > MAX_DEPTH:
@@ -73,7 +73,7 @@ class PrintingState:
         self.above.discard(id(container))
 
     def add_text(self, length: int) -> None:
-        """Notes text about to be made."""
+        """Account for text about to be added."""
         self.text += length
         if self.text - self.charged_text > LONG:
             charge((self.text - self.charged_text) >> 5)
@@ -83,7 +83,7 @@ class PrintingState:
 
 
 def to_string(value: Value) -> str:
-    """Return the result of `toString`: texts as they are, dates in ISO form, everything else as the printer has it."""
+    """Return the result of `toString`: texts unchanged, dates in ISO form, everything else as printed."""
     cls = value.__class__
     if cls is str:
         return value  # type: ignore[no-any-return]
@@ -101,12 +101,12 @@ def to_string(value: Value) -> str:
 
 
 def concat_text(value: Value) -> str:
-    """Return the text of one operand of `||`, `concat` or an f-string: as `to_string`, but nothing for null."""
+    """Write one operand of `||`, `concat` or an f-string: like `to_string`, but empty for null."""
     return "" if value is None else to_string(value)
 
 
 def repr_value(value: Value) -> str:
-    """Return the value as the printer shows it: like a Hog literal where there is one; cycles print as null.
+    """Print the value: as a Hog literal where there is one; cycles print as null.
 
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
@@ -212,7 +212,7 @@ class _Printer:
 
 
 def is_truthy(value: Value) -> bool:
-    """Return Hog's notion of true: everything but null, false, 0, NaN and the empty text.  spec: hog-language 8.2."""
+    """Return whether a value is true: all but null, false, 0, NaN and the empty text are.  spec: hog-language 8.2."""
     cls = value.__class__
     if cls is bool:
         return value  # type: ignore[no-any-return]
@@ -241,7 +241,7 @@ def _scalar_text(value: Value, cls: type) -> str:
 
 
 def js_string(value: Value) -> str:
-    """Result of JavaScript's String(value): arrays are joined with commas, objects have no text of their own."""
+    """Convert a value as JavaScript's String does: arrays are joined with commas, objects have no text of their own."""
     cls = value.__class__
     if cls is str:
         return value  # type: ignore[no-any-return]
@@ -257,7 +257,7 @@ def js_string(value: Value) -> str:
 
 
 def js_join(items: list[Value], separator: str) -> str:
-    """Return the result of JavaScript's join: null and cycles are empty, arrays inside are joined with commas.
+    """Join values as JavaScript's join does: null and cycles are empty, arrays inside are joined with commas.
 
     Raises:
         HogRuntimeError: too deep, too many parts or too long a text.
@@ -303,7 +303,7 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 
 
 def type_name(value: Value) -> str:
-    """The name that `typeof` has for a value; numbers are integers when they are integral, however they came about.
+    """Return the name that `typeof` has for a value; integral numbers are integers.
 
     spec: hog-language 8.1.
     """

@@ -19,7 +19,7 @@ MAX_PATTERN_BYTES: Final = 1_000
 """Longest pattern a program may use."""
 
 MAX_PROGRAM_BYTES: Final = 1 << 20
-"""Memory RE2 may use for one compiled pattern; larger programs are refused."""
+"""Maximum memory of one compiled pattern in RE2; larger programs are refused."""
 
 CACHE_SIZE: Final = 128
 """Patterns kept compiled; each may hold up to `MAX_PROGRAM_BYTES`."""
@@ -31,7 +31,7 @@ An awkward pattern makes RE2 step through all states of its program for each byt
 nothing can interrupt it: this is about a second."""
 
 FREE_WORK: Final = 20_000
-"""A product that costs nothing: some 80 microseconds at worst."""
+"""Product of lengths that costs nothing: some 80 microseconds at worst."""
 
 COMPILE_STEPS: Final = 10_000
 """Steps charged for compiling a pattern while a program runs; an awkward one can take milliseconds."""
@@ -58,7 +58,7 @@ class Matcher(Protocol):
     def extract(self, text: str) -> str | None:
         """Return the first group of the first match.
 
-        The match where the pattern has no group, or it took no part; None without a match.
+        The result is the match where the pattern has no group, or the group took no part; None without a match.
         """
 
     def groups(self, text: str) -> tuple[str | None, ...] | None:
@@ -74,7 +74,7 @@ def _decode(data: bytes) -> str:
 
 
 def _admit(length: int, program_size: int) -> None:
-    """Charge a search in a long text, and refuses one that might take too long."""
+    """Charge a search in a long text, and refuse one that might take too long."""
     work = length * program_size
     if work > MAX_WORK:
         most = MAX_WORK // program_size
@@ -199,7 +199,7 @@ def _compiled(pattern: str, ignore_case: bool, never_capture: bool, max_mem: int
 def build_matcher(
     pattern: str, ignore_case: bool, max_mem: int = MAX_PROGRAM_BYTES, direct: bool | None = None
 ) -> Matcher:
-    """Compile a pattern without looking at its length.  Raises HogRuntimeError when RE2 refuses it."""
+    """Compile a pattern without checking its length.  Raises HogRuntimeError when RE2 refuses it."""
     charge(COMPILE_STEPS)
     capturing = partial(_compiled, pattern, ignore_case, False, max_mem)
     if DIRECT if direct is None else direct:

@@ -1,7 +1,7 @@
-"""Queries as text: what printing the object of an SQL node gives.  spec: hog-language 8.9.
+"""Queries as text: the printed form of the objects of SQL nodes.  spec: hog-language 8.9.
 
-The text is the official machine's, and like it leaves out what it does not know of (`with`, `array join`, `limit by`,
-all but the first query of a union), and refuses some kinds of nodes.
+The text is the official machine's: it lacks the clauses that the machine does not print (`with`, `array join`,
+`limit by`, all but the first query of a union), and some kinds of nodes are refused.
 """
 
 import re
@@ -32,19 +32,19 @@ class Visited(Protocol):
     """The extent of the printing that the query is a part of."""
 
     def enter(self, container: Value, parts: int, depth: int) -> bool:
-        """Return notes a container; False for a cycle."""
+        """Open a container; return False for a cycle."""
 
     def leave(self, container: Value) -> None:
         """End a container."""
 
     def add_text(self, length: int) -> None:
-        """Notes text about to be made."""
+        """Account for text about to be added."""
 
 
 def query_text(
     node: dict[object, Value], visited: Visited, depth: int, value_text: Callable[[Value], str]
 ) -> str:
-    """Return the text of the node, without the `sql(...)` around it.
+    """Print a node, without the `sql(...)` around it.
 
     `value_text` prints the values in it that are no nodes. Raises `HogRuntimeError` for nodes without a text.
     """
@@ -58,7 +58,7 @@ class _Writer:
         self.value_text = value_text
 
     def node(self, value: Value) -> str:
-        """Return the text of a node or of a value in the place of one."""
+        """Print a node, or a value in the place of one."""
         if value.__class__ is not dict:
             return "" if value is None else self.value_text(value)
         if not is_node(value):
@@ -216,7 +216,7 @@ class _Writer:
 
 
 def identifier(name: str) -> str:
-    """Return the name as it has to be written: in backticks unless it is a plain one."""
+    """Write a name: in backticks unless it is a plain one."""
     if name == "*" or not _NAME.match(name):
         escaped = name.replace("\\", "\\\\").replace("`", "``")
         return f"`{escaped}`"

@@ -20,7 +20,7 @@ def _free(_units: int) -> None:
 
 
 def encode(text: str, pay: Pay = _free, codec: str = "utf-16-le") -> bytes:
-    """Return the units of a text, lone surrogates as they are."""
+    """Return the UTF-16 units of a text; lone surrogates are kept."""
     try:
         return text.encode(codec)
     except UnicodeEncodeError:

@@ -27,7 +27,7 @@ LAST_INSTANT: Final = 253_402_300_799.999
 """9999-12-31T23:59:59.999Z in Unix seconds."""
 
 MAX_NODES: Final = 1_000_000
-"""Most values one conversion visits; shared containers count each time they are met."""
+"""Maximum number of values that one conversion visits; shared containers count each time they are met."""
 
 
 @final
@@ -68,7 +68,7 @@ class HogDate:
 
 @final
 class HogError:
-    """An error as a value: what `Error(...)` makes, `throw` throws and `catch` binds.  Not a Python exception."""
+    """An error as a value: `Error(...)` makes it, `throw` throws it and `catch` binds it.  Not a Python exception."""
 
     __slots__ = ("message", "payload", "type")
 
@@ -88,7 +88,7 @@ class HogFunction:
     `kind` is "local" for a closure of the program, "stl" for a library function and "async" for one the host
     performs.  `arity` is the least number of arguments of a library function and the number of parameters of
     a closure (missing ones are null).  `max_arity` is None when the number is unbounded.  `call` takes Hog
-    values: for a closure exactly `arity` of them, for a library function as many as were given.  Use
+    values: for a closure exactly `arity` of them, for a library function any number.  Use
     `hoglab.hog.rt.calls.callback` to have the argument rules applied.
     """
 
@@ -116,7 +116,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 def function_text(function: HogFunction) -> str:
-    """Printed form of a function: its name and its number of parameters, 0 when unbounded.  spec: hog-language 8.6."""
+    """Print a function: its name and its number of parameters, 0 when unbounded.  spec: hog-language 8.6."""
     name = function.name
     if not _PLAIN_NAME.fullmatch(name):
         name = "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
@@ -134,7 +134,7 @@ SCALARS: Final = frozenset({NoneType, bool, int, float, str, HogDateTime, HogDat
 
 @final
 class BooleanKey:
-    """Stands for a boolean among the keys of a dict, where Python would mistake it for 0 or 1."""
+    """The key of a boolean in a dict, where Python would mistake it for 0 or 1."""
 
     __slots__ = ("value",)
 
@@ -174,7 +174,7 @@ def too_large(most: int = MAX_NODES) -> HogRuntimeError:
 
 
 def copy_value(value: Value) -> Value:
-    """Return a deep copy.  Scalars are returned as they are; sharing and cycles inside the value are kept.
+    """Return a deep copy.  Scalars are returned unchanged; sharing and cycles inside the value are kept.
 
     Raises:
         HogRuntimeError: nested deeper than `MAX_DEPTH`.
@@ -183,7 +183,7 @@ def copy_value(value: Value) -> Value:
 
 
 def copy_parts(value: Value) -> tuple[Value, Collection[Value]]:
-    """Return a deep copy of a container, and all containers in it. Raises as `copy_value`."""
+    """Copy a container, and all containers in it. Raises the errors of `copy_value`."""
     memo: dict[int, Value] = {}
     return _copy(value, memo, 0), memo.values()
 
@@ -225,7 +225,7 @@ ENTRY_COST: Final = 48
 
 
 def live_size(roots: Iterable[Value], cap: int, charge: Callable[[int], None] | None = None) -> int:
-    """Return bytes the values reachable from `roots` account for; counting stops soon after `cap`.
+    """Return the bytes of all values reachable from `roots`; counting stops soon after `cap`.
 
     A shared container or long text counts once.  8 bytes per value and the length of a text, as
     spec: hog-language 8.11 has it, plus what a Python container or number really needs.  `charge` is told
@@ -272,7 +272,7 @@ _NUMBERS: Final = frozenset({int, float})
 
 
 def _parts(value: Value, cls: type) -> tuple[Collection[Value], int]:
-    """Return contents of a container, and the memory cost in bytes of the container and its places."""
+    """Return the contents of a container, and the memory cost in bytes of the container and its places."""
     if cls is list or cls is HogTuple:
         return value, CONTAINER_COST + VALUE_COST * len(value)
     if cls is dict:

@@ -38,7 +38,7 @@ _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def decode_base64(text: str) -> bytes:
-    """Return Base64 in either alphabet, read leniently: padding may miss, foreign characters are skipped."""
+    """Decode base64 in either alphabet, read leniently: padding may miss, foreign characters are skipped."""
     digits = text.partition("=")[0].encode("ascii", "ignore").translate(_URL_SAFE, _NOT_BASE64)
     if len(digits) % 4 == 1:
         digits = digits[:-1]

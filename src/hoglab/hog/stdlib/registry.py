@@ -1,7 +1,7 @@
 """Declarations of library functions: name, parameters, kinds, cost, documentation and examples.
 
-A declaration is all that other parts need to know: the compiler checks the number of arguments and what may
-be left out or moved, the documentation is made from it, and its examples are run as tests.
+A declaration is all that other parts need: the compiler checks the number of arguments, and what may be omitted or
+moved; the documentation is made from it, and its examples are run as tests.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,14 @@ from hoglab.hog.rt.printing import type_name
 from hoglab.hog.rt.values import HogFunction, HogTuple, Value
 
 Cost = Literal["constant", "linear", "growing", "callback"]
-"""Work of one call: independent of the data; proportional to the arguments; the result may be larger than the
-arguments by any factor; a function of the program is called for each element.
+"""Work of one call.
 
-A call pays for reading its arguments before anything is done with them (`Function.call`), unless its cost is constant.
-What it makes beyond that, and what it finds inside of containers, it accounts for itself."""
+It is independent of the data; proportional to the arguments; the result may be larger than the arguments by any
+factor; a function of the program is called for each element.
+
+A call pays for reading its arguments before it uses them (`Function.call`), unless its cost is constant. It accounts
+itself for further work, and for what it finds inside of containers.
+"""
 
 KINDS: Final = frozenset(
     {
@@ -42,7 +45,7 @@ KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: `kinds` it is meant for; `variadic` stands for any number of further arguments."""
+    """One parameter: `kinds` are those it is meant for; `variadic` stands for any number of further arguments."""
 
     name: str
     kinds: tuple[str, ...]
@@ -63,20 +66,20 @@ class Function:
         category: the chapter of the reference it belongs to.
         min_args: least number of arguments.
         max_args: largest number of arguments, None when unbounded.
-        exact: the number of arguments is fixed and refused with the words used for functions written in Hog.
+        exact: the number of arguments is fixed, and errors have the words used for functions written in Hog.
         params: the parameters in order.
         returns: the kinds of value it can give; exact enough for kind inference.
         pure: the same arguments give the same result, and nothing else happens.
-        total: no argument makes it fail (limits aside).
+        infallible: no argument makes it fail (limits aside).
         is_async: the host performs it while the program waits.
         needs_context: `impl` takes the execution's `Context` before the arguments.
         cost: how its work grows.
         doc: one or two sentences.
         examples: pairs of an expression and its printed value.
-        impl: what computes it; `impl(*args)` or `impl(ctx, *args)`.
+        impl: the implementation; `impl(*args)` or `impl(ctx, *args)`.
         aliases: further names.
-        weight: how many times longer than upper-case letters take to be made its work on the same arguments takes.
-        call: what programs call: as `impl`, after the arguments were paid for.
+        weight: duration of its work on the same arguments, relative to making upper-case letters.
+        call: the function that programs call: `impl`, after the arguments are paid for.
     """
 
     name: str
@@ -107,7 +110,7 @@ class Function:
         return f"{self.name}({', '.join(map(str, self.params))}) -> {'|'.join(self.returns)}"
 
     def arity_error(self, count: int) -> str | None:
-        """Return error message for a call with `count` arguments.
+        """Return the error message for a call with `count` arguments.
 
         The result is None when the number is right.  spec: hog-language 10.1.
         """
@@ -120,7 +123,7 @@ class Function:
         return f"Function {self.name} requires at most {self.max_args} arguments"
 
     def invoke(self, ctx: Context, args: list[Value] | tuple[Value, ...]) -> Value:
-        """Return calls the function with any number of arguments.
+        """Call the function with any number of arguments.
 
         Raises:
             HogRuntimeError: wrong number of arguments, or what the function itself refuses.
@@ -149,7 +152,7 @@ class Function:
 def _metered(function: Function) -> Callable[..., Value]:
     """Return the implementation of a function that first charges for the arguments it will read.
 
-    It is called by programs all the time, so it takes no turn that it need not take.
+    Programs call it all the time, so it does no unnecessary work.
     """
     impl, weight = function.impl, function.weight
 
@@ -193,7 +196,7 @@ LIBRARY: dict[str, Function] = {}
 
 
 def parameter(text: str) -> Parameter:
-    """A parameter from its short form: `name: kind|kind`, `name?: kind` (optional) or `name...: kind` (variadic)."""
+    """Read a parameter in its short form: `name: kind|kind`, `name?: kind` (optional) or `name...: kind` (variadic)."""
     name, _, kinds_text = text.partition(":")
     name = name.strip()
     kinds = tuple(kind.strip() for kind in kinds_text.split("|"))

@@ -57,7 +57,7 @@ def wall_clock_of(value: Value) -> dt.datetime | None:
 
 
 def expect_moment(value: Value) -> HogDateTime | None:
-    """As `moment_of`, but refuses what can be no date at all."""
+    """Return the moment of a value, like `moment_of`, but refuse values that cannot be a date."""
     moment = moment_of(value)
     if moment is None and value is not None and value.__class__ is not str:
         raise HogRuntimeError("Expected a DateTime")
