@@ -1,4 +1,4 @@
-"""The modules that something passes through, followed while it does, and those that docs/architecture.md lists."""
+"""The modules that a request passes through, recorded while it does, and those that documents list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import hoglab
 
 ROOT = Path(hoglab.__file__).parent
-DOCUMENT = Path(__file__).parents[1] / "docs" / "architecture.md"
+DOCUMENTS = Path(__file__).parents[1] / "docs"
 
 
 class Trace:
@@ -45,9 +45,11 @@ def tracing(folder: str = "") -> Iterator[Trace]:
         threading.setprofile(before_in_threads)
 
 
-def listed(section: str) -> set[str]:
-    """The modules in the first column of a section's tables."""
-    sections = re.split(r"^## ", DOCUMENT.read_text(), flags=re.MULTILINE)
-    (text,) = (part for part in sections if part.startswith(f"{section}\n"))
-    cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
-    return {name for cell in cells for name in re.findall(r"`([a-z_/]+\.py)`", cell)}
+def listed(heading: str, document: str = "architecture.md") -> set[str]:
+    """Return the modules that a section of a document names: of its tables, those in the first column alone."""
+    sections = re.split(r"^#+ ", (DOCUMENTS / document).read_text(), flags=re.MULTILINE)
+    (text,) = (part for part in sections if part.startswith(f"{heading}\n"))
+    rows = re.findall(r"^\|([^|]+)\|", text, re.MULTILINE)
+    modules = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py|[a-z_]+\.py)`", "\n".join(rows) if rows else text))
+    assert modules
+    return modules

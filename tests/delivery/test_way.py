@@ -52,4 +52,4 @@ def test_an_event_runs_through_the_modules_that_the_document_lists(
         runner.run(client.aclose())
         server.stop()
     assert receiver.hits
-    assert listed("The way of an event") - trace.modules == set()
+    assert listed("1. An event, from the request to a webhook") - trace.modules == set()

@@ -1,0 +1,95 @@
+"""Walks through the source on one real server, beside what docs/architecture.md says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import httpx
+import pytest
+from tests.waiting import wait_for
+from tests.ways import listed, tracing
+
+from hoglab.app import Hoglab
+from hoglab.settings import Settings
+
+OTHER_ROLES = {"app/roles.py"}
+"""Modules that the walk of a start names for other roles; they are data, which nothing calls."""
+KEY, TOKEN = "phx_" + "k" * 43, "phc_" + "t" * 43
+METRIC = {
+    "kind": "ExperimentMetric",
+    "metric_type": "mean",
+    "source": {"kind": "EventsNode", "event": "bought"},
+}
+FUNCTION = {
+    "type": "destination",
+    "name": "Hook",
+    "enabled": True,
+    "hog": "fetch(inputs.url)",
+    "inputs_schema": [{"key": "url", "type": "string", "secret": True}],
+    "inputs": {"url": {"value": "https://hooks.example.com/{event.event}"}},
+    "filters": {"events": [{"id": "bought", "type": "events"}]},
+}
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The modules that each walk passed through, by its heading."""
+    data = tmp_path_factory.mktemp("walks") / "data"
+    settings = Settings(data=data, bootstrap_api_key=KEY, bootstrap_project_token=TOKEN, access_log=False)
+    passed: dict[str, set[str]] = {}
+    with tracing() as trace, asyncio.Runner() as runner:
+        trace.is_on = True
+        server = Hoglab.open(settings)
+        server.start()
+        passed["6. A start with every role"] = set(trace.modules)
+        client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(server.http),
+            base_url="http://hoglab.test",
+            headers={"Authorization": f"Bearer {KEY}"},
+        )
+
+        def ask(method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            response = runner.run(client.request(method, path, json=body))
+            assert response.is_success, response.text
+            answer: dict[str, Any] = response.json()
+            return answer
+
+        def walk(heading: str, *requests: tuple[str, str, dict[str, Any]]) -> None:
+            """Send requests, and wait for the threads beside them to reach what the document lists."""
+            trace.modules.clear()
+            for request in requests:
+                ask(*request)
+            with contextlib.suppress(AssertionError):  # told by the test, with the modules that are missing
+                wait_for(lambda: listed(heading) <= trace.modules)
+            passed[heading] = set(trace.modules)
+
+        experiments = "/api/projects/1/experiments/"
+        experiment = {"name": "Price", "feature_flag_key": "price", "metrics": [METRIC]}
+        walk(
+            "3. Creating and changing an experiment",
+            ("POST", experiments, experiment),
+            ("PATCH", f"{experiments}1/", {"name": "Prices"}),
+        )
+        walk("2. A request for flags", ("POST", "/flags/?v=2", {"api_key": TOKEN, "distinct_id": "ann"}))
+        walk("5. Creating a function", ("POST", "/api/projects/1/hog_functions/", FUNCTION))
+        trace.is_on = False
+        runner.run(client.aclose())
+        server.stop()
+    return passed
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "2. A request for flags",
+        "3. Creating and changing an experiment",
+        "5. Creating a function",
+        "6. A start with every role",
+    ],
+)
+def test_a_walk_passes_through_the_modules_that_the_document_lists(
+    walks: dict[str, set[str]], heading: str
+) -> None:
+    assert listed(heading) - OTHER_ROLES - walks[heading] == set()
