@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
@@ -51,6 +52,23 @@ def _imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterable[str]
         else:
             continue
         yield from (target for target in targets if target in known and target != name)
+
+
+def script_imports(folder: Path) -> dict[str, set[str]]:
+    """Return the files of a folder that each script below it imports, by their paths in it; lazy imports count."""
+    paths = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix in (".js", ".ts", ".tsx") and not path.name.endswith(".d.ts")
+    }
+    arrows: dict[str, set[str]] = {}
+    for path in paths:
+        targets = re.findall(r"""(?:\bfrom|\bimport\(?)\s*["'](\.[^"']+)["']""", (folder / path).read_text())
+        names = {posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) for target in targets}
+        arrows[path] = {
+            name + ending for name in names for ending in ("", ".ts", ".tsx") if name + ending in paths
+        }
+    return arrows
 
 
 @cache

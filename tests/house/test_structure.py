@@ -9,7 +9,17 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
-from tests.house.sources import QUESTION, ROOT, circles, imports, modules, names_taken, reached_into, taken
+from tests.house.sources import (
+    QUESTION,
+    ROOT,
+    circles,
+    imports,
+    modules,
+    names_taken,
+    reached_into,
+    script_imports,
+    taken,
+)
 
 from hoglab.storage.database import tables
 
@@ -25,6 +35,25 @@ ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").ex
 
 def test_no_modules_import_each_other() -> None:
     assert circles(imports()) == []
+
+
+@pytest.mark.parametrize("folder", ["ui/src", "src/hoglab/hog/backend_javascript/library"])
+def test_no_scripts_import_each_other(folder: str) -> None:
+    """Imports of types count: who reads one file must not have to read the other first."""
+    arrows = script_imports(ROOT.parents[1] / folder)
+    assert sum(map(len, arrows.values())) > 20
+    assert circles(arrows) == []
+
+
+def test_imports_of_scripts_are_found(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.ts").write_text(
+        'import {\n  x,\n} from "./b/c"\nexport type { Y } from "./d.js"\nimport "preact"'
+    )
+    (tmp_path / "b" / "c.tsx").write_text("const page = () => import('../a')")
+    (tmp_path / "d.js").write_text("")
+    assert script_imports(tmp_path) == {"a.ts": {"b/c.tsx", "d.js"}, "b/c.tsx": {"a.ts"}, "d.js": set()}
+    assert circles(script_imports(tmp_path)) == [{"a.ts", "b/c.tsx"}]
 
 
 @pytest.mark.parametrize("room", ROOMS)

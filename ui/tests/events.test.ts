@@ -1,8 +1,8 @@
 import { expect, it } from "vitest"
 import { pageAfter } from "../src/events/Explorer"
 import { chosenOf, eventQuery, propertiesOf, trendOf, whereText } from "../src/events/filters"
-import type { Event } from "../src/events/rows"
-import { functionOf, measures, metricOf } from "../src/events/making"
+import type { Event } from "../src/events/model"
+import { functionOf, measures, metricOf } from "../src/events/payloads"
 import { csvRow } from "../src/kit/saving"
 
 const filter = (key: string, operator: string, value: string, type = "event") => ({ key, operator, value, type })

@@ -1,7 +1,7 @@
 // Which of three things is to be seen: nothing yet, the page to log in, or the shell with a screen.
 
 import { useEffect, useLayoutEffect, useState } from "preact/hooks"
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { lacks, type Session, useSession } from "../api/session"
 import { usePlace } from "../kit/hooks"
 import { Failure, Skeleton } from "../kit/states"
@@ -27,7 +27,7 @@ export function Application({ first: asked }: { first: Promise<Session | null> }
   useEffect(() => {
     if (whole) go(whole, place().query, { replace: true })
   }, [whole])
-  if (fault !== null) return <main class="alone"><Failure error={fault} again={() => wait(start())} /></main>
+  if (fault !== null) return <main class="alone"><Failure error={fault} refetch={() => wait(start())} /></main>
   if (!ready) return <main class="alone"><Skeleton /></main>
   if (session === null || here.path === "/login") return <Login session={session} back={backOf(here.path, here.query)} />
   if (whole) return null

@@ -1,7 +1,7 @@
 // Commands and search by keyboard, and the shortcuts of the page.
 
 import { useEffect, useId, useRef, useState } from "preact/hooks"
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { lacks } from "../api/session"
 import { Dialog } from "../kit/dialog"
 import { useSettled } from "../kit/hooks"

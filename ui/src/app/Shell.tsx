@@ -2,7 +2,7 @@
 
 import { useEffect, useReducer, useRef, useState } from "preact/hooks"
 import { address, note, notice, onNotice, send } from "../api/client"
-import { retryFailed } from "../api/kept"
+import { retryFailed } from "../api/queryCache"
 import { lacks, logOut, type Session } from "../api/session"
 import { Button, Link } from "../kit/basics"
 import { usePlace, useTitle } from "../kit/hooks"
@@ -81,7 +81,7 @@ function Screen({ load, props }: { load: Load; props: ScreenProps }) {
       gone = true
     }
   }, [load])
-  if (fault !== null) return <Failure error={fault} again={() => window.location.reload()} />
+  if (fault !== null) return <Failure error={fault} refetch={() => window.location.reload()} />
   return screen ? <screen.Content {...props} /> : <Skeleton rows={6} />
 }
 

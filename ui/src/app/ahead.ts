@@ -1,6 +1,6 @@
 // What a page will need is asked for at its start, at once: one after the other, each would cost a way to the server.
 
-import { ahead } from "../api/kept"
+import { ahead } from "../api/queryCache"
 import { begin, type Session, wasLoggedIn } from "../api/session"
 import { place } from "../lib/router"
 import { hasToken } from "./Login"

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks"
 import { ApiError, post } from "../api/client"
-import { forget } from "../api/kept"
+import { invalidate } from "../api/queryCache"
 import { lacks } from "../api/session"
 import { Button } from "../kit/basics"
 import { Dialog } from "../kit/dialog"
@@ -12,8 +12,8 @@ import { toast } from "../kit/toasts"
 import { clipped } from "../lib/format"
 import { go, pathOf } from "../lib/router"
 import { WORDS } from "../lib/words"
-import { functionOf, measures, metricOf } from "./making"
-import type { Event } from "./rows"
+import { functionOf, measures, metricOf } from "./payloads"
+import type { Event } from "./model"
 
 interface Props {
   event: Event
@@ -69,7 +69,7 @@ function MetricDialog({ event, project, onClose }: DialogProps) {
   const { busy, fault, submit } = useSending(async () => {
     const query = metricOf(event, choices.find((each) => each.key === measure), name, goal)
     await post("/api/projects/{project_id}/experiment_saved_metrics/", { project_id: project }, { name, query })
-    forget("/experiment_saved_metrics/")
+    invalidate("/experiment_saved_metrics/")
     toast(`The shared metric “${clipped(name, 60)}” is there for every experiment.`)
   }, onClose)
   return (

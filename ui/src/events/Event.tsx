@@ -1,6 +1,6 @@
 // One event.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Link, Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
@@ -13,7 +13,7 @@ export default function EventPage({ project, zone, id }: { project: string; zone
   useTitle("Event")
   const event = useGet("/api/projects/{project_id}/events/{event_id}/", { project_id: project, event_id: id })
   return (
-    <Loaded kept={event}>
+    <Loaded answer={event}>
       {(found) => (
         <>
           <header class="page-head">

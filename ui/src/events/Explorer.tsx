@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks"
 import { get } from "../api/client"
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Button, Link } from "../kit/basics"
 import { usePlace, useTitle } from "../kit/hooks"
 import { Empty, Failure, Loaded } from "../kit/states"
@@ -12,7 +12,8 @@ import { justAfter } from "../lib/time"
 import { chosenOf, eventQuery } from "./filters"
 import { FilterBar } from "./FilterBar"
 import { Histogram } from "./Histogram"
-import { type Event, EventTable } from "./rows"
+import type { Event } from "./model"
+import { EventTable } from "./rows"
 
 const PAGE = 100
 
@@ -43,7 +44,7 @@ export default function Explorer({ project, zone }: { project: string; zone: str
       <FilterBar ranges />
       {/* The API counts by event and properties; of one distinct id there is the list alone. */}
       {chosen.distinctId === "" && <Histogram project={project} zone={zone} chosen={chosen} />}
-      <Loaded kept={events} rows={12}>
+      <Loaded answer={events} rows={12}>
         {({ results }) =>
           results.length === 0 ? (
             <Empty title="No such events">
@@ -103,7 +104,7 @@ function Older({ first, project, zone, columns, search }: OlderProps) {
   return (
     <>
       <EventTable events={events} project={project} zone={zone} columns={columns} label="Events" />
-      {fault !== null && <Failure error={fault} again={() => void load()} />}
+      {fault !== null && <Failure error={fault} refetch={() => void load()} />}
       <div class="pages">
         <span class="quiet">{counted(events.length, "event")} shown</span>
         {!end && <Button onClick={() => void load()}>Older</Button>}

@@ -1,7 +1,7 @@
 // What a page keeps of a stream of live events.
 
 import type { Message } from "../api/stream"
-import type { Event } from "./rows"
+import type { Event } from "./model"
 
 export const MOST = 500
 

@@ -1,15 +1,13 @@
 // A row of a list of events, which opens to everything that is known of the event.
 
 import { useState } from "preact/hooks"
-import type { Schemas } from "../api/client"
 import { Link, Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { clipped } from "../lib/format"
 import { pathOf } from "../lib/router"
 import { Create } from "./Create"
 import { NO_FILTER, whereText } from "./filters"
-
-export type Event = Schemas["EventOut"]
+import type { Event } from "./model"
 
 interface Props {
   event: Event

@@ -2,7 +2,7 @@
 
 import { useId, useState } from "preact/hooks"
 import { post, type Schemas } from "../api/client"
-import { forget } from "../api/kept"
+import { invalidate } from "../api/queryCache"
 import { lacks } from "../api/session"
 import { Button } from "../kit/basics"
 import { Confirm } from "../kit/dialog"
@@ -69,7 +69,7 @@ export function ActionDialog({ action, experiment, results, project, onClose }: 
     const body = action === "ship_variant" ? { variant_key: variant, release_to_everyone: everyone, ...concluded } : action === "end" ? concluded : {}
     const path = `/api/projects/{project_id}/experiments/{experiment_id}/${action}/` as "/api/projects/{project_id}/experiments/{experiment_id}/launch/"
     const made = await post(path, parts, body)
-    forget("/experiments/")
+    invalidate("/experiments/")
     toast(`${ACTION_WORDS[action]}: done.`)
     if (action === "duplicate") go(pathOf("p", project, "experiments", made.id))
   }

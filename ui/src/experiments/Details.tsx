@@ -1,6 +1,6 @@
 // One metric opened: its course over days, funnel steps, sample statistics, and what it counts.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Dot, Name } from "../kit/basics"
 import { Loaded } from "../kit/states"
 import { Course, type CourseLine } from "../plots/course"
@@ -75,7 +75,7 @@ function Daily({ metric, readings, results, parts }: Omit<Props, "experiment">) 
   const series = useGet("/api/projects/{project_id}/experiments/{experiment_id}/timeseries_results/", query && parts, query ?? {})
   const style = styleOf(metric, results.statistics)
   return (
-    <Loaded kept={series} rows={5}>
+    <Loaded answer={series} rows={5}>
       {(found) => {
         const days = Object.keys(found.timeseries).sort()
         const lines = readings.filter((each) => !each.isBaseline).map((each): CourseLine => ({

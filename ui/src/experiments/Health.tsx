@@ -1,6 +1,6 @@
 // What endangers an experiment, with what to do about it.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Badge, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { Loaded } from "../kit/states"
@@ -9,7 +9,7 @@ import { visible } from "../lib/format"
 export function Health({ parts, zone }: { parts: { project_id: string; experiment_id: string }; zone: string }) {
   const health = useGet("/api/projects/{project_id}/experiments/{experiment_id}/health/", parts)
   return (
-    <Loaded kept={health}>
+    <Loaded answer={health}>
       {(found) => (
         <section class="part">
           <h2>

@@ -1,6 +1,6 @@
 // Who changed what of an experiment, as sentences.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { lacks } from "../api/session"
 import { When } from "../kit/basics"
 import { Loaded } from "../kit/states"
@@ -34,7 +34,7 @@ export function History({ project, id, zone }: { project: string; id: string; zo
   const log = useGet("/api/projects/{project_id}/activity_log/", missing ? null : { project_id: project }, { scope: "Experiment", item_id: id, limit: 100 })
   if (missing) return <p>{WORDS.needsScope(missing)}</p>
   return (
-    <Loaded kept={log}>
+    <Loaded answer={log}>
       {(found) => (
         <section class="part">
           <h2>

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks"
 import { address } from "../api/client"
-import { useAddresses, useGet } from "../api/kept"
+import { useAddresses, useGet } from "../api/queryCache"
 import { useSession } from "../api/session"
 import { Button } from "../kit/basics"
 import { Search, Select } from "../kit/forms"
@@ -38,7 +38,7 @@ export default function Experiments({ project, zone }: { project: string; zone: 
         <h1 class="grow">Experiments</h1>
       </header>
       <Filters known={makersOf(list.value?.results ?? [])} />
-      <Loaded kept={list} rows={8}>
+      <Loaded answer={list} rows={8}>
         {({ count, results }) => {
           if (count === 0) return <Nothing filtered={filtered} project={project} />
           const rows = here ? sorted(results, summaries, order).slice(offset, offset + PAGE) : results

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks"
 import { get, type Schemas } from "../api/client"
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Badge, Button, Link, Name, Theirs, When } from "../kit/basics"
 import { Tabs } from "../kit/forms"
 import { usePlace, useTitle } from "../kit/hooks"
@@ -35,7 +35,7 @@ export default function ExperimentPage({ project, id, zone }: { project: string;
   const tab = TABS.find(([key]) => key === query.get("tab"))?.[0] ?? "results"
   useTitle(experiment.value ? clipped(experiment.value.name, 80) : "Experiment")
   return (
-    <Loaded kept={experiment} rows={8}>
+    <Loaded answer={experiment} rows={8}>
       {(found) => (
         <>
           <header class="page-head">
@@ -97,13 +97,13 @@ function Draft() {
 interface TabProps {
   experiment: Schemas["ExperimentOut"]
   project: string
-  results: { value: Results | undefined; error: unknown; again: () => void; loading: boolean; at: number }
+  results: { value: Results | undefined; error: unknown; refetch: () => void; loading: boolean; at: number }
   parts: ExperimentParts
   zone: string
 }
 
 function ResultsTab({ experiment, results, parts, zone, project }: TabProps) {
-  if (results.value === undefined) return results.error === undefined ? <Skeleton rows={10} /> : <Failure error={results.error} again={results.again} />
+  if (results.value === undefined) return results.error === undefined ? <Skeleton rows={10} /> : <Failure error={results.error} refetch={results.refetch} />
   const found = results.value
   const keys = variantsOf(experiment).map((each) => each.key)
   const places = placesOf(found.statistics.baseline, keys)
@@ -112,7 +112,7 @@ function ResultsTab({ experiment, results, parts, zone, project }: TabProps) {
   const done = total - found.metrics.filter((metric) => metric.status === "pending").length
   return (
     <>
-      {results.error !== undefined && <Failure error={results.error} again={results.again} what="The newest results could not be loaded" />}
+      {results.error !== undefined && <Failure error={results.error} refetch={results.refetch} what="The newest results could not be loaded" />}
       <VerdictCard experiment={experiment} results={found} project={project} />
       <Exposures results={found} places={places} zone={zone} started={experiment.start_date} />
       <MetricTables experiment={experiment} results={found} places={places} parts={parts} />
@@ -141,7 +141,7 @@ function Refresh({ results, parts }: Pick<TabProps, "results" | "parts">) {
     setWaiting(abort)
     try {
       await get(RESULTS, parts, { refresh: true }, abort.signal)
-      results.again()
+      results.refetch()
     } catch (error) {
       if (!abort.signal.aborted) toast(told(error).detail)
     }

@@ -1,6 +1,6 @@
 // A feature flag as it is; it is changed over the API.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Badge, Link, Name, Theirs, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
@@ -13,7 +13,7 @@ export default function FlagPage({ project, zone, id }: { project: string; zone:
   const flag = useGet("/api/projects/{project_id}/feature_flags/{flag_id}/", { project_id: project, flag_id: id })
   useTitle(flag.value ? clipped(flag.value.key, 80) : "Flag")
   return (
-    <Loaded kept={flag}>
+    <Loaded answer={flag}>
       {(found) => (
         <>
           <header class="page-head">

@@ -1,6 +1,6 @@
 // A function as it is, with its newest log lines; it is changed over the API.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Badge, Name, Theirs, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
@@ -14,7 +14,7 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
   const totals = useGet("/api/projects/{project_id}/hog_functions/{function_id}/metrics/totals/", parts)
   useTitle(hog.value?.name ? clipped(hog.value.name, 80) : "Function")
   return (
-    <Loaded kept={hog}>
+    <Loaded answer={hog}>
       {(found) => (
         <>
           <header class="page-head">
@@ -32,7 +32,7 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
           </p>
           <section class="part">
             <h2>Runs of the last week</h2>
-            <Loaded kept={totals} rows={1}>
+            <Loaded answer={totals} rows={1}>
               {(sum) => Object.keys(sum.totals).length === 0 ? <p class="quiet">None.</p> : (
                 <dl class="facts">
                   {Object.entries(sum.totals).map(([name, count]) => (
@@ -59,7 +59,7 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
           )}
           <section class="part">
             <h2>Newest log lines</h2>
-            <Loaded kept={logs}>
+            <Loaded answer={logs}>
               {({ results }) => (
                 <ul class="plain">
                   {results.map((line, at) => (

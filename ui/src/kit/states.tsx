@@ -1,7 +1,7 @@
 // What a part of a page shows while it has nothing to show: empty, loading, failed.
 
 import type { ComponentChildren } from "preact"
-import type { Kept } from "../api/kept"
+import type { Cached } from "../api/queryCache"
 import { visible } from "../lib/format"
 import { WORDS } from "../lib/words"
 import { Button, Copy, Theirs } from "./basics"
@@ -56,7 +56,7 @@ export function told(error: unknown): Told {
   return { detail: visible(found?.detail ?? found?.message ?? String(error)), requestId: found?.requestId ?? null, status: found?.status ?? 0 }
 }
 
-export function Failure({ error, again, what = WORDS.failed }: { error: unknown; again?: () => void; what?: string }) {
+export function Failure({ error, refetch, what = WORDS.failed }: { error: unknown; refetch?: () => void; what?: string }) {
   const { detail, requestId } = told(error)
   return (
     <div class="failure" role="alert">
@@ -68,25 +68,25 @@ export function Failure({ error, again, what = WORDS.failed }: { error: unknown;
           {WORDS.requestId} <code>{requestId.slice(0, 64)}</code> <Copy text={requestId} label="request id" />
         </p>
       )}
-      {again && <Button onClick={again}>{WORDS.again}</Button>}
+      {refetch && <Button onClick={refetch}>{WORDS.again}</Button>}
     </div>
   )
 }
 
 interface LoadedProps<T> {
-  kept: Kept<T>
+  answer: Cached<T>
   children: (value: T) => ComponentChildren
   rows?: number
 }
 
 /** The content of an answer, or what is to be seen in its place; an old answer stays when a new one fails. */
-export function Loaded<T>({ kept, children, rows }: LoadedProps<T>) {
+export function Loaded<T>({ answer, children, rows }: LoadedProps<T>) {
   return (
     <>
-      {kept.error !== undefined && !(kept.value !== undefined && (kept.error as Error).name === "OfflineError") && (
-        <Failure error={kept.error} again={kept.again} />
+      {answer.error !== undefined && !(answer.value !== undefined && (answer.error as Error).name === "OfflineError") && (
+        <Failure error={answer.error} refetch={answer.refetch} />
       )}
-      {kept.value !== undefined ? children(kept.value) : kept.error === undefined && <Skeleton rows={rows ?? 4} />}
+      {answer.value !== undefined ? children(answer.value) : answer.error === undefined && <Skeleton rows={rows ?? 4} />}
     </>
   )
 }

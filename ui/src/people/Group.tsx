@@ -1,6 +1,6 @@
 // A group, such as a company, by the index of its type and its key.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
@@ -11,7 +11,7 @@ export default function GroupPage({ project, zone, id, key2 }: { project: string
   useTitle("Group")
   const groups = useGet("/api/projects/{project_id}/groups/", { project_id: project }, { group_type_index: id, search: key2, limit: 100 })
   return (
-    <Loaded kept={groups}>
+    <Loaded answer={groups}>
       {({ results }) => {
         const group = results.find((each) => each.group_key === key2)
         if (!group)

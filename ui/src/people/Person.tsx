@@ -1,6 +1,6 @@
 // A person, found by uuid or by any distinct id, as links in messages name them.
 
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { lacks } from "../api/session"
 import { Link, Name, When } from "../kit/basics"
 import { Json } from "../kit/json"
@@ -37,7 +37,7 @@ export default function PersonPage({ project, zone, id }: { project: string; zon
       </Empty>
     )
   return (
-    <Loaded<unknown> kept={missing ? byUuid : byId}>
+    <Loaded<unknown> answer={missing ? byUuid : byId}>
       {() =>
         person && (
           <>
@@ -71,7 +71,7 @@ export default function PersonPage({ project, zone, id }: { project: string; zon
             <section class="part">
               <h2>Newest events</h2>
               {blind && <p>{WORDS.needsScope(blind)}</p>}
-              {blind === null && <Loaded kept={events}>
+              {blind === null && <Loaded answer={events}>
                 {({ results }) => (
                   <>
                     <ol class="history">

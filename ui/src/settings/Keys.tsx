@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks"
 import { post, remove, type Schemas } from "../api/client"
-import { forget, useGet } from "../api/kept"
+import { invalidate, useGet } from "../api/queryCache"
 import { lacks, useSession } from "../api/session"
 import { Badge, Button, Copy, Name, When } from "../kit/basics"
 import { Confirm, Dialog } from "../kit/dialog"
@@ -27,7 +27,7 @@ export default function Keys({ zone }: { zone: string }) {
   const act = async ({ what, key }: Asked) => {
     if (what === "roll") setShown(await post("/api/personal_api_keys/{key_id}/roll/", { key_id: key.id }))
     else await remove("/api/personal_api_keys/{key_id}/", { key_id: key.id })
-    forget("/personal_api_keys/")
+    invalidate("/personal_api_keys/")
   }
   return (
     <>
@@ -54,7 +54,7 @@ export default function Keys({ zone }: { zone: string }) {
           <Button onClick={() => setShown(null)}>I have it</Button>
         </div>
       )}
-      <Loaded kept={keys}>
+      <Loaded answer={keys}>
         {(list) => (
           <div class="card table-card" tabindex={0} role="region" aria-label="API keys">
             <table class="list stack">
@@ -142,7 +142,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: Key) =
     try {
       const expires = days ? { expires_at: new Date(Date.now() + Number(days) * 86_400_000).toISOString() } : {}
       onMade(await post("/api/personal_api_keys/", {}, { label, scopes: scopesOf(choice), scoped_teams: only, ...expires }))
-      forget("/personal_api_keys/")
+      invalidate("/personal_api_keys/")
       onClose()
     } catch (error) {
       setFault(told(error).detail)

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks"
 import { ApiError, patch, type Schemas } from "../api/client"
-import { forget, useGet } from "../api/kept"
+import { invalidate, useGet } from "../api/queryCache"
 import { begin, lacks } from "../api/session"
 import { Button, Copy } from "../kit/basics"
 import { Confirm } from "../kit/dialog"
@@ -21,7 +21,7 @@ export default function ProjectSettings({ project }: { project: string }) {
       <header class="page-head">
         <h1>Project settings</h1>
       </header>
-      <Loaded kept={found}>
+      <Loaded answer={found}>
         {(value) => (
           <div class="two">
             <General key={value.updated_at} found={value} />
@@ -62,7 +62,7 @@ function General({ found }: { found: Project }) {
     try {
       await patch("/api/projects/{project_id}/", { project_id: found.id }, { name, timezone, test_account_filters: parsed })
       toast("Saved.")
-      forget(`/api/projects/${found.id}/`)
+      invalidate(`/api/projects/${found.id}/`)
       await begin()
     } catch (error) {
       setFault({ attr: error instanceof ApiError ? (error.attr ?? "") : "", text: told(error).detail })

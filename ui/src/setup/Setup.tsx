@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks"
 import { address, type Schemas } from "../api/client"
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { lacks } from "../api/session"
 import { useStream } from "../api/stream"
 import { Copy, Link, Name, When } from "../kit/basics"
@@ -30,7 +30,7 @@ export default function SetupPage({ project, zone }: { project: string; zone: st
         </div>
       </header>
       {missing ? <p class="card">{WORDS.needsScope(missing)} Whether an event came is not shown.</p> : <Waiting project={project} zone={zone} />}
-      <Loaded kept={found}>
+      <Loaded answer={found}>
         {({ api_token: token }) => {
           const all = snippets(host, token)
           const chosen = all.find((each) => each.key === query.get("sdk")) ?? all[0]
@@ -72,10 +72,10 @@ function Waiting({ project, zone }: { project: string; zone: string }) {
   })
   // What came between the answer and the stream is in neither.
   useEffect(() => {
-    if (connected) stored.again()
+    if (connected) stored.refetch()
   }, [connected])
   const event = newest ?? stored.value?.results[0]
-  if (stored.error !== undefined && stored.value === undefined) return <Failure error={stored.error} again={stored.again} />
+  if (stored.error !== undefined && stored.value === undefined) return <Failure error={stored.error} refetch={stored.refetch} />
   return (
     <section class={`card ${event ? "ok" : ""}`} aria-live="polite" aria-label="First event">
       {event === undefined ? (

@@ -1,7 +1,7 @@
 // Whether the server does what it should, and how far behind it is.
 
 import type { Schemas } from "../api/client"
-import { useGet } from "../api/kept"
+import { useGet } from "../api/queryCache"
 import { When } from "../kit/basics"
 import { useTitle } from "../kit/hooks"
 import { Loaded } from "../kit/states"
@@ -19,7 +19,7 @@ export default function StatusPage({ zone }: { zone: string }) {
       <header class="page-head">
         <h1>System status</h1>
       </header>
-      <Loaded kept={status}>{(found) => <Found found={found} zone={zone} />}</Loaded>
+      <Loaded answer={status}>{(found) => <Found found={found} zone={zone} />}</Loaded>
     </>
   )
 }

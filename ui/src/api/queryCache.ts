@@ -14,13 +14,13 @@ interface Entry {
   readonly watchers: Set<() => void>
 }
 
-export interface Kept<T> {
+export interface Cached<T> {
   value: T | undefined
   error: unknown
   /** When the value came, in milliseconds; 0: never. */
   at: number
   loading: boolean
-  again: () => void
+  refetch: () => void
 }
 
 const entries = new Map<string, Entry>()
@@ -30,12 +30,12 @@ function entryOf(key: string): Entry {
   if (!entry) {
     entry = { at: 0, pending: null, watchers: new Set() }
     entries.set(key, entry)
-    for (const [old, each] of entries) if (entries.size > MOST && each.watchers.size === 0 && old !== key) entries.delete(old)
+    for (const [old, stored] of entries) if (entries.size > MOST && stored.watchers.size === 0 && old !== key) entries.delete(old)
   }
   return entry
 }
 
-function tell(entry: Entry): void {
+function notify(entry: Entry): void {
   for (const watcher of [...entry.watchers]) watcher()
 }
 
@@ -43,7 +43,7 @@ function load(key: string, entry: Entry): void {
   if (entry.pending) return
   const abort = new AbortController()
   entry.pending = abort
-  tell(entry)
+  notify(entry)
   send<unknown>("GET", key, undefined, abort.signal)
     .then(
       (value) => {
@@ -56,7 +56,7 @@ function load(key: string, entry: Entry): void {
     .finally(() => {
       if (entry.pending !== abort) return
       entry.pending = null
-      tell(entry)
+      notify(entry)
     })
 }
 
@@ -65,8 +65,8 @@ export function ahead(keys: readonly string[]): void {
   for (const key of keys) load(key, entryOf(key))
 }
 
-/** Ask again for everything whose address holds this text and that somebody sees; forget the rest. */
-export function forget(part: string): void {
+/** Ask again for everything whose address holds this text and that somebody sees; drop the rest. */
+export function invalidate(part: string): void {
   for (const [key, entry] of [...entries]) {
     if (!key.includes(part)) continue
     entry.pending?.abort()
@@ -81,10 +81,10 @@ export function retryFailed(): void {
   for (const [key, entry] of entries) if (entry.error !== undefined && entry.watchers.size > 0) load(key, entry)
 }
 
-const NOTHING: Kept<never> = { value: undefined, error: undefined, at: 0, loading: false, again: () => undefined }
+const NOTHING: Cached<never> = { value: undefined, error: undefined, at: 0, loading: false, refetch: () => undefined }
 
-/** The answers at addresses; `everyMs`: asked for anew so often while somebody looks. */
-export function useAddresses<T>(keys: readonly string[], everyMs?: number): Kept<T>[] {
+/** The answers at addresses; `everyMs`: asked for as often as that while somebody looks. */
+export function useAddresses<T>(keys: readonly string[], everyMs?: number): Cached<T>[] {
   const [, render] = useReducer((count: number) => count + 1, 0)
   useEffect(() => {
     const watched = keys.map((key) => [key, entryOf(key)] as const)
@@ -113,17 +113,17 @@ export function useAddresses<T>(keys: readonly string[], everyMs?: number): Kept
       error: entry?.error,
       at: entry?.at ?? 0,
       loading: entry === undefined || entry.pending !== null || (entry.at === 0 && entry.error === undefined),
-      again: () => load(key, entryOf(key)),
+      refetch: () => load(key, entryOf(key)),
     }
   })
 }
 
-/** As `useAddresses`, of one; null: none is wanted. */
-export function useAddress<T>(key: string | null, everyMs?: number): Kept<T> {
+/** As `useAddresses`, for one address; null: none is wanted. */
+export function useAddress<T>(key: string | null, everyMs?: number): Cached<T> {
   return useAddresses<T>(key === null ? [] : [key], everyMs)[0] ?? NOTHING
 }
 
 /** As `useAddress`, for an operation of the API; null as parts: nothing is wanted yet. */
-export function useGet<P extends PathOf<"get">>(path: P, parts: Parts<P> | null, query?: Query, everyMs?: number): Kept<Answer<P, "get">> {
+export function useGet<P extends PathOf<"get">>(path: P, parts: Parts<P> | null, query?: Query, everyMs?: number): Cached<Answer<P, "get">> {
   return useAddress<Answer<P, "get">>(parts === null ? null : address(path, parts, query), everyMs)
 }

@@ -1,6 +1,6 @@
 // Metrics and functions of an event, as the API takes them.
 
-import type { Event } from "./rows"
+import type { Event } from "./model"
 
 const WEBHOOK = "template-webhook"
 
