@@ -17,15 +17,8 @@ ON_SPLIT := $(addprefix tests/clients/test_,posthog_python.py posthog_node.py po
 	experiment_loop.py) tests/contract/functions tests/contract/experiments/test_flag_linkage.py \
 	tests/e2e/test_incoming_webhook.py
 
-# What starts many processes and engines, and waits for them for minutes: a run of its own.
-ON_PROCESSES := tests/deploy tests/faults/test_processes_disturbed.py tests/faults/test_processes_killed.py \
-	tests/e2e/test_roles.py tests/e2e/test_clickhouse.py tests/backup/test_document.py tests/backup/test_beside_database.py \
-	tests/storage/test_event_log_kafka.py tests/capture/test_capture_kafka.py tests/e2e/test_kafka.py \
-	tests/ingestion/test_partitions.py tests/faults/test_ingesting_processes.py tests/faults/test_cluster_faults.py \
-	tests/e2e/test_cluster.py tests/storage/test_moving_cluster.py tests/e2e/test_moving_cluster.py
-
 .DEFAULT_GOAL := help
-.PHONY: help setup run test suite test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
+.PHONY: help setup run test suite test-engines test-browsers test-faults test-processes test-postgres test-split ui test-openapi lint bench bench-smoke soak validate-statistics docs format lock clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -54,11 +47,22 @@ run: $(VENV)/.run-ready ## Start the demo: a server, an experiment, simulated us
 # Many tests wait for servers and browsers longer than they compute.
 WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores + cores / 2)))
 
-test: setup ## Run lint, types, layers and all tests but those of servers of several processes, which have targets of their own
-	.ci/test
+# A file is one worker's, for its tests share what they start; files with slow tests begin first.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test: lint suite ## Check style, types and layers, then run the tests of language, numbers, API and embedded storage
 
 suite: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(ON_PROCESSES))
+	$(PYTEST) --target test --max-processor-s 5
+
+test-engines: setup ## Run the tests of storage and results on ClickHouse's engine and on PostgreSQL (skipped where these are missing)
+	$(PYTEST) --target engines
+
+test-browsers: setup ## Run the tests of the web UI in Chromium, and of PostHog's SDKs in their own languages
+	$(PYTEST) --target browsers
+
+test-faults: setup ## Kill servers, fill disks, damage and restore files, and follow servers from end to end
+	$(PYTEST) --target faults
 
 # The suites that start a broker are skipped where there is no Maven to fetch it.
 tests/jars/.ready: tests/jars/pom.xml
@@ -66,13 +70,13 @@ tests/jars/.ready: tests/jars/pom.xml
 	-DincludeScope=runtime -DoutputDirectory=. && touch $@; fi
 
 test-processes: setup tests/jars/.ready ## Run tests of servers of several processes, on a broker of Kafka, and of what docs/operate.md says to operators
-	$(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist loadfile --no-loadscope-reorder $(ON_PROCESSES)
+	$(PYTEST) -n $$(($(WORKERS) + 1)) --target processes
 
 test-postgres: setup ## Run tests of the API, of accounts, flags, experiments, functions and people on PostgreSQL
-	HOGLAB_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_POSTGRES)
+	HOGLAB_TEST_DATABASE=postgresql $(PYTEST) $(ON_POSTGRES)
 
 test-split: setup ## Run tests of SDKs, functions and webhooks on a server of five processes on PostgreSQL
-	HOGLAB_TEST_DATABASE=postgresql HOGLAB_TEST_SHAPE=split $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ON_SPLIT)
+	HOGLAB_TEST_DATABASE=postgresql HOGLAB_TEST_SHAPE=split $(PYTEST) $(ON_SPLIT)
 
 lint: setup ## Style, types and the layering of the rooms
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from tests import kafka as kafka_brokers
 from tests.clickhouse import ClickHouseServer
 from tests.databases import ENGINE
 from tests.forked import ForkedServer
+from tests.generated import ALL, SEED, use_profile
 from tests.postgres import PostgresServer, running
 from tests.split import BESIDE, SHAPE, SplitServer
 
@@ -29,6 +30,24 @@ from hoglab.storage.engines import upgrade_databases
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict
+
+pytest_plugins = ["tests.processor_time", "tests.targets"]
+use_profile()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give Hypothesis the seed where all examples are tried; otherwise it derives one from each test."""
+    os.environ["HOGLAB_TEST_SEED"] = str(SEED)  # for the other processes of the run
+    if ALL and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    """Return the line that says which examples tests generate."""
+    if not ALL:
+        return "generated examples: few, the same in every run (HOGLAB_TEST_EXAMPLES=all tries all)"
+    return f"generated examples: all, HOGLAB_TEST_SEED={SEED}"
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tests.analysis.events import Event, store_events
 from tests.clickhouse import ClickHouseServer
 from tests.embedded import EmbeddedEventStore
+from tests.generated import examples
 
 from hoglab.analysis.execution.computer import Computer, Groups
 from hoglab.storage.table_files import TableDirectory
@@ -54,7 +55,7 @@ class DuckDbEngine:
         self.groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]] = {}
         self.store = EmbeddedEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
         self.computer = Computer(self.store, timeout_s=60, tables=self.tables, groups=_from(self.groups))
-        self.examples = 60
+        self.examples = examples(60)
 
     def add(
         self, events: Iterable[Event], *, project_id: int, merges: Sequence[tuple[str, str]] = ()

@@ -26,6 +26,7 @@ from tests.analysis.test_against_oracle import (
     seeds,
 )
 from tests.embedded import EmbeddedReader
+from tests.generated import examples
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError, DefinitionError
@@ -73,7 +74,7 @@ def numbers(answer: Answer) -> dict[str, float]:
 
 @pytest.mark.timeout(600)
 def test_shared_results_are_those_of_each_question_alone(bench: Bench) -> None:
-    @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=seeds, setting=a_setting())
     def example(seed: int, setting: Setting) -> None:
         asked = questions(bench, setting, seed, METRICS)

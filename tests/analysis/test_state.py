@@ -35,6 +35,7 @@ from tests.analysis.test_against_oracle import (
 )
 from tests.analysis.test_sharing import numbers
 from tests.embedded import EmbeddedDialect, EmbeddedEventStore, EmbeddedReader
+from tests.generated import examples
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError
@@ -58,7 +59,7 @@ class Stateful(DuckDbEngine):
         self.path = path
         self.groups = {}
         self.open(limits)
-        self.examples = 15
+        self.examples = examples(15)
 
     def open(self, limits: CacheLimits = ALWAYS) -> None:
         self.store = EmbeddedEventStore(

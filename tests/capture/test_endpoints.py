@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.embedded import EmbeddedEventLog
+from tests.generated import examples
 
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, CaptureLimits, capture_routes
@@ -333,7 +334,9 @@ queries = st.sampled_from(
 types = st.sampled_from(["", "application/json", "application/x-www-form-urlencoded", "\xff"])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(bodies, wrappings, queries, types, st.sampled_from(V0_PATHS))
 async def test_any_request_has_a_proper_answer(
     server: Any, body: bytes, wrap: Any, query: str, content_type: str, path: str

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab.capture.partitioning import MAX_HEADER_INDEXES, divided, partition_of
 from hoglab.capture.records import RecordError, decode_record, encode_record, new_header
@@ -87,7 +88,7 @@ def incoming(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class TestTheSameEvents:
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         st.lists(incoming(), min_size=1, max_size=8),
         st.integers(1, 5),

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab.capture import CaptureLimits
 
@@ -247,7 +248,9 @@ values = st.recursive(
 names = st.sampled_from(["event", "distinct_id", "timestamp", "properties", "options", "session_id"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.dictionaries(names, values, max_size=4), max_size=4))
 async def test_every_event_gets_one_result_and_what_is_ok_is_stored(
     server: Any, changes: list[dict[str, Any]]
@@ -282,7 +285,9 @@ damages = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(contents, st.sampled_from(sorted(COMPRESSORS)), st.sampled_from(sorted(COMPRESSORS)), damages)
 async def test_any_body_has_a_proper_answer(
     server: Any, content: bytes, compressed: str, said: str, damage: Any

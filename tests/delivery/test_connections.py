@@ -17,6 +17,7 @@ import pytest
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab.delivery.outbound import connections
 from hoglab.delivery.outbound.addresses import AddressGuard
@@ -512,7 +513,7 @@ HOSTILE = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     parts=st.lists(st.sampled_from([*HOSTILE, "a", "/", "?", ":", "."]), max_size=8),
     place=st.sampled_from("uhpq"),
@@ -599,7 +600,7 @@ def over_the_wire(loop: asyncio.Runner, pieces: list[bytes]) -> Any:
     return loop.run(asyncio.wait_for(story(), 30))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=responses(), cuts=st.lists(st.integers(0, 400), max_size=4))
 def test_proper_answers_are_understood_as_others_do(
     loop: asyncio.Runner, text: bytes, cuts: list[int]
@@ -610,7 +611,7 @@ def test_proper_answers_are_understood_as_others_do(
     assert (answer.status, answer.body) == understood(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=responses(), at=st.integers(0, 400), noise=st.binary(min_size=1, max_size=6), cut=st.booleans())
 def test_damaged_answers_do_no_harm(
     loop: asyncio.Runner, text: bytes, at: int, noise: bytes, cut: bool

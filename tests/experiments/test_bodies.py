@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.experiments.conftest import Lab
+from tests.generated import examples
 
 from hoglab.experiments.wire.schemas import ExperimentCreate
 
@@ -103,7 +104,7 @@ BODIES = st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=5) | st.fixed
     optional={"metrics": METRICS, "metrics_secondary": METRICS, "parameters": VALUES, "stats_config": VALUES},
 )
 SETTINGS = settings(
-    max_examples=150,
+    max_examples=examples(150),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

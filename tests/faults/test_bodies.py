@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.delivery.conftest import House, Receiver, stored
-from tests.faults.seed import SEED
+from tests.generated import SEED
 from tests.waiting import wait_for
 
 from hoglab.delivery.bodies.child import BodyLimits

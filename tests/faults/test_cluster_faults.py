@@ -19,9 +19,9 @@ import psycopg
 import pytest
 from tests.cluster import Cluster, RoundRobin, cluster
 from tests.conftest import free_port
-from tests.faults.seed import SEED
 from tests.faults.test_processes_killed import SETTLE_S, Sink, prepare, wait_for
 from tests.faults.visitors import SENDERS, Visitor, await_shares, check
+from tests.generated import SEED
 from tests.kafka import Broker, own_broker
 from tests.links import Link
 from tests.storage.own_postgres import OwnServer, own_server

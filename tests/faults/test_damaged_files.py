@@ -15,8 +15,8 @@ from uuid import UUID
 import httpx
 import pytest
 from tests.conftest import free_port
-from tests.faults.seed import SEED
 from tests.forked import ForkedServer
+from tests.generated import SEED
 from tests.ingestion.conftest import event, record
 from tests.waiting import wait_for
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from tests.experiments.conftest import Lab
-from tests.faults.seed import SEED
 from tests.faults.test_two_servers import address, prepared, shops
+from tests.generated import SEED
 from tests.linearizability import History, Operation, at_once, is_linearizable
 from tests.storage.engines import PostgresEngine
 from tests.storage.test_invocations import invocation, outcome

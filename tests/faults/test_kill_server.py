@@ -27,8 +27,8 @@ import pytest
 from tests.conftest import free_port
 from tests.delivery.mailbox import ACCEPTED, Mailbox
 from tests.faults.destination import Destination
-from tests.faults.seed import SEED
 from tests.forked import ForkedServer
+from tests.generated import SEED
 
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer

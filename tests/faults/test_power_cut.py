@@ -16,7 +16,7 @@ import httpx
 import pytest
 from tests.conftest import free_port
 from tests.faults.power import Power
-from tests.faults.seed import SEED
+from tests.generated import SEED
 
 from hoglab.demo.server import ChildServer
 

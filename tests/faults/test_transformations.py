@@ -17,8 +17,8 @@ import httpx
 import orjson
 import pytest
 from tests.conftest import free_port
-from tests.faults.seed import SEED
 from tests.forked import ForkedServer
+from tests.generated import SEED
 from tests.waiting import wait_for
 
 from hoglab.delivery.bodies import transforming

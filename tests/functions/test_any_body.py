@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.functions.conftest import Api
+from tests.generated import examples
 
 JSON = st.recursive(
     st.none()
@@ -95,7 +96,9 @@ def check(answer: Any, success: int) -> None:
         assert error["detail"]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(BODIES)
 def test_any_body(api: Api, body: dict[str, Any]) -> None:
     check(api.post("/hog_functions/", body), 201)
@@ -125,7 +128,9 @@ VALUES = st.text(max_size=12) | st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.dictionaries(st.sampled_from(PARAMETERS), VALUES, max_size=4))
 def test_any_query(api: Api, query: dict[str, str]) -> None:
     check(api.get("/hog_functions/", params=query), 200)

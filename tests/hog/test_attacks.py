@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab import hog
 from hoglab.hog.backend_python import UnsafeCodeError
@@ -371,7 +372,7 @@ as distinct array [1] .1 0x1F 1e5
 FRAGMENTS = st.sampled_from([*WORDS.split(), "\n"])
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(FRAGMENTS, max_size=40), st.sampled_from(["", " ", "\n"]))
 @example(["x", "->", "x"], " ")  # a lambda that is the whole expression
 @example([".", "1e5"], " ")
@@ -390,7 +391,7 @@ def test_random_text_never_crashes_the_compiler(parts: list[str], separator: str
         assert found.render()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(FRAGMENTS, max_size=30))
 def test_random_programs_end_within_their_limits(parts: list[str]) -> None:
     try:

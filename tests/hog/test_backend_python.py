@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab import hog
 from hoglab.hog import backend_python
@@ -407,7 +408,7 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.recursive(LEAVES, _grow, max_leaves=12), LEAVES, LEAVES)
 def test_known_kinds_change_nothing(text: str, x: str, y: str) -> None:
     """With constants in `x` and `y` the compiler knows their kinds; as parameters of a value it knows nothing."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 WORDS = "/api/projects/environments/1/2/@current/widgets/special/echo/paint/colour/by_name/by_uuid/things/.."
 SEGMENTS = st.sampled_from(WORDS.split("/")) | st.text(max_size=8).map(lambda text: quote(text, safe=""))
@@ -54,7 +55,9 @@ QUERIES = st.text(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(METHODS, PATHS, QUERIES, BODIES)
 def test_no_request_is_a_defect(
     client: Any, method: str, path: str, query: str, body: tuple[bytes, str]

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab.people import PersonService, derived_person_id
 from hoglab.people.service import Applied
@@ -496,7 +497,9 @@ def outcome(database: Database, service: PersonService) -> Any:
     return seen, set(service.overrides_after(0)), warned
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(steps, max_size=12), st.integers(1, 4))
 def test_batches_may_be_cut_anywhere_and_applied_again(
     database: Database, script: list[tuple[str, str, str, dict[str, int]]], size: int

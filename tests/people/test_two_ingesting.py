@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.databases import Template, template
+from tests.generated import examples
 from tests.people.conftest import NOW, add_projects
 from tests.people.test_service import Event, identify, made, merge, outcome, steps
 
@@ -123,7 +124,9 @@ scripts = st.lists(steps, min_size=1, max_size=5)
 
 
 @pytest.mark.usefixtures("no_position")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(scripts, scripts)
 def test_persons_are_those_of_one_order(
     opened: list[Database], services: list[PersonService], alone: Database, one: Script, other: Script

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 from tests.storage.engines import Engine, NewEngine, SqliteEngine
 
 from hoglab.storage.catching_up import Awaiting, CatchUp
@@ -250,7 +251,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(operations=OPERATIONS)
 def test_nothing_is_lost_doubled_or_reordered(
     new_engine: NewEngine, operations: list[tuple[Any, ...]]

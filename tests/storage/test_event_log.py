@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 from tests.storage.engines import Engine, NewEngine
 from tests.waiting import wait_for
 
@@ -394,7 +395,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(operations=OPERATIONS)
 def test_the_log_behaves_like_a_list(new_engine: NewEngine, operations: list[tuple[Any, ...]]) -> None:
     stored: dict[int, bytes] = {}

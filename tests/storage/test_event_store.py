@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.generated import examples
 from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, append, query, uuids
 
@@ -273,7 +274,9 @@ class TestHostileText:
         append(store, event_row(1, event="\ud800", distinct_id="a\udfff", groups={0: "\ud800"}))
         assert query(store, "SELECT event, distinct_id, group_0 FROM stored_events") == [("?", "a?", "?")]
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=5), min_size=1, max_size=20))
     def test_what_an_encoder_wrote_comes_back(
         self, store: EventStore, documents: list[dict[str, Any]]
@@ -321,7 +324,9 @@ class TestPersonOverrides:
         assert query(store, "SELECT person_id FROM stored_events ORDER BY seq") == [(a,), (b,), (c,), (a,)]
         assert query(store, "SELECT person_id FROM resolved_events WHERE person_id IS NULL") == []
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(
         st.lists(
             st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=5), max_size=6

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 from tests.storage.event_rows import event_row
 from tests.storage.event_stores import append, query
 
@@ -57,7 +58,7 @@ def store(tmp_path: Path) -> Iterator[DuckDbEventStore]:
 
 
 class TestHostileText:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=5), min_size=1, max_size=20))
     def test_what_an_encoder_wrote_needs_no_check(self, documents: list[dict[str, Any]]) -> None:
         with tempfile.TemporaryDirectory() as folder:

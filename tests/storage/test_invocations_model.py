@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.generated import examples
 from tests.storage.engines import NewEngine, Queue
 
 from hoglab.storage.database import tables
@@ -263,11 +264,11 @@ class QueueMachine(RuleBasedStateMachine):
 
 def test_the_queue_does_what_the_model_does(new_engine: NewEngine) -> None:
     with new_engine() as engine:
-        examples = 40 if engine.name == "sqlite" else 15  # which take four times as long each
+        most = examples(40 if engine.name == "sqlite" else 15)  # which take four times as long each
     run_state_machine_as_test(
         lambda: QueueMachine(new_engine),
         settings=settings(
-            max_examples=examples,
+            max_examples=most,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 from tests.storage.event_rows import event_row
 
 from hoglab.storage.event_store import EventBatch
@@ -52,7 +53,7 @@ def test_digests_differ_where_identities_do() -> None:
     assert counts.max() < 2 * counts.mean()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30))
 def test_what_was_added_is_found_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]

@@ -16,6 +16,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 from tests.storage.event_rows import NOW, event_row
 
 from hoglab.people.properties import _MIRRORED, mirror_initial_properties
@@ -344,7 +345,7 @@ class TestCopies:
         """Else sealed events are larger than they need be; a new list needs a new code beside the old one."""
         assert set(NAMES) == set(_MIRRORED)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(
         st.lists(
             st.dictionaries(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.filters.hog.events import filter_globals
+from tests.generated import examples
 
 from hoglab.filters.hog import (
     NOT_COMPILED,
@@ -143,7 +144,7 @@ def test_only_events_that_some_filter_names_need_be_asked_about() -> None:
     assert concerned == [[False] * 3, [True, True, False], [True] * 3, [True] * 3]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(FILTERS, max_size=8), st.lists(GLOBALS, min_size=1, max_size=6))
 def test_fused_filters_answer_what_each_answers_alone(
     filters: list[dict[str, Any]], events: list[dict[str, Any]]
@@ -151,7 +152,7 @@ def test_fused_filters_answer_what_each_answers_alone(
     same([compiled(one) for one in filters], events)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.lists(st.builds(leaf, st.just("event"), KEYS, OPERATORS), max_size=4), min_size=5, max_size=30

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.embedded import EmbeddedDialect
+from tests.generated import examples
 
 from hoglab.analysis.query.event_relation import RelationRow
 from hoglab.filters import FilterError, parse_filters
@@ -200,7 +201,7 @@ nasty = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(key=nasty, other=nasty, value=st.one_of(nasty, st.integers(-(2**53), 2**53), st.booleans()))
 def test_every_key_and_value_is_itself(
     engine: duckdb.DuckDBPyConnection, key: str, other: str, value: Any
@@ -213,7 +214,7 @@ def test_every_key_and_value_is_itself(
         assert not holds(engine, condition, {}, person={other: value})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     operator=st.sampled_from(OPERATORS),
     value=st.one_of(json_values, st.lists(json_values, max_size=3)),

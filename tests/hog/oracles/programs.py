@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from tests.generated import ALL, examples
 
 T = TypeVar("T")
 
@@ -29,13 +30,13 @@ MAX_NESTING = 4
 """How deep generated expressions and statements nest."""
 
 
-def oracle_settings(examples: int, *, shrink: bool = True) -> settings:
-    """The profile of every comparison: the same examples in every run, `HOGLAB_FUZZ_EXAMPLES` of them if set."""
+def oracle_settings(count: int, *, shrink: bool = True) -> settings:
+    """Return the settings of a comparison with ``count`` examples, or `HOGLAB_FUZZ_EXAMPLES` new ones."""
     wanted = os.environ.get("HOGLAB_FUZZ_EXAMPLES")
     phases = (Phase.explicit, Phase.generate, *((Phase.shrink,) if shrink else ()))
     return settings(
-        max_examples=int(wanted) if wanted else examples,
-        derandomize=wanted is None,
+        max_examples=int(wanted) if wanted else examples(count),
+        derandomize=wanted is None and not ALL,
         database=None,
         deadline=None,
         phases=phases,

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.generated import examples
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import Context, activate
@@ -93,7 +94,7 @@ _TREES = st.recursive(
 _TEXTS = st.text(alphabet="abé.ßKkſs😀 \n\x00-_]}[\\(,xnL\ud83d", max_size=12)
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(_TREES, st.lists(_TEXTS, max_size=8))
 @example("abc(d|)", ["abc", "ab"])
 @example("(|a)(|b)c", ["c", "abc", "ab"])

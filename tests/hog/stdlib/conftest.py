@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from hoglab.hog import nodes
 from hoglab.hog.parser import parse_expression
@@ -18,10 +17,6 @@ from hoglab.hog.rt.context import Context, activate
 from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.values import HogFunction, HogTuple
 from hoglab.hog.stdlib import LIBRARY
-
-# A busy machine must not fail a property; times are tested on purpose elsewhere.
-settings.register_profile("hog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("hog")
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": coerce.add,
