@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.accounts.conftest import Clock
 
 from hoglab.accounts import activity
 from hoglab.accounts.service import AccountService
@@ -281,6 +282,54 @@ class TestKeys:
         first_key = accounts.keys()[-1]["id"]
         assert call("POST", f"{KEYS}{first_key}/roll", key=key).status_code == 403
         assert call("PATCH", f"{KEYS}{first_key}", key=key, json={"label": "x"}).status_code == 403
+
+    def test_a_key_hands_on_no_more_time_than_it_has(
+        self, call: Call, accounts: AccountService, owner: int, clock: Clock
+    ) -> None:
+        soon, later = clock.now + timedelta(seconds=6), clock.now + timedelta(seconds=7)
+        key = accounts.create_key(owner, "short", ["*"], expires_at=soon)
+        eternal = accounts.create_key(owner, "eternal", ["experiment:read"]).id
+        longer = accounts.create_key(owner, "longer", ["experiment:read"], expires_at=later).id
+        shorter = accounts.create_key(owner, "shorter", ["experiment:read"], expires_at=soon).id
+        wanted = {"label": "x", "scopes": ["experiment:read"]}
+        for expires_at in (None, later.isoformat()):
+            answer = call("POST", KEYS, key=key.value, json={**wanted, "expires_at": expires_at})
+            assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+        made = call("POST", KEYS, key=key.value, json={**wanted, "expires_at": soon.isoformat()})
+        assert made.status_code == 201
+        for other, status in ((eternal, 403), (longer, 403), (shorter, 200)):
+            assert call("PATCH", KEYS + other, key=key.value, json={"label": "y"}).status_code == status
+            assert call("POST", f"{KEYS}{other}/roll", key=key.value).status_code == status
+            deleted = call("DELETE", KEYS + other, key=key.value).status_code
+            assert deleted == (204 if status == 200 else 403)
+
+    @pytest.mark.parametrize(
+        "held", [["personal_api_key:write"], ["personal_api_key:write", "experiment:read"]]
+    )
+    @pytest.mark.parametrize(
+        "others", [["*"], ["experiment:write"], ["personal_api_key:write", "query:read"]]
+    )
+    def test_a_key_changes_no_stronger_one(
+        self, call: Call, accounts: AccountService, owner: int, held: list[str], others: list[str]
+    ) -> None:
+        key = accounts.create_key(owner, "weak", held)
+        stronger = accounts.create_key(owner, "strong", others)
+        path = KEYS + stronger.id
+        ways = [
+            ("PATCH", path, {"label": "x"}),
+            ("PATCH", path, {"scopes": held}),
+            ("PATCH", path, {"scoped_teams": []}),
+            ("POST", f"{path}/roll", None),
+            ("DELETE", path, None),
+        ]
+        for method, where, body in ways:
+            answer = call(method, where, key=key.value, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+        [kept] = accounts.personal_keys(owner, stronger.id)
+        assert (kept["label"], kept["scopes"], kept["scoped_projects"]) == ("strong", others, None)
+        assert accounts.authenticate(stronger.value) is not None
+        assert call("PATCH", KEYS + key.id, key=key.value, json={"label": "mine"}).status_code == 200
+        assert call("DELETE", KEYS + key.id, key=key.value).status_code == 204
 
     def test_limited_keys_do_not_touch_keys(self, call: Call, accounts: AccountService, owner: int) -> None:
         limited = accounts.create_key(owner, "l", ["*"], scoped_projects=[1]).value

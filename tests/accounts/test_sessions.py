@@ -252,13 +252,31 @@ class TestThrottling:
 
     def test_ten_a_minute_from_an_address(self, browser: Browser, link: str, clock: Clock) -> None:
         assert [self.wrong(browser) for _ in range(11)] == [401] * 10 + [429]
-        refused = browser.ask("POST", LOGIN, {"token": link})
+        refused = browser.ask("POST", LOGIN, {"token": "A" * 43})
         assert (refused.status, refused.headers["retry-after"]) == (429, "60")
         browser.address = "192.0.2.2"
         assert self.wrong(browser) == 401
         browser.address = "192.0.2.1"
         clock.advance(60)
         assert browser.log_in(token=link)
+
+    def test_who_is_right_is_never_refused_for_who_is_wrong(
+        self, browser: Browser, first: FirstStart, link: str
+    ) -> None:
+        """Behind a proxy many people may share an address."""
+        assert [self.wrong(browser) for _ in range(20)][-1] == 429
+        assert browser.log_in(personal_api_key=first.api_key)
+        assert browser.log_in(token=link)
+
+    def test_a_key_opens_thirty_sessions_a_minute(
+        self, browser: Browser, accounts: AccountService, owner: int, first: FirstStart, clock: Clock
+    ) -> None:
+        key = accounts.create_key(owner, "k", ["feature_flag:read"]).value
+        answers = [browser.ask("POST", LOGIN, {"personal_api_key": key}).status for _ in range(31)]
+        assert answers == [201] * 30 + [429]
+        assert browser.log_in(personal_api_key=first.api_key)
+        clock.advance(60)
+        assert browser.log_in(personal_api_key=key)
 
     def test_who_is_right_is_not_counted(self, browser: Browser, first: FirstStart) -> None:
         for _ in range(12):
@@ -279,7 +297,8 @@ class TestThrottling:
             answer = browser.ask("POST", LOGIN, {"token": used})
             assert answer.status == (401 if number < 10 else 429)
         browser.address = "192.0.2.100"
-        assert browser.ask("POST", LOGIN, {"token": link}).status == 429
+        assert browser.ask("POST", LOGIN, {"token": used}).status == 429
+        assert browser.log_in(token=link)
         other = accounts.create_user("other@example.com")
         assert browser.log_in(token=sessions.new_link(other.id))
 
@@ -470,15 +489,56 @@ class TestEnd:
         clock: Clock,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(service, "MAX_SESSIONS_PER_USER", 3)
+        monkeypatch.setattr(service, "MAX_SESSIONS_PER_KEY", 3)
         browsers = [browser, *(open_browser() for _ in range(3))]
         for each in browsers:
             each.log_in(personal_api_key=first.api_key)
             clock.advance(10)
         assert [each.is_known() for each in browsers] == [False, True, True, True]
 
+    @pytest.mark.parametrize("by_link", [False, True])
+    def test_a_key_ends_no_session_of_another(
+        self,
+        browser: Browser,
+        open_browser: Callable[..., Browser],
+        accounts: AccountService,
+        owner: int,
+        first: FirstStart,
+        link: str,
+        clock: Clock,
+        by_link: bool,
+    ) -> None:
+        browser.log_in(**({"token": link} if by_link else {"personal_api_key": first.api_key}))
+        keys = [accounts.create_key(owner, f"k{number}", ["feature_flag:read"]).value for number in range(6)]
+        other = open_browser(address="192.0.2.9")
+        for key in keys:
+            clock.advance(60)
+            for _ in range(service.MAX_SESSIONS_PER_KEY + 1):
+                other.cookie = ""
+                other.log_in(personal_api_key=key)
+        assert browser.is_known()
+
 
 class TestList:
+    def test_a_key_ends_no_session_that_may_do_more(
+        self,
+        browser: Browser,
+        open_browser: Callable[..., Browser],
+        accounts: AccountService,
+        owner: int,
+        first: FirstStart,
+        link: str,
+    ) -> None:
+        linked, keyed = open_browser(), open_browser()
+        shown = [linked.log_in(token=link)["id"], keyed.log_in(personal_api_key=first.api_key)["id"]]
+        key = accounts.create_key(owner, "k", ["user:write"]).value
+        mine = open_browser().log_in(personal_api_key=key)["id"]
+        browser.log_in(personal_api_key=key)
+        for session_id in shown:
+            assert browser.ask("DELETE", f"/api/sessions/{session_id}/").status == 403
+        assert (linked.is_known(), keyed.is_known()) == (True, True)
+        assert browser.ask("DELETE", f"/api/sessions/{mine}/").status == 204
+
     def test_own_sessions(
         self, browser: Browser, open_browser: Callable[..., Browser], sessions: SessionService, owner: int,
         accounts: AccountService, clock: Clock,

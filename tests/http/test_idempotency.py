@@ -189,6 +189,38 @@ def test_keys_of_different_users_do_not_meet(
     assert shop.sold() == ["a", "b"]
 
 
+def test_another_key_of_the_user_gets_no_answer_that_it_did_not_ask_for(
+    start: Callable[..., Server], accounts: AccountService, server: Server, first: FirstStart, shop: Shop
+) -> None:
+    """What was answered may hold a secret, and what a key may have depends on its scopes."""
+    server.post({"ticket": "a"})
+    user_id = accounts.keys()[0]["user_id"]
+    for scopes in (["*"], ["experiment:write"]):
+        other = start(accounts.create_key(user_id, "other", scopes).value)
+        answer = other.post({"ticket": "a"})
+        assert answer.status_code in (403, 422)
+        assert "ticket" not in answer.json()
+    assert shop.sold() == ["a"]
+
+
+@pytest.mark.parametrize("changes", [{"scopes": ["experiment:write", "*"]}, {"scoped_projects": [1]}])
+def test_a_key_with_other_rights_than_then_gets_no_former_answer(
+    start: Callable[..., Server],
+    accounts: AccountService,
+    first: FirstStart,
+    shop: Shop,
+    changes: dict[str, Any],
+) -> None:
+    key = accounts.create_key(accounts.keys()[0]["user_id"], "k", ["*"])
+    server = start(key.value)
+    assert server.post({"ticket": "a"}).status_code == 201
+    assert server.post({"ticket": "a"}).headers["idempotency-replayed"] == "true"
+    accounts.update_key(key.id, changes)
+    answer = server.post({"ticket": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
+    assert shop.sold() == ["a"]
+
+
 def test_a_refused_request_leaves_its_key_free(server: Server, shop: Shop) -> None:
     assert server.post({"ticket": "a", "refuse": True}).status_code == 400
     assert server.post({"ticket": "a"}).status_code == 201

@@ -1,12 +1,13 @@
 """The endpoints of the accounts room.
 
-Rules that PostHog's documents leave open are ours: a key may hand on no more than it has itself, and keys that
-are limited to some projects or organizations neither make nor see keys.
+Rules that PostHog's documents leave open are ours: a key may hand on no more than it has itself, in scopes and in time,
+it changes and revokes no key that may do more, and keys that are limited to some projects or organizations neither make
+nor see keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -28,6 +29,7 @@ from hoglab.accounts.schemas import (
 )
 from hoglab.accounts.service import RETENTION_SETTING
 from hoglab.http import errors
+from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.unknown_keys import refuse, within
 from hoglab.http.fields.wire import user_object
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
@@ -37,6 +39,8 @@ from hoglab.http.management.routing import ResourceRouter
 from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hoglab.accounts.service import AccountService
     from hoglab.http.management.call import Call
     from hoglab.http.management.routing import TextId, UuidId
@@ -309,6 +313,12 @@ def _keys(accounts: AccountService) -> ResourceRouter:
             raise errors.not_found()
         return found[0]
 
+    def weaker_key(call: Call, key_id: str) -> Mapping[str, Any]:
+        """Return a key that the caller may change: it may do no more than the caller."""
+        key = own_key(call, key_id)
+        check_grant(call.principal, key["scopes"], key["expires_at"])
+        return key
+
     def shown(call: Call, key_id: str, value: str | None, status: int) -> Response:
         return json_response(key_object(own_key(call, key_id), value), status)
 
@@ -321,7 +331,8 @@ def _keys(accounts: AccountService) -> ResourceRouter:
     def create_key(call: Call) -> Response:
         """Make a key. Its value is in this answer and cannot be had again."""
         body = call.validate(KeyIn)
-        _check_reach(call.principal, body.scopes, body.scoped_teams, body.scoped_organizations, accounts)
+        check_grant(call.principal, body.scopes, body.expires_at)
+        _check_limits(call.principal, body.scoped_teams, body.scoped_organizations, accounts)
         key = _wire(
             accounts.create_key,
             call.principal.user.id,
@@ -341,15 +352,14 @@ def _keys(accounts: AccountService) -> ResourceRouter:
     @router.patch("/{key_id}", body=KeyChanges, response=KeyOut)
     def update_key(call: Call, key_id: UuidId) -> dict[str, Any]:
         """Change the label, scopes or limits of a key."""
-        key = own_key(call, key_id)
+        key = weaker_key(call, key_id)
         body = call.validate(KeyChanges)
         changes = body.sent()
         if "scoped_teams" in changes:
             changes["scoped_projects"] = changes.pop("scoped_teams")
         after = {**key, **changes}
-        _check_reach(
-            call.principal, after["scopes"], after["scoped_projects"], after["scoped_organizations"], accounts
-        )
+        check_grant(call.principal, after["scopes"], key["expires_at"])
+        _check_limits(call.principal, after["scoped_projects"], after["scoped_organizations"], accounts)
         if changes:
             _wire(accounts.update_key, key_id, changes)
         return key_object(own_key(call, key_id))
@@ -357,35 +367,38 @@ def _keys(accounts: AccountService) -> ResourceRouter:
     @router.post("/{key_id}/roll", response=KeyOut, shows_secret=True)
     def roll_key(call: Call, key_id: UuidId) -> Response:
         """Give a key a new value; the old one stops working at once."""
-        _check_scopes(call.principal, own_key(call, key_id)["scopes"])
+        weaker_key(call, key_id)
         rolled = accounts.roll_key(key_id)
         return shown(call, key_id, rolled.value, 200)
 
     @router.delete("/{key_id}", status=204)
     def revoke_key(call: Call, key_id: UuidId) -> None:
         """Revoke a key; it stops working at once."""
-        own_key(call, key_id)
+        weaker_key(call, key_id)
         accounts.revoke_key(key_id)
 
     return router
 
 
-def _check_scopes(principal: Principal, scopes: Sequence[str]) -> None:
-    """Raise 403 when a key would hand on scopes that it does not hold itself."""
-    for scope in scopes:
+def check_grant(principal: Principal, scopes: Iterable[str], expires_at: datetime | None) -> None:
+    """Raise 403 where a key, or a session, with these scopes until this moment could do more than the caller."""
+    for scope in sorted(scopes):
         if not scope_satisfied(scope, principal.scopes):
             raise errors.permission_denied(f"API key cannot grant scope '{scope}', which it does not have")
+    ends_at = principal.key_expires_at
+    if ends_at is not None and (expires_at is None or expires_at > ends_at):
+        raise errors.permission_denied(
+            f"API key cannot grant more time than it has itself: it expires at {format_moment(ends_at)}"
+        )
 
 
-def _check_reach(
+def _check_limits(
     principal: Principal,
-    scopes: Sequence[str],
     projects: Sequence[int] | None,
     organizations: Sequence[str] | None,
     accounts: AccountService,
 ) -> None:
-    """Raise 403 for scopes that the caller lacks, 400 for limits that name what the user does not reach."""
-    _check_scopes(principal, scopes)
+    """Raise 400 for limits that name what the user does not reach."""
     for project_id in projects or ():
         project = accounts.project(project_id)
         if project is None or not principal.reaches_project(project):

@@ -120,6 +120,7 @@ class AccountService:
             scoped_projects=frozenset(projects) if projects is not None else None,
             scoped_organizations=frozenset(organizations) if organizations is not None else None,
             expires_at=key["expires_at"],
+            key_expires_at=key["expires_at"],
         )
 
     def principal_of_user(self, connection: Connection, user_id: int) -> Principal | None:

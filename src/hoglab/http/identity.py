@@ -80,6 +80,8 @@ class Principal:
     scoped_organizations: frozenset[str] | None = None
     """The only organizations that the key is for; None for all."""
     expires_at: datetime | None = None
+    key_expires_at: datetime | None = None
+    """Expiry of the key, also where the caller is a session of it; None for a key without one, or no key."""
     organization_id: str | None = None
     """The organization that `level` and `is_admin` speak about: that of the called project."""
     session_id: str | None = None

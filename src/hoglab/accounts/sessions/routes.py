@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.accounts.routes import me_object
+from hoglab.accounts.routes import check_grant, me_object
 from hoglab.accounts.sessions.schemas import SessionIn, SessionItem, SessionOut, SessionState
 from hoglab.accounts.sessions.service import (
     LONGEST_LIFETIME,
@@ -114,9 +114,12 @@ def _sessions(sessions: SessionService) -> ResourceRouter:
 
     @router.delete("/{session_id}", status=204)
     def end_one_session(call: Call, session_id: UuidId) -> None:
-        """End one of the user's sessions, wherever it is open."""
-        if not sessions.end(session_id, call.principal.user.id):
+        """End one of the user's sessions, wherever it is open, that may do no more than the caller."""
+        principal = sessions.principal_of(session_id, call.principal.user.id)
+        if principal is None:
             raise errors.not_found()
+        check_grant(call.principal, principal.scopes, principal.key_expires_at)
+        sessions.end(session_id)
 
     return router
 

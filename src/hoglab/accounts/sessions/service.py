@@ -10,7 +10,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -40,11 +40,15 @@ IDLE_LIFETIME = timedelta(days=14)
 """Time after its last use at which a session ends."""
 LONGEST_LIFETIME = timedelta(days=90)
 """Maximum lifetime of a session."""
-MAX_SESSIONS_PER_USER = 100
-"""Sessions of one user; one more ends the one that was not seen for longest."""
+MAX_SESSIONS_PER_KEY = 20
+"""Sessions that one key opened; one more ends the one of them that was not seen for longest, and no others."""
+MAX_SESSIONS_OF_LINKS = 100
+"""Sessions of one user that links opened; one more ends the one of them that was not seen for longest."""
 MAX_USER_AGENT_CHARACTERS = 400
 TRIES = Rate(10, 60.0)
-"""Rate limit of failed attempts, by address and by account."""
+"""Rate limit of failed attempts, by address and by account. Whoever has the right secret is never refused for them."""
+LOGINS = Rate(30, 60.0)
+"""Rate limit of sessions that one key opens."""
 
 
 class LoginRefusedError(Exception):
@@ -86,7 +90,8 @@ class SessionService:
         self.usage = SessionUsage(database, accounts.now)
         self._known = PrincipalCache(self._read_principal, accounts.now, clock)
         self._tries = Throttle((TRIES,), clock)
-        self._trying = threading.Lock()
+        self._logins = Throttle((LOGINS,), clock)
+        self._throttling = threading.Lock()  # of both
         for topic in ("project", "keys"):
             database.changes.subscribe(topic, lambda _: self._known.forget())
 
@@ -147,23 +152,22 @@ class SessionService:
 
         Raises `LoginRefusedError`, and `LoginThrottledError` after too many refusals of an address or an account.
         """
-        address = f"address:{browser.address}"
-        self._admit(address)
         secure_value = hash_key(secret)
         with self._database.read() as connection:
             link = store.link_by_hash(connection, secure_value) if is_token(secret) else None
             key = store.key_by_hash(connection, secure_value) if is_key(secret) else None
         found = link or key or {"secure_value": hash_key(""), "user_id": None}
-        account = None if found["user_id"] is None else f"user:{found['user_id']}"
-        if account is not None:
-            self._admit(account)
+        tried = [f"address:{browser.address}"]
+        if found["user_id"] is not None:
+            tried.append(f"user:{found['user_id']}")
         if not hmac.compare_digest(found["secure_value"], secure_value):
-            raise LoginRefusedError
-        session = self._opened(found["user_id"], None if key is None else key["id"], secure_value, browser)
-        for counted in (address, account):
-            if counted is not None:
-                self._take_back(counted)
-        return session
+            raise self._refusal(tried)
+        if key is not None:
+            self._admit(self._logins, key["id"])
+        try:
+            return self._opened(found["user_id"], None if key is None else key["id"], secure_value, browser)
+        except LoginRefusedError:
+            raise self._refusal(tried) from None
 
     def _opened(self, user_id: int, key_id: str | None, secure_value: str, browser: Browser) -> NewSession:
         """Return a session of a user, in the transaction that uses the link up."""
@@ -184,28 +188,41 @@ class SessionService:
             principal = self._principal(tx.connection, row)
             if principal is None:
                 raise LoginRefusedError
-            for old in store.sessions(tx.connection, user_id)[MAX_SESSIONS_PER_USER - 1 :]:
+            most = MAX_SESSIONS_OF_LINKS if key_id is None else MAX_SESSIONS_PER_KEY
+            alike = [old for old in store.sessions(tx.connection, user_id) if old["key_id"] == key_id]
+            for old in alike[most - 1 :]:
                 store.delete_sessions(tx.connection, user_session.c.id == old["id"])
             store.insert_session(tx.connection, row)
             tx.changed("keys", EVERYWHERE)
         self._accounts.used(principal)
         return NewSession(principal, token)
 
-    def _admit(self, who: str) -> None:
-        with self._trying:
-            wait_s = self._tries.admit(who)
+    def _refusal(self, tried: Sequence[str]) -> Exception:
+        """Return the error for a wrong credential, which counts for its address and its account, if it has one."""
+        try:
+            for who in tried:
+                self._admit(self._tries, who)
+        except LoginThrottledError as error:
+            return error
+        return LoginRefusedError()
+
+    def _admit(self, throttle: Throttle, who: str) -> None:
+        with self._throttling:
+            wait_s = throttle.admit(who)
         if wait_s is not None:
             raise LoginThrottledError(wait_s)
-
-    def _take_back(self, who: str) -> None:
-        with self._trying:
-            self._tries.take_back(who)
 
     def sessions(self, user_id: int | None = None) -> list[dict[str, Any]]:
         """Return the sessions of a user, or all, that are not over, the one seen last first."""
         with self._database.read() as connection:
             rows = store.sessions(connection, user_id)
             return [row for row in rows if self._principal(connection, row) is not None]
+
+    def principal_of(self, session_id: str, user_id: int) -> Principal | None:
+        """Return what one of a user's sessions may do; None when it is over, or there is none."""
+        with self._database.read() as connection:
+            row = next((row for row in store.sessions(connection, user_id) if row["id"] == session_id), None)
+            return None if row is None else self._principal(connection, row)
 
     def end(self, session_id: str, user_id: int | None = None) -> bool:
         """End a session, of one user or of anybody; False when there is none."""

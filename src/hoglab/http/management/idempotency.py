@@ -4,12 +4,13 @@ A client sends ``Idempotency-Key`` with a value of its own choice. The first req
 ones get the same answer (with ``Idempotency-Replayed: true``) for `KEPT_FOR`. Rules as in the IETF draft
 "The Idempotency-Key HTTP Header Field": 422 for another request under the same key, 409 while the first one runs.
 
-Answers of success are kept, encrypted, because they may hold new secrets. A request that was refused changed nothing,
-so its key is free again. The row of a key is marked in the transaction of the request's first change. A process knows
-which requests it is carrying out; a row of its own without an answer that is of none of these was cut off because the
-database could not be written, and its mark says whether the request may run again. A row of another process was cut off
-when that has ended: where no two share the database it has, else it is believed to when the lease of the row, `LEASE`,
-is over. Whoever lost a lease all the same changes nothing any more.
+Answers of success are kept, encrypted, because they may hold new secrets, and are for the same key with the same
+rights alone: what a key may not have, or may have no more, no repetition hands out. A request that was refused
+changed nothing, so its key is free again. The row of a key is marked in the transaction of the first change of a
+request. A process knows which requests it is carrying out; a row of its own without an answer that is of none of
+these was cut off because the database could not be written, and its mark says whether the request may run again. A
+row of another process was cut off when that has ended: where no two share the database it has, else it is believed to
+when the lease of the row, `LEASE`, is over. Whoever lost a lease all the same changes nothing any more.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from hoglab.storage.database.upsert import upsert
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
+    from hoglab.http.identity import Principal
     from hoglab.http.management.call import Call
     from hoglab.http.management.cipher import Cipher
     from hoglab.storage.database import Database, Transaction
@@ -235,7 +237,9 @@ def _check_same(claim: _Claim, fingerprint: str) -> None:
     """Raise 422 when the key came with another request before."""
     if fingerprint != claim.fingerprint:
         raise errors.unprocessable(
-            f"This {HEADER} was used for another request.", "idempotency_key_reused", HEADER
+            f"This {HEADER} was used for another request.",
+            "idempotency_key_reused",
+            HEADER,
         )
 
 
@@ -257,7 +261,7 @@ def _checked_key(call: Call) -> str:
 
 
 def _fingerprint(call: Call, raw_body: bytes) -> str:
-    """Of everything that makes two requests the same: method, address, query and body."""
+    """Return a digest of what makes two requests the same: method, address, query, body, and the caller's rights."""
     scope = call.request.scope
     digest = hashlib.blake2b(digest_size=32)
     for part in (
@@ -265,7 +269,23 @@ def _fingerprint(call: Call, raw_body: bytes) -> str:
         scope["path"].rstrip("/").encode(),
         scope["query_string"],
         raw_body,
+        _rights(call.principal),
     ):
         digest.update(b"%d:" % len(part))
         digest.update(part)
     return digest.hexdigest()
+
+
+def _rights(principal: Principal) -> bytes:
+    """Return what decides which answers a caller may have: the key, and all that it may do now."""
+    projects, organizations = principal.scoped_projects, principal.scoped_organizations
+    return orjson.dumps(
+        [
+            principal.key_id,
+            sorted(principal.scopes),
+            None if projects is None else sorted(projects),
+            None if organizations is None else sorted(organizations),
+            sorted(principal.levels.items()),
+            principal.key_expires_at,
+        ]
+    )

@@ -52,12 +52,6 @@ class Throttle:
             window.append(now)
         return None
 
-    def take_back(self, key: str) -> None:
-        """Not count the latest request of a key after all."""
-        for window in self._windows.get(key, ()):
-            if window:
-                window.pop()
-
     def _sweep(self, now: float) -> None:
         """Forget keys that have been silent for the longest period, once per such period."""
         longest = max(rate.period_s for rate in self.rates)
