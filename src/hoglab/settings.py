@@ -570,7 +570,7 @@ def load(**overrides: Any) -> Settings:
     try:
         return Settings(**{**renamed, **given})
     except ValidationError as error:
-        raise SettingsError(_explained(error.errors()[0])) from error
+        raise SettingsError(_explained(error.errors()[0])) from None  # its own text quotes what was given
 
 
 def _explained(fault: Any) -> str:

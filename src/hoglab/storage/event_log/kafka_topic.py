@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hoglab.storage.database.errors import DatabaseError, UnsupportedDatabaseError
 from hoglab.storage.event_log.partitions import MAX_PARTITIONS
+from hoglab.storage.server_address import ServerAddress
 
 try:
     from confluent_kafka import KafkaError, KafkaException
@@ -35,6 +35,7 @@ ANSWER_S = 10.0
 _OF_CLIENTS = frozenset(
     {"security.protocol", "sasl.mechanism", "sasl.username", "sasl.password", "ssl.ca.location"}
 )
+_OF_TOPICS = frozenset({"partitions", "replicas", "transactions"})
 _SOON = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 _SWITCH = {"on": True, "off": False}
 
@@ -66,22 +67,22 @@ class KafkaAddress:
 
     @classmethod
     def _parsed(cls, url: str) -> KafkaAddress:
-        parts = urlsplit(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        topic = unquote(parts.path.removeprefix("/"))
-        if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic:
+        address = ServerAddress.parse(url, _OF_CLIENTS | _OF_TOPICS)
+        given = address.parameters
+        if not url.startswith("kafka://") or not address.hosts or not address.path or "/" in address.path:
             raise ValueError("it must look like kafka://host:9092,host:9092/topic?partitions=16")
-        if "@" in parts.netloc:
+        if address.user is not None:
             raise ValueError("name and password are given as sasl.username and sasl.password")
-        partitions, replicas = int(given.pop("partitions", PARTITIONS)), int(given.pop("replicas", -1))
+        try:
+            partitions, replicas = int(given.pop("partitions", PARTITIONS)), int(given.pop("replicas", -1))
+        except ValueError:
+            raise ValueError("partitions and replicas must be whole numbers") from None
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise ValueError(f"partitions must be from 1 to {MAX_PARTITIONS}")
         transactions = given.pop("transactions", "on")
         if transactions not in _SWITCH:
             raise ValueError("transactions must be on or off")
-        if unknown := sorted(given.keys() - _OF_CLIENTS):
-            raise ValueError(f"it has no parameter {unknown[0]}")
-        return cls(parts.netloc, topic, partitions, replicas, _SWITCH[transactions], given)
+        return cls(address.hosts, address.path, partitions, replicas, _SWITCH[transactions], given)
 
     @property
     def name(self) -> str:

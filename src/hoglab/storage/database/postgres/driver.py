@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hoglab.storage.database.errors import UnsupportedDatabaseError
+from hoglab.storage.server_address import ESCAPES, ServerAddress
 
 try:
     import psycopg
@@ -46,12 +47,7 @@ class Driver:
 
     def __init__(self, url: str, schema: str) -> None:
         """Raise `UnsupportedDatabaseError` for an address that is none."""
-        try:
-            known: dict[str, Any] = conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
-            raise UnsupportedDatabaseError(
-                f"the address of the database is not understood: {error}"
-            ) from error
+        known = _parts(url)
         settings = {
             "search_path": f"{schema},public",
             "lock_timeout": f"{LOCK_TIMEOUT_S}s",
@@ -78,3 +74,17 @@ class Driver:
             str, _TextDumper
         )  # the last is used where a statement does not say
         return connection
+
+
+def _parts(url: str) -> dict[str, Any]:
+    """Return what libpq makes of an address. Its own errors quote the address, so none of them is passed on."""
+    try:
+        address = ServerAddress.parse(url)
+        return conninfo_to_dict(url.strip())
+    except ValueError as error:
+        fault = str(error)
+    except psycopg.ProgrammingError:
+        known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+        strange = address.parameters.keys() - known
+        fault = "libpq does not know one of its parameters" if strange else f"libpq refuses it: {ESCAPES}"
+    raise UnsupportedDatabaseError(f"the address of the database is not understood: {fault}")

@@ -6,7 +6,7 @@ import logging
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
@@ -15,6 +15,7 @@ from hoglab.storage.event_store import (
     QueryMemoryError,
     QueryTimeoutError,
 )
+from hoglab.storage.server_address import ServerAddress
 
 try:
     import clickhouse_connect
@@ -65,6 +66,8 @@ _UNAVAILABLE: Final = frozenset(
 )  # fmt: skip
 _TEXT = re.compile(r"DB::Exception: (.*?)(?: \(for url [^)]*\))?$", re.DOTALL)
 
+_PARAMETERS = frozenset({"password", "secure"})
+
 
 class ClickHouseAddress:
     """``clickhouse://user:password@host:port/database``, with ``?secure=true`` over TLS."""
@@ -72,22 +75,24 @@ class ClickHouseAddress:
     def __init__(self, url: str) -> None:
         """Raise `EventStoreUnavailableError` for an address that is none."""
         try:
-            parts = urlsplit(url)
-            options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            self.secure = options.get("secure", "false") in ("true", "1")
-            self.host = parts.hostname or ""
-            self.port = parts.port or (HTTPS_PORT if self.secure else HTTP_PORT)
+            address = ServerAddress.parse(url, _PARAMETERS)
         except ValueError as error:
             raise EventStoreUnavailableError(
                 f"the address of the event store is not understood: {error}"
-            ) from error
-        self.database = unquote(parts.path.strip("/"))
+            ) from None
+        parts = urlsplit(f"//{address.hosts}")
+        self.secure = address.parameters.get("secure", "false") in ("true", "1")
+        self.host = "" if "," in address.hosts else parts.hostname or ""
+        self.port = HTTPS_PORT if self.secure else HTTP_PORT
+        if self.host and parts.port:
+            self.port = parts.port
+        self.database = address.path
         if not self.host or not re.fullmatch(r"\w+", self.database):
             raise EventStoreUnavailableError(
                 "the address of the event store must name a host and a database: clickhouse://user@host:8123/hoglab"
             )
-        self.user = unquote(parts.username or "default")
-        self.password = options.get("password", unquote(parts.password or ""))
+        self.user = address.user or "default"
+        self.password = address.parameters.get("password", address.password or "")
 
 
 class Connection:
