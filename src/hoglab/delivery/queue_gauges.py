@@ -1,4 +1,4 @@
-"""Gauges of the queue for Prometheus, in every process that shares it: the same figures, whoever runs functions."""
+"""Gauges of the queue for Prometheus, the same in every process that shares it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationQueue
 
 EVERY_S = 5.0
-"""Interval at which a process measures the queue."""
+"""Interval in seconds at which a process measures the queue."""
 
 BACKLOG = Gauge("hoglab_delivery_backlog", "Invocations that are not finished.")
 _WAITING = Gauge(
@@ -57,7 +57,7 @@ class QueueGauges(BackgroundService):
         self._breakers = breakers
 
     def round(self) -> float:
-        """Return measure, as far as the database answers."""
+        """Measure the queue, unless the database does not answer."""
         try:
             measure(self._queue, self._breakers)
         except DatabaseError as error:

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLeases
 
 CLOSE_BODIES_S = 0.2
-"""Time for bodies that still compute after that to end by themselves."""
+"""Time in seconds for bodies that still compute at the end of a stop to end by themselves."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -105,10 +105,11 @@ class Delivery:
         on_state_change: StateChange | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``bodies``: a pool that outlives this object, or the limits of a pool of its own.
+        """Create the room.
 
-        ``geoip_database``: what transformations look addresses up in. ``mail_server``: where the e-mails of functions
-        go, None for nowhere. ``runs``: whether what is in the queue runs here, and not only in other processes.
+        ``bodies`` is a pool that outlives this object, or the limits of a pool of its own. ``geoip_database`` is
+        the database in which transformations look up addresses. ``mail_server`` sends the e-mails of functions,
+        None for none. ``runs`` says whether queued runs are executed here, and not only in other processes.
         """
         self._runs = runs
         self.stores = stores
@@ -122,9 +123,9 @@ class Delivery:
         self._owns_bodies = not isinstance(bodies, BodyPool)
         self.bodies = bodies if isinstance(bodies, BodyPool) else BodyPool(bodies)
         self.transforming = TransformationProcess(self.bodies.limits, geoip=geoip_database)
-        """For ingestion."""
+        """Transformations of ingestion."""
         self.trying_transformations = TransformationProcess(self.bodies.limits, geoip=geoip_database)
-        """For test runs, which are not to hold up ingestion."""
+        """Transformations of test runs, which must not delay ingestion."""
         self.now = now
         self.on_rerun: Callable[[], None] = lambda: None
         """Called when running past invocations again is left to the background."""
@@ -139,7 +140,7 @@ class Delivery:
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(stores.runs.last_version())
         self.shares = ComputeShares()
-        """Of ingestion's time, for transformations as well."""
+        """Shares of projects in ingestion's computing time, transformations included."""
         self.dispatcher = EventDispatcher(
             stores,
             registry,
@@ -187,14 +188,14 @@ class Delivery:
         )
 
     def internal_events(self, database: Database, jobs: JobLeases) -> InternalEventDispatcher:
-        """Return the service that asks internal destinations about the events that wait in the metadata database."""
+        """Return the service that dispatches the waiting internal events of the metadata database."""
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
         return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)), jobs)
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
         """Return the dispatcher of past events to one function, or (None) to all that receive events of a source.
 
-        It begins no run that was begun before. None when none of them runs.
+        It begins no run that was begun before. None when none of the functions runs.
         """
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
         audience = internal_audience(event_globals) if source == INTERNAL else stored_audience(event_globals)
@@ -224,18 +225,18 @@ class Delivery:
 
     @property
     def dead_letter_retry(self) -> DeadLetterRetry:
-        """Retry of events that did not become invocations."""
+        """Return the service that retries events that did not become invocations."""
         return DeadLetterRetry(self.stores.dead_letters, self.dispatcher_for, read_unreadable)
 
     @property
     def states(self) -> FunctionStates:
-        """States that the API shows as ``status``, which are also told when a function was saved."""
+        """The states that the API shows as ``status``; saved functions are reported to them."""
         return self.function_breakers
 
     def watches(self) -> list[Service]:
-        """Return the services by which processes that share the queue know of each other.
+        """Return the services that share the state of delivery between processes with the same queue.
 
-        None where one has it alone.
+        None where one process has the queue alone.
         """
         if self.stores.outages is None:
             return []
@@ -246,12 +247,12 @@ class Delivery:
         return watches if self._runs else [*watches, QueueGauges(self.queue, self.breakers)]
 
     def start(self) -> None:
-        """Start working on what is in the queue, if that is done here."""
+        """Start working on the queue, if this process runs functions."""
         if self._runs:
             self.worker.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish or put back what is being worked on; whether that was done in time."""
+        """Finish or put back the current work. Return whether that was done in time."""
         self.webhooks.close()
         stopped = self.worker.stop(timeout_s)
         self.transforming.close()
@@ -261,7 +262,7 @@ class Delivery:
         return stopped
 
     def record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
-        """Keep what transformations leave behind. A metric that is lost holds up no event."""
+        """Store logs and metrics of transformations. A lost metric delays no event."""
         try:
             self.stores.runs.write_metrics(metrics)
             self.stores.runs.write_logs(logs)
@@ -269,7 +270,7 @@ class Delivery:
             _logger.warning("transformation_traces_lost", error=str(error))
 
     def observe_transformation(self, function_id: str, computing_ms: float) -> None:
-        """Let the circuit breaker know what one run of a transformation took."""
+        """Report the cost of one run of a transformation to the circuit breaker."""
         cost = cost_of([Timing("hog", computing_ms)])
         if cost:
             self.function_breakers.observe({function_id: cost})
@@ -287,5 +288,5 @@ class Delivery:
         return problems
 
     def is_alive(self) -> bool:
-        """Return whether the worker runs where it is to run, for health checks."""
+        """Return whether the worker runs, if this process runs functions, for health checks."""
         return self.worker.is_alive() or not self._runs

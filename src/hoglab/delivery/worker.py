@@ -1,8 +1,8 @@
-"""The worker: claims invocations, runs their turns, sends their requests, writes what came of it.
+"""The worker: claims invocations, runs their turns, sends their requests, writes the results.
 
 One thread with an event loop. Turns are computed in a few other threads, which have the programs run in processes
-of their own; the queue is used from two more. So the loop itself never waits for anything but time and sockets
-(spec: hog-runtime 4.6, 4.9).
+of their own; the queue is used from two more. So the loop itself waits only for time and sockets (spec: hog-runtime
+4.6, 4.9).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, Paces
 
 PASSED_OVER_S = 0.02
-"""Least time between two looks into the queue that find nothing to do, unless something changes meanwhile."""
+"""Minimum time in seconds between two claims that find nothing to do, unless something changes meanwhile."""
 
 GATHER_S = 0.01
-"""Time that a claim waits for more room when there is little."""
+"""Time in seconds that a claim waits for more room when there is little."""
 
 QUEUES = ("hog", "hogoverflow")
-"""The queues in the order in which they are looked at; degraded functions are in the second."""
+"""The queues in the order in which they are claimed; degraded functions are in the second."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -80,12 +80,12 @@ _IN_FLIGHT = Gauge("hoglab_delivery_in_flight", "Invocations that are being work
 class WorkerLimits:
     """Limits of concurrency, and intervals of polling. Times in seconds.
 
-    ``per_destination``: requests to one host and port; those without an answer for longer than ``slow_s`` do not count,
-    up to ``per_destination_slow`` in all. See `FairSemaphore` for the share of each function.
+    ``per_destination``: requests to one host and port; those without an answer for longer than ``slow_s`` do not
+    count, up to ``per_destination_slow`` in all. See `FairSemaphore` for the share of each function.
 
-    ``claim_each``: of one function, ``claim_shared`` while others have work, too; see `ClaimSizes`.
+    ``claim_each``: runs of one function, ``claim_shared`` while others have work, too; see `ClaimSizes`.
 
-    What came of runs is written ``flush_s`` after the first of them, or ``flush_busy_s`` when as many are at work as
+    Results of runs are written ``flush_s`` after the first of them, or ``flush_busy_s`` when as many are at work as
     are written at a time.
     """
 
@@ -142,17 +142,17 @@ class Worker:
         self._stop_at: float | None = None
         self._stopping: asyncio.Event | None = None
         self.progress = Heartbeat()
-        """That of claiming and ending runs, which is never at rest while the worker runs."""
+        """Progress of claiming and ending runs, which never rests while the worker runs."""
 
     def start(self) -> None:
-        """Take up what an earlier process left, and start working."""
+        """Take over the work of an earlier process, and start working."""
         self._queue.release_all()
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
         self._ready.wait()
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish the turns at hand, put back those that take longer; whether it ended in time."""
+        """Finish current turns, put back those that take longer. Return whether it ended in time."""
         thread, loop = self._thread, self._loop
         if thread is None or loop is None:
             return True
@@ -251,7 +251,9 @@ class _Shift:
         )
         self._mail_servers = FairSemaphore(mailer.limits.at_once)
         self._settled: list[Settled] = []
-        self._turns: Tally[str] = Tally()  # by outcome, like the requests, until they are counted with others
+        self._turns: Tally[str] = (
+            Tally()
+        )  # by outcome, as for the requests, until they are counted with others
         self._requests: Tally[str] = Tally()
         self._flush_wanted = asyncio.Event()
         self._flush_full = asyncio.Event()
@@ -260,7 +262,7 @@ class _Shift:
     # --- life
 
     async def work(self) -> None:
-        """Until the worker is asked to stop."""
+        """Work until the worker is asked to stop."""
         self._progress.beat()
         claimer = asyncio.create_task(self._keep_going(self._claim_forever, "claim"))
         helpers = [
@@ -282,7 +284,7 @@ class _Shift:
             await asyncio.gather(claimer, *helpers, return_exceptions=True)
 
     async def wind_up(self, timeout_s: float) -> None:
-        """Let the turns at hand end, put back the others, write everything."""
+        """Let current turns end, put back the others, write everything."""
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=timeout_s)
         abandoned = [*self._tasks.values(), *self._not_begun]
@@ -303,7 +305,7 @@ class _Shift:
         self._writer.shutdown()
 
     async def _keep_going(self, step: Callable[[], Awaitable[None]], name: str) -> None:
-        """Run an endless helper; when it fails (the disk is full, say), go on after a moment."""
+        """Run an endless helper; after a failure (the disk is full, for example), start it again after a moment."""
         while not self._stopping.is_set():
             try:
                 await step()
@@ -339,7 +341,7 @@ class _Shift:
             _IN_FLIGHT.set(len(self._tasks))
 
     async def _wait_for_room(self, free: int) -> None:
-        """Until a quarter of a claim has room, at most for `GATHER_S`."""
+        """Wait until a quarter of a claim has room, at most for `GATHER_S`."""
         wanted = max(free + 1, min(self._limits.claim, self._limits.in_flight) // 4)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
@@ -348,7 +350,7 @@ class _Shift:
                     await self._room.wait()
 
     def _claim(self, room: int, each: int, full: Full, quota: Quota) -> list[ClaimedInvocation]:
-        """Claim what is due; when there is nothing, sleep until there may be something."""
+        """Claim due runs; when there are none, sleep until there may be some."""
         claimed: list[ClaimedInvocation] = []
         self._gather()
         self._paces.look_up()
@@ -373,7 +375,7 @@ class _Shift:
             # A function that was passed over may have work that is due as soon as one of its runs ends.
             timeout_s = PASSED_OVER_S if any(full) else self._limits.idle_s
             due = self._queue.next_due()
-            if wait_s is not None:  # what is due waits for the pace of its function, or for a destination
+            if wait_s is not None:  # due runs wait for the rate limit of their function, or for a destination
                 timeout_s = min(timeout_s, wait_s)
             elif due is not None:
                 until_s = (due - datetime.now(UTC)).total_seconds()
@@ -382,7 +384,7 @@ class _Shift:
         return claimed
 
     def _gather(self) -> None:
-        """Make runs of events that have waited for each other."""
+        """Merge runs of events that have waited for each other."""
         waiting = self._queue.gathering(BATCH_QUEUE)
         if waiting:
             sizes = {function_id: self._shop.batch_size(function_id) for function_id in waiting}
@@ -424,7 +426,7 @@ class _Shift:
     async def _perform(
         self, request: FetchRequest | Email, claimed: ClaimedInvocation, accepted_at: datetime | None
     ) -> tuple[Answer, float, str]:
-        """Return the answer, how many milliseconds it took, and where it came from."""
+        """Return the answer, its duration in milliseconds, and its origin."""
         if isinstance(request, Email):
             places, where, seconds = self._mail_servers, self._mailer.host, _EMAIL_SECONDS
         else:
@@ -460,10 +462,10 @@ class _Shift:
     async def _capture_event(
         self, claimed: ClaimedInvocation, settled: Settled, event: dict[str, Any], capture: EventSink
     ) -> Settled:
-        """Put a captured event into the event log, before what the turn came to is written.
+        """Put a captured event into the event log, before the result of the turn is written.
 
-        It has a fixed uuid, so a second time does no harm. As long as nothing can be stored the turn waits; when the
-        worker stops meanwhile, it is put back.
+        It has a fixed uuid, so that storing it twice is harmless. As long as nothing can be stored the turn waits;
+        when the worker stops meanwhile, it is put back.
         """
         wait_s = self._limits.capture_retry_s
         while True:
@@ -515,7 +517,7 @@ class _Shift:
             await self._flush()
 
     async def _flush(self, more: list[InvocationOutcome] | None = None) -> None:
-        """Write everything that was settled since the last time, in one transaction."""
+        """Write all results since the last time, in one transaction."""
         settled, self._settled = self._settled, []
         self._count()
         self._flush_wanted.clear()
@@ -526,7 +528,7 @@ class _Shift:
         try:
             await asyncio.shield(loop.run_in_executor(self._writer, self._write, settled, more or []))
         except Exception:
-            # Nothing was written; it is tried again with what comes next.
+            # Nothing was written; it is tried again with the next results.
             self._settled = settled + self._settled
             self._flush_wanted.set()
             raise
@@ -534,7 +536,7 @@ class _Shift:
         _IN_FLIGHT.set(len(self._tasks))
 
     def _count(self) -> None:
-        """Count for Prometheus what was done since the last time."""
+        """Count for Prometheus the work since the last time."""
         for counter, tally in ((_TURNS, self._turns), (_REQUESTS, self._requests)):
             for outcome, number in tally.items():
                 counter.labels(outcome).inc(number)
@@ -570,7 +572,7 @@ class _Shift:
             kept = await loop.run_in_executor(self._writer, self._queue.heartbeat, held)
             for lost in held.keys() - kept:
                 task = self._by_id.get(lost)
-                # A turn that ended meanwhile holds no lock any more, and that is right.
+                # A turn that ended meanwhile holds no lock any more, which is correct.
                 if task is not None and self._tasks[task].lock_token == held[lost]:
                     _logger.warning("invocation_lock_lost", invocation_id=lost)
                     _FENCED.inc()

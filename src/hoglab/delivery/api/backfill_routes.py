@@ -1,4 +1,4 @@
-"""Running functions on history, and what is run again, over the API (spec: hog-runtime 11). Ours alone."""
+"""Running functions on stored events, and past invocations again, over the API (spec: hog-runtime 11). Ours alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BackfillBody(WireModel):
 
 
 class BackfillOut(WireModel):
-    """A backfill and how far it came."""
+    """A backfill and its progress."""
 
     notes = NOTES
 
@@ -77,7 +77,7 @@ class BackfillOut(WireModel):
 
 
 class RerunJobOut(WireModel):
-    """Past invocations that are run again, and how far that came."""
+    """A rerun of past invocations and its progress."""
 
     notes: ClassVar[Notes] = {
         **NOTES,
@@ -127,8 +127,8 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
     def begin_backfill(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Run a function on stored events, in the background.
 
-        Filters, masking and everything else are asked as for new events. What was delivered in the last 30 days is
-        not delivered again.
+        Filters, masking and all other rules apply as for new events. What was delivered in the last 30 days is not
+        delivered again.
         """
         row = known(call, function_id)
         body = call.validate(BackfillBody)
@@ -149,7 +149,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/backfills/", response=Paged[BackfillOut])
     def list_backfills(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return the backfills of a function, newest first."""
+        """List the backfills of a function, newest first."""
         known(call, function_id)
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         jobs, count = backfills.page(call.project.id, function_id, page.limit, page.offset)
@@ -157,7 +157,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/backfills/{backfill_id}/", response=BackfillOut)
     def read_backfill(call: Call, function_id: UuidId, backfill_id: UuidId) -> dict[str, Any]:
-        """Return progress of a backfill."""
+        """Read the progress of a backfill."""
         known(call, function_id)
         return _shown_or_404(backfills.get(call.project.id, function_id, backfill_id))
 
@@ -169,7 +169,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/reruns/", response=Paged[RerunJobOut])
     def list_reruns(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return reruns of a function's past invocations, newest first."""
+        """List the reruns of a function's past invocations, newest first."""
         known(call, function_id)
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         jobs, count = backfills.page(call.project.id, function_id, page.limit, page.offset, JobKind.RERUN)
@@ -177,7 +177,7 @@ def backfill_router(backfills: Backfills, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/reruns/{rerun_id}/", response=RerunJobOut)
     def read_rerun(call: Call, function_id: UuidId, rerun_id: UuidId) -> dict[str, Any]:
-        """Return progress of a rerun of past invocations."""
+        """Read the progress of a rerun of past invocations."""
         known(call, function_id)
         return _shown_rerun(backfills.get(call.project.id, function_id, rerun_id, JobKind.RERUN))
 

@@ -1,4 +1,4 @@
-"""Events that did not become invocations, over the API: list, try again, forget.
+"""Events that did not become invocations, over the API: list, retry, discard.
 
 ``/hog_functions/dead_letters/`` is ours; the upstream API has no such thing.
 """
@@ -132,7 +132,7 @@ def dead_letter_router(delivery: Delivery) -> ResourceRouter:
 
     @routes.get("/", query=DeadLetterQuery, response=Paged[DeadLetterOut], heavy=True)
     def list_dead_letters(call: Call) -> dict[str, Any]:
-        """Return events that did not become runs of functions, those that failed last first."""
+        """List the events that did not become runs of functions, those that failed last first."""
         wanted = _selection(call.validate_query(DeadLetterQuery))
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         found, count = letters.page(call.project.id, wanted, page.limit, page.offset)
@@ -146,9 +146,10 @@ def dead_letter_router(delivery: Delivery) -> ResourceRouter:
         heavy=True,
     )
     def retry_dead_letters(call: Call) -> dict[str, int]:
-        """Ask the functions again that missed these events; nobody else gets them a second time.
+        """Retry events for the functions that missed them; no other function gets them a second time.
 
-        At most 10 000 at a time, those that failed longest ago first. What fails again stays, with the new reason.
+        At most 10 000 at a time, those that failed longest ago first. An event that fails again stays, with the new
+        reason.
         """
         body = call.validate(RetryDeadLettersBody)
         done = delivery.dead_letter_retry.retry(call.project.id, _selection(body), dry_run=body.dry_run)
@@ -161,7 +162,7 @@ def dead_letter_router(delivery: Delivery) -> ResourceRouter:
 
     @routes.post("/discard/", body=DeadLetterBody, response=DiscardedOut, heavy=True)
     def discard_dead_letters(call: Call) -> dict[str, int]:
-        """Forget these events: they will not be delivered."""
+        """Delete these events: they will not be delivered."""
         wanted = _selection(call.validate(DeadLetterBody))
         return {"discarded_count": letters.discard(call.project.id, wanted)}
 

@@ -85,7 +85,7 @@ def router(
 
     @routes.get("/{function_id}/logs/", query=LogsQuery, response=LogPage, heavy=True)
     def logs(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return log lines of a function's runs, printed or reported by the server, newest first."""
+        """List log lines of a function's runs, printed or reported by the server, newest first."""
         known(call, function_id)
         query = _log_query(call.validate_query(LogsQuery))
         kept = delivery.stores.runs.logs(call.project.id, function_id, query)
@@ -100,9 +100,9 @@ def router(
         errors=(429,),
     )
     async def tail(call: Call, function_id: UuidId) -> Response:
-        """Return new lines of the log as they are written, as server-sent events, until you hang up.
+        """Stream new lines of the log as they are written, as server-sent events, until the client disconnects.
 
-        An event `log` holds one line as `GET …/logs/` shows it. Whoever takes them too slowly gets an event
+        An event `log` holds one line as `GET …/logs/` shows it. A client that reads them too slowly gets an event
         `skipped` with the `count` of lines left out. With the header `Last-Event-ID`, lines after that one come
         first.
         """
@@ -114,14 +114,14 @@ def router(
 
     @routes.get("/{function_id}/metrics/totals/", query=MetricsQuery, response=TotalsOut, heavy=True)
     def totals(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return totals of a function's metrics."""
+        """Read the totals of a function's metrics."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=False)
         return {"totals": telemetry.read_totals(delivery.stores.runs, call.project.id, function_id, query)}
 
     @routes.get("/{function_id}/metrics/", query=MetricsQuery, response=MetricsOut, heavy=True)
     def metrics(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return the time series of a function's metrics."""
+        """Read the time series of a function's metrics."""
         known(call, function_id)
         query = _metric_query(call, delivery.now(), series=True)
         return telemetry.read_series(delivery.stores.runs, call.project.id, function_id, query)
@@ -134,7 +134,7 @@ def router(
         answers={400: RefusedTestOut},
     )
     def test_run(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Try a configuration on an event; nothing is stored. The id may be ``new``."""
+        """Test a configuration on an event; nothing is stored. The id may be ``new``."""
         return _test_run(call, parse_uuid(function_id), tests, functions, database)
 
     @routes.post(
@@ -146,7 +146,7 @@ def router(
         answers={400: RefusedTestOut},
     )
     def explain(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Return explanation, term by term, of whether a configuration's filters match an event.
+        """Explain, term by term, whether a configuration's filters match an event.
 
         The id may be ``new``.
         """
@@ -171,8 +171,8 @@ def router(
     def rerun_invocations(call: Call, function_id: UuidId) -> dict[str, Any]:
         """Run past invocations again, by default those of the last 30 days that failed.
 
-        The first few hundred are queued before the answer comes, the rest in the background: `…/reruns/` tells how
-        far that is, and stops it.
+        The first few hundred are queued before the answer, the rest in the background: `…/reruns/` shows the
+        progress, and stops it.
         """
         row = known(call, function_id)
         body, wanted, shown = _rerun_asked(call, row)
@@ -193,7 +193,7 @@ def router(
 
     @routes.get("/{function_id}/status/", response=StatusOut)
     def status(call: Call, function_id: UuidId) -> dict[str, int]:
-        """Return status of a function."""
+        """Read the status of a function."""
         row = known(call, function_id)
         found = delivery.states.statuses([function_id])
         return dict(status_of(function_id, enabled=row["enabled"], known=found))
@@ -205,7 +205,7 @@ def router(
         answers={400: ErrorText, 404: ErrorText},
     )
     def set_status(call: Call, function_id: UuidId) -> dict[str, int]:
-        """Return slow a function down, stop it, or let it run again."""
+        """Slow a function down, stop it, or let it run again."""
         with database.read() as connection:
             row = store.get(connection, call.project.id, function_id)
         if row is None or row["deleted"]:
@@ -281,7 +281,7 @@ def _choice(call: Call, name: str, choices: tuple[str, ...], default: str) -> st
 
 
 def _rerun_asked(call: Call, row: store.Row) -> tuple[RerunBody, RerunFilter, dict[str, Any]]:
-    """Return the request, what is to be run again by it, and how the log shows that."""
+    """Return the request, the filter of the invocations to run again, and the text about it for the log."""
     kind = row["type"] or "destination"
     if kind not in RERUNNABLE:
         detail = f"Re-runs aren't supported for '{kind}' functions."

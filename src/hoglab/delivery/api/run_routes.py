@@ -1,4 +1,4 @@
-"""Endpoints of runs: what became of functions and of what they did. Ours."""
+"""Endpoints of runs: their outcomes, and the health of functions. Ours."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
 
     @routes.get("/health/", response=list[FunctionHealthOut], heavy=True)
     def health(call: Call) -> list[dict[str, Any]]:
-        """Return the health of functions in the last 24 hours.
+        """Read the health of functions in the last 24 hours.
 
-        Successes, failures, what waits, and the last error of those that failed or wait for another attempt. Those that
-        did nothing are left out.
+        Successes, failures, waiting runs, and the last error of functions that failed or wait for another attempt.
+        Functions without activity are left out.
         """
         kept = delivery.stores.runs
         counts = run_history.counts(kept, call.project.id, delivery.now())
@@ -50,9 +50,10 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
 
     @routes.get("/{function_id}/runs/", query=RunsQuery, response=RunPage, heavy=True)
     def runs(call: Call, function_id: UuidId) -> dict[str, Any]:
-        """Return the runs of a function, the newest first.
+        """List the runs of a function, the newest first.
 
-        One that waits for another attempt is `running`, with the error of the last one and the moment of the next.
+        A run that waits for another attempt is `running`, with the error of the last attempt and the time of the
+        next.
         """
         with database.read() as metadata:
             row = store.get(metadata, call.project.id, function_id)

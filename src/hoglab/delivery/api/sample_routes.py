@@ -1,4 +1,4 @@
-"""Endpoints of samples: what to try a function on. Ours; upstream, editors look for an event themselves."""
+"""Endpoints of samples: globals to test a function on. Ours; upstream, editors look for an event themselves."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def sample_router(
         answers={400: RefusedTestOut},
     )
     def sample_globals(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Return globals for a test run, of the newest event that a configuration's filters let through.
+        """Read globals for a test run, from the newest event that a configuration's filters match.
 
-        The id may be `new`. When none of the last ten thousand that might pass does, it is the newest of all; in a
-        project without events it is one that is made up.
+        The id may be `new`. When none of the last ten thousand candidates matches, it is the newest of all; in a
+        project without events it is an invented one.
         """
         body = call.validate(SampleBody)
         made, context = configured(call, parse_uuid(function_id), body.configuration, functions, database)

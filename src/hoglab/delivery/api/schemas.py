@@ -221,7 +221,7 @@ class MetricsOut(WireModel):
 
 
 class TotalsOut(WireModel):
-    """Metrics added up."""
+    """Totals of metrics."""
 
     notes = NOTES
 
@@ -229,7 +229,7 @@ class TotalsOut(WireModel):
 
 
 class TestRunBody(WireModel):
-    """A configuration to try, and the event to try it on."""
+    """A configuration to test, and the event to test it on."""
 
     notes = NOTES
     __test__ = False
@@ -263,7 +263,7 @@ class StatusBody(WireModel):
 
 
 class BroadcastOut(WireModel):
-    """A broadcast was begun."""
+    """Result of starting a broadcast."""
 
     notes = NOTES
 
@@ -271,9 +271,10 @@ class BroadcastOut(WireModel):
 
 
 class RerunSelection(WireModel):
-    """Selection of past invocations to run again. Unknown fields are refused, since without them it would be wider.
+    """Selection of past invocations to run again.
 
-    `after` and `before` stand for `window_start` and `window_end`.
+    Unknown fields are refused, since ignoring them would widen the selection. `after` and `before` stand for
+    `window_start` and `window_end`.
     """
 
     synonyms: ClassVar[dict[str, str]] = {"after": "window_start", "before": "window_end"}
@@ -338,7 +339,7 @@ class SampleOut(WireModel):
 
 
 class ExplainBody(WireModel):
-    """An event, and what the filters shall be if not the stored ones."""
+    """An event, and filters to use instead of the stored ones."""
 
     notes = NOTES
 
@@ -380,7 +381,7 @@ class ExplainOut(WireModel):
 
 
 class RefusedRerunOut(WireModel):
-    """Nothing was started, and why."""
+    """The reason why nothing was started."""
 
     notes = NOTES
 
@@ -390,7 +391,7 @@ class RefusedRerunOut(WireModel):
 
 
 class RefusedTestOut(WireModel):
-    """Reasons for which a test run did not start: errors of the configuration by field, or of the rest."""
+    """Reasons for which a test run did not start: errors of the configuration by field, or other errors."""
 
     notes = {**NOTES, "status": "`error`, where the configuration was right."}  # noqa: RUF012
 

@@ -1,7 +1,7 @@
-"""Running the bodies of functions in processes of their own, where they can do no harm.
+"""Running the bodies of functions in processes of their own, isolated from the server.
 
-`pool` is what the server uses; `process` is the program that runs in each of the processes, `protocol` what the
-two say to each other, and `hosted` what programs find there.
+`pool` is what the server uses; `process` is the program that runs in each of the processes, `protocol` their
+messages, and `hosted` the host of a running program.
 """
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Answers of a process of bodies: several together, for each message wakes up the server."""
+"""Answers of a process of bodies: sent several together, because each message wakes up the server."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ if TYPE_CHECKING:
     import socket
 
 KEPT_S = 0.002
-"""Maximum time that an answer waits for others, even while work continues; a single operation of the runtime
-that takes longer is not broken off."""
+"""Maximum time in seconds that an answer waits for others, even while work continues.
+
+A single operation of the runtime that takes longer is not interrupted.
+"""
 KEPT_BYTES = 1 << 18
-"""Answers that are longer together are sent."""
+"""Size in bytes of the waiting answers above which they are sent."""
 
 
 class Answers:
-    """Used by the main thread, which gets the signals.
+    """Collects answers. Used by the main thread, which gets the signals.
 
     `begin` work on a request, `add` the answer to it, `send` at the end of a message.
     """
 
     def __init__(self, channel: socket.socket, done: int) -> None:
-        """``done``: a pipe that takes a byte for each answer.
+        """Create the collector.
 
-        By it the server knows how far a process came that dies before it has sent them.
+        ``done`` is a pipe that takes a byte for each answer. It shows the server how far a process came that died
+        before it sent them.
         """
         self._channel = channel
         self._done = done
@@ -39,7 +42,7 @@ class Answers:
         signal.signal(signal.SIGALRM, self._ring)
 
     def begin(self) -> None:
-        """A request is worked on from now on, which may take long."""
+        """Begin work on a request, which may take long."""
         self._at_work = True
         if self._kept and self._is_late():
             self.send()
@@ -58,7 +61,7 @@ class Answers:
             self.send()
 
     def send(self) -> None:
-        """Send what is kept. Raises `ConnectionError` when the server has gone."""
+        """Send the waiting answers. Raises `ConnectionError` when the server has gone."""
         at_work, self._at_work = self._at_work, False
         if self._kept:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -70,13 +73,13 @@ class Answers:
         return time.monotonic() - self._since >= KEPT_S
 
     def _ring(self, *_: object) -> None:
-        """Handler of the timer: sends the answers when the work at hand takes long.
+        """Send the answers when the current work takes long; called by the timer.
 
-        Without any at hand, whoever changes the answers just now looks at the time next.
+        Without current work, the code that changes the answers looks at the time next.
         """
         if not self._at_work:
             return
         try:
             self.send()
         except OSError:
-            os._exit(0)  # as at the end of the program: nobody is there who would want to know
+            os._exit(0)  # as at the end of the program: nobody reads the answers any more

@@ -35,7 +35,7 @@ _KEPT = (
     "TZDIR",
     "LD_LIBRARY_PATH",
 )
-"""Names from the environment that a process gets: none of the server's settings, some of which are secret."""
+"""Names of environment variables that a process gets: none of the server's settings, some of which are secret."""
 
 PROCESSES = Gauge(
     "hoglab_delivery_body_processes", "Processes that run bodies, those of transformations among them."
@@ -43,22 +43,23 @@ PROCESSES = Gauge(
 DEATHS = Counter("hoglab_delivery_body_deaths", "Processes that died of a function's body.", ["reason"])
 
 END_S = 0.5
-"""Time for a process whose socket is closed to end before it is killed."""
+"""Time in seconds for a process whose socket is closed to end before it is killed."""
 
 _MOST_DONE = 1 << 16  # more than a pipe holds
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Limits for running bodies. ``memory_bytes``: address space of a process, which holds many runs. Times in seconds.
+    """Limits for running bodies. Times in seconds.
 
-    ``time_s``: computing time of a run, over all its turns; ``calls`` that a run may make; ``program_bytes``: its
-    memory, as the language accounts for it.
+    ``memory_bytes``: address space of a process, which holds many runs. ``time_s``: computing time of a run, over
+    all its turns; ``calls``: number of calls of a run; ``program_bytes``: its memory, as the language accounts for
+    it.
 
-    ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time on the
-    wall for one run, for processes that hang without computing. ``idle_s``: after this long without work only one
-    process is kept. ``batch``: most runs in one message, ``batch_shared`` while several functions have work.
-    ``crashes``: how often a run may take its process down before it is given up.
+    ``grace_s``: computing time beyond the language's own limit after which a process is ended. ``stuck_s``: time on
+    the wall for one run, for processes that hang without computing. ``idle_s``: time without work after which only
+    one process is kept. ``batch``: maximum number of runs in one message, ``batch_shared`` while several functions
+    have work. ``crashes``: how often a run may take its process down before it is given up.
     """
 
     time_s: float = DESTINATION_LIMITS.time_s
@@ -86,8 +87,8 @@ class SuspendedRun:
 class Work:
     """A stretch of one run: from its start, or from its last call, which ``answer`` answers, to the next.
 
-    ``globals`` and ``more`` (which wins) are JSON objects, ``now`` is Unix time in seconds. With ``held`` the run
-    goes on where it waits; should that be gone, ``journal`` brings another process to the same point.
+    ``globals`` and ``more`` (which wins) are JSON objects, ``now`` is Unix time in seconds. With ``held`` the
+    suspended run continues in its process; if that is gone, ``journal`` brings another process to the same point.
     """
 
     run_id: str
@@ -103,7 +104,7 @@ class Work:
 
     @property
     def size(self) -> int:
-        """Approximate number of bytes that handing it over takes."""
+        """Approximate size of the message in bytes."""
         return len(self.globals) + len(self.more) + len(self.journal or b"") + len(self.answer or b"")
 
 
@@ -111,7 +112,10 @@ class Child:
     """A process and the socket to it. Used by one thread at a time."""
 
     def __init__(self, limits: BodyLimits, geoip: Path | None = None) -> None:
-        """Start it; what is sent before it is ready waits in the socket. ``geoip``: what `geoipLookup` looks into."""
+        """Start the process; messages sent before it is ready wait in the socket.
+
+        ``geoip`` is the database of `geoipLookup`.
+        """
         self._limits = limits
         self._programs: OrderedDict[str, int] = OrderedDict()
         self._numbers = 0
@@ -126,7 +130,7 @@ class Child:
         ours.settimeout(limits.stuck_s)
 
     def send(self, works: Sequence[Work]) -> list[int]:
-        """Hand over some work; returns the numbers of the runs. Raises `OSError` when the process is gone."""
+        """Send some work. Return the numbers of the runs. Raises `OSError` when the process is gone."""
         requests: list[Request] = []
         forgotten = []
         while self.forgotten:
@@ -153,7 +157,7 @@ class Child:
         return self._frames.outcome()
 
     def begin_transforming(self, source: str, seed: str, shared: bytes, events: list[bytes]) -> None:
-        """Hand over some events; `transformed` has what comes of them. Raises `OSError` when the process is gone."""
+        """Send some events; `transformed` has the results. Raises `OSError` when the process is gone."""
         program, text = self._known(source)
         self._say([Transform(program, text, seed, shared, events)])
 
@@ -168,11 +172,11 @@ class Child:
 
     def _await_ready(self) -> None:
         if not self.ready:
-            self._frames.outcome()  # says no more than that the process is there
+            self._frames.outcome()  # says only that the process has started
             self.ready = True
 
     def end(self) -> int:
-        """End the process, if it has not ended by itself; its status, negative for a signal. Once."""
+        """End the process, if it has not ended by itself. Return its status, negative for a signal. Called once."""
         PROCESSES.dec()
         self._channel.close()
         os.close(self._done)
@@ -205,7 +209,7 @@ class Child:
         )
 
     def _known(self, source: str) -> tuple[int, str | None]:
-        """Return the number of a program, and its source if the process has to be told."""
+        """Return the number of a program, and its source if the process does not have it yet."""
         number = self._programs.get(source)
         if number is not None:
             return number, None
@@ -217,7 +221,7 @@ class Child:
 
 
 def _started(channel: int, limits: BodyLimits, geoip: Path | None) -> tuple[subprocess.Popen[bytes], int]:
-    """Return a process that serves a channel, and where a byte can be read for each request that it is done with."""
+    """Return a process that serves a socket, and a file from which a byte can be read for each finished request."""
     # -P: the directory that the server was started in is no place to import from.
     command = [sys.executable, "-P", "-m", "hoglab.delivery.bodies.process"]
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}

@@ -1,6 +1,6 @@
-"""Host of a running body: the library, printing, and one event to capture.
+"""Host of a running body: the library, printing, and one captured event.
 
-Imported in the processes that run bodies, so it must not pull in more than the language.
+Imported in the processes that run bodies, so it must import no more than the language.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hoglab.hog import Context, Execution, HogRuntimeError, host_function, to_js
 from hoglab.hog.values import stringify
 
 MAX_CHAIN = 9
-"""An event that this many functions in a row have led to may not lead to another captured event."""
+"""Maximum number of functions in a row, each started by an event of the one before, that may capture events."""
 
 CHAIN_PROPERTY = "$hog_function_execution_count"
 
@@ -36,7 +36,7 @@ class HostedExecution(Execution):
         return found if isinstance(found, dict) else {}
 
     def capture(self, given: Mapping[str, Any], now: float) -> None:
-        """Keep the event that the program asks for, unless it would be one more of an endless chain."""
+        """Keep the event that the program captures, unless the chain of functions that led to it is too long."""
         if self.called_capture:
             raise HogRuntimeError(
                 "postHogCapture was called more than once. Only one call is allowed per function"
@@ -58,7 +58,7 @@ class HostedExecution(Execution):
         self.captured = {
             "event": name,
             "distinct_id": distinct_id if isinstance(distinct_id, str) else stringify(distinct_id),
-            # The same when the program is run again, so that the event is stored once.
+            # Equal when the program is run again, so that the event is stored once.
             "uuid": str(uuid5(UUID(self.run_id), "capture")),
             "timestamp": now,
             "properties": {
@@ -76,7 +76,7 @@ def _capture(context: Context, wanted: Any = None) -> None:
 
 
 PRINT_ROOM_CHARS = 20_000
-"""Printed lines are kept longer than logs show them, so that a secret is replaced before a cut could split it."""
+"""Extra length of stored lines over shown ones, so that a secret is replaced before a cut could split it."""
 
 RUNNING = DELIVERING.with_functions(
     host_function("postHogCapture", "event?: any", impl=_capture, needs_context=True)

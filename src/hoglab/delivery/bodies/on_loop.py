@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AT_A_TIME = 4
-"""Number of runs that continue before the loop looks at its sockets again: their writes wait for that, and so do those
-behind them."""
+"""Number of runs that continue before the loop looks at its sockets again.
+
+Their writes wait for that, and so do the runs after them.
+"""
 
 _Ended = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
 
 class BodiesOnLoop:
-    """Awaits jobs of a `BodyPool`.
+    """Awaits jobs of a `BodyPool`. Created on the loop that awaits `run`.
 
-    They go to it in groups, and what they come to comes back with few wake-ups of the loop: many small jobs stay cheap.
-    Who awaits goes on with it a few at a time, one function after the other.
-
-    Made on the loop that awaits `run`.
+    Jobs go to the pool in groups, and their results come back with few wake-ups of the loop: many small jobs stay
+    cheap. Waiting callers continue a few at a time, one function after the other.
     """
 
     def __init__(self, pool: BodyPool) -> None:
@@ -43,7 +43,7 @@ class BodiesOnLoop:
         self._lock = threading.Lock()
 
     def run(self, job: Job[T], function_id: str, held: SuspendedRun | None = None) -> asyncio.Future[T]:
-        """`BodyPool.submit`; await what the job comes to."""
+        """Submit a job as `BodyPool.submit` does, and await its result."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def done(value: Any, error: BaseException | None) -> None:
@@ -61,7 +61,7 @@ class BodiesOnLoop:
         return future
 
     def _submit(self) -> None:
-        """Hand over what was asked for in one turn of the loop."""
+        """Submit the jobs of one turn of the loop."""
         asked, self._asked = self._asked, []
         futures, self._futures = self._futures, []
         try:
@@ -81,7 +81,7 @@ class BodiesOnLoop:
             self._release()
 
     def _release(self) -> None:
-        """Let some go on, and the others in the next turn of the loop."""
+        """Let some callers continue, and the others in the next turn of the loop."""
         for _ in range(min(AT_A_TIME, len(self._line))):
             future, value, error = self._line.popleft()
             if future.cancelled():

@@ -1,14 +1,14 @@
 """The processes that run bodies, and the threads that feed them.
 
-Each thread has a process of its own. It takes some jobs, computes what of them belongs into the server (inputs,
-states), sends the rest as one message, and goes on with each answer as it comes. Nothing is started before it is
-needed; from the first job on, a spare process is kept warm, so that one that dies is replaced at once.
+Each thread has a process of its own. It takes some jobs, computes their parts that belong into the server (inputs,
+states), sends the rest as one message, and continues with each answer as it arrives. Nothing is started before it
+is needed; from the first job on, a spare process is kept warm, so that one that dies is replaced at once.
 
 As few threads as possible work: another one joins only where one does not keep up. Threads that take turns at small
 jobs spend more time on waiting for the interpreter than on the jobs.
 
-Functions take turns, so that one with many jobs holds up none of the others. Those whose bodies or inputs take long,
-and those that nobody has seen run yet, are served apart: one at a time, and never by all of the processes.
+Functions take turns, so that one with many jobs delays none of the others. Functions whose bodies or inputs take
+long, and functions that have not run yet, are served apart: one at a time, and never by all of the processes.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from hoglab.hog.values import format_number
 T = TypeVar("T")
 
 SLOW_S = 0.005
-"""Functions whose bodies compute longer than this, on average, are served apart."""
+"""Average computing time of bodies, in seconds, above which a function is served apart."""
 PACES = 10_000
-"""Functions whose pace is remembered."""
+"""Maximum number of functions whose computing times are remembered."""
 RESTART_S = 1.0
-"""Pause before another process is started after one failed to start."""
+"""Pause in seconds before another process is started after one failed to start."""
 BATCH_S = 0.05
-"""Most computing time that the runs of one message are expected to take, together."""
+"""Maximum expected computing time of the runs of one message together, in seconds."""
 BATCH_BYTES = 4 << 20
-"""Most bytes of one message (a single run may be larger)."""
+"""Maximum size of one message in bytes (a single run may be larger)."""
 STUCK_S = 0.02
-"""Time a thread may be busy before another one joins: it takes what waits for quick functions, and continues
-runs that wait for the other's process."""
+"""Time in seconds that a thread may be busy before another one joins.
+
+That one takes the jobs of quick functions, and continues runs that wait for the first thread's process.
+"""
 KEPT_UP = 2
-"""So many messages of what waits for quick functions are left to a thread that is at work."""
+"""Number of waiting jobs of quick functions that are left to a thread that is at work."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -70,23 +72,23 @@ class _Task:
     job: Callable[[], Any]
     done: Done
     function_id: str
-    child: Child | None  # where the run waits, which is where it is best gone on with
+    child: Child | None  # the process where the run waits, which is the best one to continue it
     compute: Compute[Any] | None = None
-    alone: bool = False  # it may be what killed a process
-    began_s: float = 0.0  # what computing its job in the server took
+    alone: bool = False  # it may have killed a process
+    began_s: float = 0.0  # computing time of its job in the server
 
 
 @dataclass(slots=True, eq=False)
 class _Seat:
-    """One thread's place."""
+    """The place of one thread."""
 
     wake: threading.Condition
     child: Child | None = None
     own: FairQueue[_Task] = field(default_factory=FairQueue)
     busy_since: float | None = None
     slow: bool = False
-    waits: bool = False  # until it is woken, or for a while
-    watches: bool = False  # it waits for a moment only, to see whether the others keep up
+    waits: bool = False  # until it is woken, or for a limited time
+    watches: bool = False  # it waits for a moment only, to see whether the other threads keep up
 
 
 class BodyPool:
@@ -107,7 +109,7 @@ class BodyPool:
         """Number of failed starts of processes."""
         self._closing = False
         self._lock = threading.Lock()
-        self._over = threading.Condition(self._lock)  # told when the pool closes
+        self._over = threading.Condition(self._lock)  # set when the pool closes
         self._seats = [_Seat(threading.Condition(self._lock)) for _ in range(self.limits.processes)]
 
     # --- for users
@@ -115,12 +117,12 @@ class BodyPool:
     def submit(self, job: Job[T], done: Done, *, function_id: str, held: SuspendedRun | None = None) -> None:
         """Run a job of a function in a thread of the pool; ``done(value, error)`` is called there at its end.
 
-        ``held``: where the job's run waits, if it does.
+        ``held`` is the suspended run that the job continues, if there is one.
         """
         self.submit_all([(job, done, function_id, held)])
 
     def submit_all(self, jobs: Sequence[tuple[Job[Any], Done, str, SuspendedRun | None]]) -> None:
-        """`submit` many together, which is cheaper: those that serve them are woken once."""
+        """Submit many jobs together, which is cheaper than `submit` for each: threads are woken once."""
         with self._lock:
             if self._closing:
                 raise RuntimeError("the pool is closed")
@@ -130,7 +132,7 @@ class BodyPool:
             self._wake()
 
     def call(self, job: Job[T], function_id: str, held: SuspendedRun | None = None) -> T:
-        """Run a job and wait for what it comes to."""
+        """Run a job and wait for its result."""
         future: Future[T] = Future()
 
         def done(value: Any, error: BaseException | None) -> None:
@@ -143,7 +145,7 @@ class BodyPool:
         return future.result()
 
     def compute(self, work: Work) -> TurnOutcome:
-        """Run a body and wait for what comes of it."""
+        """Run a body and wait for its outcome."""
 
         def whole(outcome: TurnOutcome) -> TurnOutcome | Compute[TurnOutcome]:
             return outcome
@@ -155,7 +157,7 @@ class BodyPool:
 
     @staticmethod
     def forget(held: SuspendedRun) -> None:
-        """Say that a suspended run will not be gone on with."""
+        """Drop a suspended run, which will not be continued."""
         held.child.forgotten.append(held.number)
 
     def processes(self) -> list[int]:
@@ -170,7 +172,7 @@ class BodyPool:
             return sum(seat.busy_since is not None for seat in self._seats)
 
     def close(self, timeout_s: float) -> None:
-        """End the threads and processes; what still computes after ``timeout_s`` is ended, too."""
+        """End the threads and processes; work that goes on after ``timeout_s`` is ended, too."""
         with self._lock:
             self._closing = True
             self._over.notify_all()
@@ -215,21 +217,23 @@ class BodyPool:
         return self._pace(function_id) >= SLOW_S
 
     def _pace(self, function_id: str) -> float:
-        """Return expected computing time of a body of the function, in seconds."""
+        """Return the expected computing time of a body of the function, in seconds."""
         return self._paces.get(function_id, SLOW_S)
 
     def _note_pace(self, function_id: str, took_s: float) -> None:
         with self._lock:
             pace = self._paces.pop(function_id, None)
             self._paces[function_id] = took_s if pace is None else pace * 0.8 + took_s * 0.2
-            if pace is None and took_s < SLOW_S:  # nobody knew; what came meanwhile need not go one by one
+            if (
+                pace is None and took_s < SLOW_S
+            ):  # the pace was unknown; the jobs that arrived meanwhile need not go one by one
                 for task in self._slow.take_out(function_id):
                     self._quick.append(function_id, task)
             if len(self._paces) > PACES:
                 self._paces.popitem(last=False)
 
     def _wake(self) -> None:
-        """Wake those threads that have something to do, and one to see to it that the others keep up."""
+        """Wake the threads that have something to do, and one that checks whether the others keep up."""
         others_work = False
         for seat in self._seats:
             if seat.waits and seat.own:
@@ -248,7 +252,7 @@ class BodyPool:
     def _take(self, seat: _Seat) -> list[_Task] | None:
         """Return the next tasks of a thread, None when there will be none.
 
-        Waits for them; nothing after a long wait.
+        Waits for tasks; returns none after a long wait.
         """
         with self._lock:
             seat.busy_since, seat.slow = None, False
@@ -284,7 +288,7 @@ class BodyPool:
         return []
 
     def _is_served(self, seat: _Seat, now: float) -> bool:
-        """Return whether another thread can be expected to take at once what waits for quick functions."""
+        """Return whether another thread can be expected to take the jobs of quick functions at once."""
         return len(self._quick) <= KEPT_UP * self.limits.batch and any(
             other is not seat
             and not other.slow
@@ -294,7 +298,7 @@ class BodyPool:
         )
 
     def _move(self, line: FairQueue[_Task], tasks: list[_Task]) -> None:
-        """Take from a line what one message holds beside the tasks that are in it; it holds one at least."""
+        """Take from a line the tasks that fit into one message beside those that it has; at least one in all."""
         expected_s = sum(self._pace(task.function_id) for task in tasks)
         while line and len(tasks) < self._claim_sizes.size() and (not tasks or expected_s < BATCH_S):
             tasks.append(line.popleft())
@@ -351,11 +355,11 @@ class BodyPool:
     @staticmethod
     def _finish(task: _Task, value: Any, error: BaseException | None) -> None:
         done, task.done = task.done, _nothing
-        task.job = _nothing  # it may hold much, and a thread keeps its last tasks while it waits
+        task.job = _nothing  # it may be large, and a thread keeps its last tasks while it waits
         done(value, error)
 
     def _exchange(self, seat: _Seat, tasks: list[_Task]) -> list[_Task]:
-        """Have the bodies of some tasks run; returns those tasks that want to have another one run."""
+        """Run the bodies of some tasks. Return the tasks that need another body."""
         child = self._child(seat)
         if child is None:
             return tasks
@@ -374,7 +378,7 @@ class BodyPool:
 
     def _take_outcome(self, task: _Task, work: Work, outcome: TurnOutcome, held: SuspendedRun) -> None:
         if outcome.unknown:
-            work.held = None  # the process made room for others: it is to come back by its journal
+            work.held = None  # the process dropped the suspended run: it continues by its journal
             return
         compute = _compute_of(task)
         self._note_pace(work.function_id, task.began_s + outcome.used_s / (1 + outcome.answered))
@@ -384,14 +388,14 @@ class BodyPool:
     # --- processes
 
     def _child(self, seat: _Seat) -> Child | None:
-        """Return the thread's process; a new one if it has none, None when the pool closes before there is one."""
+        """Return the thread's process, a new one if it has none; None when the pool closes before there is one."""
         while seat.child is None and not self._closing:
             with self._lock:
                 child, self._spare = self._spare, None
             try:
                 seat.child = child or Child(self.limits)
                 spare = Child(self.limits)
-            except OSError as error:  # the system has no room for a process now
+            except OSError as error:  # the system has no resources for a process now
                 _logger.error("body_process_not_started", error=str(error))  # noqa: TRY400
                 self._pause()
                 continue
@@ -409,7 +413,7 @@ class BodyPool:
             self._over.wait_for(lambda: self._closing, RESTART_S)
 
     def _bury(self, seat: _Seat, child: Child, culprit: _Task | None, *, stuck: bool) -> None:
-        """After a process died: find out why, and whether the task that it was at is to blame."""
+        """Find out why a process died, and whether its current task is to blame."""
         with self._lock:
             seat.child = None
             for task in seat.own:
@@ -418,7 +422,7 @@ class BodyPool:
             child.kill()
         status = child.end()
         if self._closing or (status == 0 and not stuck):
-            return  # it made room for a fresh one; nobody is to blame
+            return  # it ended to be replaced by a fresh one; no task is to blame
         if not child.ready:
             _logger.error("body_process_did_not_start", status=status)
             self._pause()
@@ -437,7 +441,7 @@ class BodyPool:
             self._blame(culprit, reason)
 
     def _blame(self, culprit: _Task, reason: str) -> None:
-        """Give up a run that took too long or that killed its process too often; the others are tried again."""
+        """Give up a run that took too long or killed its process too often; the other tasks are tried again."""
         compute = _compute_of(culprit)
         work = compute.work
         work.crashes += 1
@@ -454,7 +458,7 @@ class BodyPool:
         self._advance(culprit, lambda: compute.then(outcome))
 
     def _rest(self, seat: _Seat) -> None:
-        """After a while without work, give the process back."""
+        """End the process after some time without work."""
         child, seat.child = seat.child, None
         if child is not None:
             child.end()
@@ -473,7 +477,7 @@ class BodyPool:
 
 
 def _message(tasks: list[_Task]) -> list[_Task]:
-    """Those that go into one message. What may have killed a process comes last, and alone."""
+    """Return the tasks of one message. A task that may have killed a process comes last, and alone."""
     together = [task for task in tasks if not task.alone] or tasks[:1]
     size = 0
     for at, task in enumerate(together):
@@ -489,4 +493,4 @@ def _compute_of(task: _Task) -> Compute[Any]:
 
 
 def _nothing(*_: Any) -> None:
-    """The task was finished before."""
+    """Do nothing: the task was finished before."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 import signal
 import sys
 
-# First of all: these are for the server, which ends this process by closing its end of the socket.
+# First of all: the signals are for the server, which ends this process by closing its end of the socket.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 import gc  # noqa: E402
 
-gc.disable()  # while everything is loaded, there is nothing to find, and to look for it takes an eighth of the time
+gc.disable()  # while modules are loaded there is no garbage, and looking for it takes an eighth of the time
 
 import math  # noqa: E402
 import os  # noqa: E402
@@ -66,24 +66,24 @@ from hoglab.hog import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
 from hoglab.hog.values import is_truthy, memory_text  # noqa: E402
 
 HELD_RUNS = 1_000
-"""Suspended runs that are kept alive; the oldest are forgotten, and come to the same point by their journals."""
+"""Maximum number of suspended runs that are kept alive; the oldest are dropped, and resumed by their journals."""
 HELD_BYTES = 128 << 20
-"""Memory of suspended runs, as the language accounts for it, above which the oldest are forgotten."""
+"""Memory of suspended runs, as the language accounts for it, above which the oldest are dropped."""
 RETIRE_BYTES = 384 << 20
-"""A process that has grown to this makes room for a fresh one."""
+"""Size of a process at which it ends and is replaced by a fresh one."""
 OPEN_FILES = 64
 MAX_EVENT_BYTES = 4 << 20
 """Largest JSON text of an event that a transformation may return."""
 BY_POLICY = -1.0
-"""For ``TurnOutcome.retry_after_s`` of an error that does not say how long to wait."""
+"""Value of ``TurnOutcome.retry_after_s`` for an error that does not say how long to wait."""
 TURN_S = 0.5
-"""After this much computing for one request, what is done of it is answered."""
+"""Computing time for one request, in seconds, after which the finished part is answered."""
 TURN_BYTES = 8 << 20
-"""The same for the size of the answer."""
+"""Size of an answer in bytes after which the finished part is answered."""
 
 
 class _Clock:
-    """Source of ``now()``: the server's time, moved on by a clock that nobody sets."""
+    """Source of ``now()``: the server's time, advanced by a clock that cannot be set."""
 
     __slots__ = ("_base",)
 
@@ -108,7 +108,10 @@ class Bench:
         program_bytes: int,
         look_up: GeoIpLookup | None = None,
     ) -> None:
-        """``time_s``, ``calls``, ``program_bytes``: what one run may use; ``grace_s``: see `BodyLimits`."""
+        """Create the table.
+
+        ``time_s``, ``calls`` and ``program_bytes`` are the limits of one run; ``grace_s``: see `BodyLimits`.
+        """
         self.spent = False
         self._grace_s = grace_s
         own = replace(RUNNING.limits, time_s=time_s, async_steps=calls, memory_bytes=program_bytes)
@@ -121,7 +124,7 @@ class Bench:
         self._held_bytes = 0
 
     def answer(self, request: Request) -> TurnOutcome | Transformed | None:
-        """Do what is asked for. Ends the process when that takes far longer than it may."""
+        """Answer a request. Ends the process when the work takes far longer than its limit."""
         if isinstance(request, Transform):
             return self._transform(request)
         if isinstance(request, Forget):
@@ -200,7 +203,7 @@ class Bench:
                 run = BodyRun(error=_clean(error.message))
             except Exception as error:
                 run = BodyRun(error=f"Internal error: {type(error).__name__}: {error}"[:500])
-            # What is done around the program counts: making a huge result ready is work that it causes.
+            # Work around the program counts: it causes the conversion of a huge result.
             run.used_s = max(run.used_s, time.thread_time() - started)
             runs.append(run)
             used_s += run.used_s
@@ -241,7 +244,7 @@ class Bench:
         elif result.value is not None:
             try:
                 outcome.value = json_of(to_json(result.value))
-            except HogRuntimeError:  # too deep or too large to be shown; no one needs to see it
+            except HogRuntimeError:  # too deep or too large to be shown; nobody needs to see it
                 outcome.value = None
         return outcome
 
@@ -261,7 +264,10 @@ class Bench:
 
 
 def _transformed(program: Program, seed: str, shared: dict[str, Any], text: bytes) -> BodyRun:
-    """Run a transformation on one event. Raises `HogRuntimeError` for what cannot be taken in or given back."""
+    """Run a transformation on one event.
+
+    Raises `HogRuntimeError` for values that cannot be converted.
+    """
     variables = shared | from_json(orjson.loads(text))
     execution = Execution(program, variables, seed=f"{seed}{variables['event']['uuid']}")
     step = execution.start()
@@ -304,7 +310,7 @@ def _go_on(execution: HostedExecution, answer: bytes) -> Finished | Suspended:
 
 
 def _clean(text: str) -> str:
-    """Return a text that can be written: programs can cut strings inside a character."""
+    """Return a text that can be encoded: programs can cut strings inside a character."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -320,7 +326,7 @@ def _confine(memory_bytes: int) -> None:
 
 
 class _Size:
-    """Size of this process; nothing where the system does not tell."""
+    """Size of this process; None where the system does not tell."""
 
     def __init__(self) -> None:
         try:
@@ -401,5 +407,5 @@ if __name__ == "__main__":
         status = 1
     else:
         status = 0
-    # Nothing here needs to be put in order, and what a program left in memory may take long to give back.
+    # Nothing here needs cleaning up, and freeing what a program left in memory may take long.
     os._exit(status)

@@ -1,11 +1,11 @@
 """Protocol between the server and the processes that run bodies.
 
-A frame is its length in four bytes, then MessagePack. The process first sends an empty `TurnOutcome` when it is ready.
-Then the server sends frames with lists of `Request`, and the process answers each request with a frame of its own,
-in order; several may come together (`answers`). Beside that, a pipe takes a byte for each request of a run that is
-done. So when a process dies, the first request that is not done is the one that it died of.
+A frame is its length in four bytes, then MessagePack. The process first sends an empty `TurnOutcome` when it is
+ready. Then the server sends frames with lists of `Request`, and the process answers each request with a frame of
+its own, in order; several may arrive together (`answers`). Beside that, a pipe takes a byte for each finished
+request of a run. So when a process dies, the first unfinished request is the one that killed it.
 
-JSON stays JSON on the way: neither side decodes what only the other needs.
+JSON is not decoded on the way by a side that does not need it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 from hoglab.functions.body_run import BodyRun
 
 PROGRAMS = 1_000
-"""Programs that a process keeps. Both sides forget the oldest one when there are more."""
+"""Maximum number of programs that a process keeps. Both sides forget the oldest one when there are more."""
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 18
@@ -45,7 +45,7 @@ class Begin(msgspec.Struct, tag=0, array_like=True):
 
 
 class Resume(msgspec.Struct, tag=1, array_like=True):
-    """Go on with the run that waits under this number. ``answer`` is JSON."""
+    """Continue the run that waits under this number. ``answer`` is JSON."""
 
     number: int
     answer: bytes
@@ -53,7 +53,7 @@ class Resume(msgspec.Struct, tag=1, array_like=True):
 
 
 class Forget(msgspec.Struct, tag=2, array_like=True):
-    """Runs that are not gone on with here. Not answered."""
+    """Runs that will not be continued here. Not answered."""
 
     numbers: list[int]
 
@@ -61,8 +61,8 @@ class Forget(msgspec.Struct, tag=2, array_like=True):
 class Transform(msgspec.Struct, tag=3, array_like=True):
     """Run a transformation on some events, one after the other. Answered with `Transformed`.
 
-    ``globals`` is a JSON object for each event, ``shared`` one that all have in common; ``seed`` begins the seed of
-    each run, to which the event's uuid is added.
+    ``globals`` is a JSON object for each event, ``shared`` one with their common globals; ``seed`` begins the seed
+    of each run, to which the event's uuid is added.
     """
 
     program: int
@@ -106,7 +106,7 @@ class TurnOutcome(msgspec.Struct, array_like=True):
 
 
 class Transformed(msgspec.Struct, array_like=True):
-    """Results of a transformation for the first of the events in a request, for one at least."""
+    """Results of a transformation for the first events of a request, at least one."""
 
     runs: list[BodyRun]
 

@@ -1,8 +1,8 @@
 """The process that runs the bodies of transformations.
 
-Ingestion waits for it, so it serves nobody else, and it is asked for many events at a time: while it works on some,
-the server reads what came of those before and writes those that follow. What bounds a single run bounds it here, too.
-Beyond that, a function whose runs are slow again and again is given up for the rest of a batch, so that it holds up
+Ingestion waits for it, so it serves nothing else, and gets many events at a time: while it works on some, the
+server reads the results of earlier ones and sends the next. The limits of a single run apply here, too. Beyond
+that, a function whose runs are slow again and again is given up for the rest of a batch, so that it delays
 ingestion for seconds and not until the circuit breaker stops it.
 """
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 GROUP_EVENTS = 256
 GROUP_BYTES = 1 << 20
-"""Most events, and most of their JSON, in one request (a single event may be larger)."""
+"""Maximum number of events, and maximum size of their JSON, in one request (a single event may be larger)."""
 BATCH_BYTES = 256 << 20
-"""Given up is a function whose results in one batch are larger than this."""
+"""Size in bytes of a function's results in one batch above which it is given up."""
 RESTART_S = 1.0
-"""Pause before another process is started after one failed to start."""
+"""Pause in seconds before another process is started after one failed to start."""
 GIVEN_UP = "The function took too long, or made too much, of this batch of events and was given up."
 
 _logger = structlog.get_logger(__name__)
 
 
 class TransformationProcess:
-    """One process, started when it is first needed, and again when it died. May be used by any thread.
+    """One process, started when it is first needed, and again after it died. May be used by any thread.
 
     `close` it when it is not needed any more.
     """
 
     def __init__(self, limits: BodyLimits | None = None, *, geoip: Path | None = None) -> None:
-        """``geoip``: the database that `geoipLookup` looks into."""
+        """Create the process's owner. ``geoip`` is the database of `geoipLookup`."""
         self.limits = limits or BodyLimits()
         self._geoip = geoip
         self._child: Child | None = None
@@ -63,13 +63,12 @@ class TransformationProcess:
         hurried: bool = False,
         most_s: float = math.inf,
     ) -> Generator[BodyRun, None, None]:
-        """Run a program on events: one answer for each, in order.
+        """Run a program on events. Yield one result for each, in order.
 
-        ``events`` are JSON objects with the globals of each run, ``shared`` one with what all have in common. They
-        are taken as they are needed, some of them before the first answer. ``hurried``: give up a slow program earlier;
-        ``most_s``: give it up after so much computing in all.
-        Raises `RuntimeError` when it is closed.
-        Close the iterator if not all of it is taken.
+        ``events`` are JSON objects with the globals of each run, ``shared`` one with their common globals. They are
+        read as they are needed, some of them before the first result. ``hurried``: a slow program is given up
+        earlier; ``most_s``: computing time in all after which it is given up. Raises `RuntimeError` when the
+        process is closed. Close the iterator if not all of it is read.
         """
         batch = _Batch(iter(events), hurried=hurried, most_s=most_s)
         with self._lock:
@@ -85,7 +84,7 @@ class TransformationProcess:
                     asked = []
             finally:
                 if asked:
-                    self._drop()  # who asked went away, and the answers that are to come are nobody's
+                    self._drop()  # the caller stopped reading, and nobody reads the remaining answers
         yield from answered
         yield from batch.given_up()
 
@@ -95,7 +94,7 @@ class TransformationProcess:
         return None if child is None else child.process.pid
 
     def close(self) -> None:
-        """End the process; whoever waits for it gets a `RuntimeError`."""
+        """End the process; callers that wait for it get a `RuntimeError`."""
         self._closing.set()
         child = self._child
         if child is not None:
@@ -106,9 +105,9 @@ class TransformationProcess:
     # --- the process
 
     def _begin(self, source: str, seed: str, shared: bytes, events: list[bytes]) -> Child:
-        """Return the process, which works on the events from now on."""
+        """Start work on the events, and return the process."""
         child = self._child = self._child or self._started()
-        with contextlib.suppress(OSError):  # why it died is found out where its answer is missed
+        with contextlib.suppress(OSError):  # the reason of its death is found out where its answer is missing
             child.begin_transforming(source, seed, shared, events)
         return child
 
@@ -116,7 +115,7 @@ class TransformationProcess:
         while not self._closing.is_set():
             try:
                 return Child(self.limits, self._geoip)
-            except OSError as error:  # the system has no room for a process now
+            except OSError as error:  # the system has no resources for a process now
                 _logger.error("body_process_not_started", error=str(error))  # noqa: TRY400
                 self._closing.wait(RESTART_S)
         raise RuntimeError("transformations are over")
@@ -131,7 +130,7 @@ class TransformationProcess:
             return []
         limit_s = self.limits.time_s
         if len(asked) > 1:
-            batch.alone = len(asked)  # to find the one that the process died of
+            batch.alone = len(asked)  # to find the one that killed the process
             return []
         batch.crashes += 1
         if reason == "time":
@@ -143,7 +142,7 @@ class TransformationProcess:
         return [BodyRun(error=text, used_s=limit_s + self.limits.grace_s)]
 
     def _bury(self, child: Child, function_id: str, *, stuck: bool) -> str | None:
-        """After the process died: ``time`` or ``crash``, None when what it did is not to blame."""
+        """Return why the process died: ``time`` or ``crash``, None when its work is not to blame."""
         self._child = None
         if stuck:
             child.kill()
@@ -151,7 +150,7 @@ class TransformationProcess:
         if self._closing.is_set():
             raise RuntimeError("transformations are over")
         if status == 0 and not stuck:
-            return None  # it made room for a fresh one
+            return None  # it ended to be replaced by a fresh one
         if not child.ready:
             _logger.error("body_process_did_not_start", status=status)
             self._closing.wait(RESTART_S)
@@ -169,9 +168,9 @@ class TransformationProcess:
 
 
 class _Batch:
-    """The events that a function is still to be run on. ``alone``: so many are asked for one by one.
+    """The events that a function has still to be run on.
 
-    ``crashes``: how often the process died of the first one.
+    ``alone`` is how many of them are sent one by one; ``crashes`` how often the process died of the first one.
     """
 
     def __init__(self, events: Iterator[bytes], *, hurried: bool, most_s: float) -> None:
@@ -191,11 +190,11 @@ class _Batch:
         return self._quota.is_over("") or used_s > self._most_s or self._size > BATCH_BYTES
 
     def fill(self) -> None:
-        """Have the next events at hand."""
+        """Have the next events ready."""
         self._waiting.extend(islice(self._events, max(0, GROUP_EVENTS - len(self._waiting))))
 
     def take(self) -> list[bytes]:
-        """Return the next events to ask for, none when all were or the function is given up."""
+        """Return the next events to send, none when all were sent or the function is given up."""
         self.fill()
         taken: list[bytes] = []
         size = 0
@@ -207,7 +206,7 @@ class _Batch:
         return taken
 
     def note(self, asked: list[bytes], answered: list[BodyRun]) -> None:
-        """Take stock; what was asked for and not answered comes next."""
+        """Record the answers; events that were sent and not answered are next."""
         self._waiting.extendleft(reversed(asked[len(answered) :]))
         if answered:
             self.alone = max(0, self.alone - len(answered))

@@ -1,4 +1,4 @@
-"""Trying events again that did not become invocations: the whole way from the filters."""
+"""Retrying events that did not become invocations, beginning with the filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import DeadLetters, DeadLetterSelection, StoredDeadLetter
 
 MAX_RETRIED = 10_000
-"""Most dead letters that one request tries again."""
+"""Maximum number of dead letters that one request retries."""
 PAGE = 100
 
 
@@ -26,8 +26,9 @@ PAGE = 100
 class RetriedDeadLetters:
     """Result of a retry.
 
-    ``queued`` invocations were enqueued (with ``dry_run``: would be); ``tried`` events were asked about, of which
-    ``failed`` failed again; ``skipped`` ones are for functions that are disabled or deleted, or for nobody, and stay.
+    ``queued`` invocations were enqueued (with ``dry_run``: would be); ``tried`` events were evaluated, of which
+    ``failed`` failed again; ``skipped`` events are for functions that are disabled or deleted, or for no function,
+    and stay.
     """
 
     queued: int = 0
@@ -38,10 +39,10 @@ class RetriedDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRetry:
-    """Tries dead letters again: the whole way from the filters, and for the functions only that missed them.
+    """Retries dead letters, beginning with the filters, and only for the functions that missed them.
 
-    ``dispatcher``: makes one for a source, and for one function or (None) all that hear of it; None when the
-    function does not run. ``read``: makes an event of the payload of step ``parse``.
+    ``dispatcher`` creates one for a source, and for one function or (None) all that subscribe to it; None when the
+    function does not run. ``read`` makes an event of the payload of step ``parse``.
     """
 
     letters: DeadLetters
@@ -51,7 +52,10 @@ class DeadLetterRetry:
     def retry(
         self, project_id: int, wanted: DeadLetterSelection, *, dry_run: bool = False
     ) -> RetriedDeadLetters:
-        """Up to `MAX_RETRIED` matching ones, oldest failure first. What fails again is kept with the new reason."""
+        """Retry up to `MAX_RETRIED` matching dead letters, oldest failure first.
+
+        An event that fails again is kept with the new reason.
+        """
         done = RetriedDeadLetters()
         for page in self._pages(project_id, wanted):
             groups: dict[tuple[str, str | None], list[StoredDeadLetter]] = {}
@@ -83,7 +87,7 @@ class DeadLetterRetry:
         for letter in letters:
             try:
                 event = self.read(letter.payload) if letter.step == "parse" else _event(letter.payload)
-            except Exception:  # whatever made it unreadable still does
+            except Exception:  # the reason why it is unreadable has not gone
                 done.failed += 1
                 continue
             events.append(event)

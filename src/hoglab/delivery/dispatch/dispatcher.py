@@ -63,15 +63,18 @@ CONSUMER = "dispatch"
 
 FRESH_PRIORITY, DEGRADED_PRIORITY = 0, 2
 FILTERED_EVERY_S = 1.0
-"""Interval at which metrics of events that filters rejected are written while events come. With each batch they
-would be a row for each function that nothing is run of; the end of the process may lose those of the last second."""
+"""Interval at which metrics of events that filters rejected are written while events arrive.
+
+Written with each batch, they would be a row for each function that does not run; the end of the process may lose
+the metrics of the last second.
+"""
 OVERFLOW_QUEUE = "hogoverflow"
-"""Queue of slow functions, so that they hold up nobody else."""
+"""Queue of slow functions, so that they delay no others."""
 
 Reached: TypeAlias = "ConsumerPosition | PartitionDone"
-"""Up to where in the event log everything is dispatched."""
+"""Function that returns the offset in the event log up to which everything is dispatched."""
 NO_EVENTS_FAULT = (DatabaseError, MemoryError, OSError)
-"""Errors that another event would meet as well: it has to wait until they are over."""
+"""Errors that another event would meet as well: the event waits until they are over."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -83,10 +86,10 @@ _DISPATCHED = Metric(
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Functions that are asked about events, and what they see of them.
+    """The functions that are evaluated on events, and the globals that they see.
 
-    ``functions``: those of a project; ``globals``: makes what they see of an event; ``source``: where the events come
-    from.
+    ``functions`` returns those of a project, ``globals`` makes the globals of an event, ``source`` says where the
+    events come from.
     """
 
     functions: Callable[[ProjectFunctions], FunctionSet]
@@ -95,14 +98,14 @@ class Audience:
 
 
 def stored_audience(event_globals: EventGlobals) -> Audience:
-    """Return the destinations, which hear of events that were stored."""
+    """Return the destinations, which are evaluated on stored events."""
     return Audience(attrgetter("destinations"), event_globals.of)
 
 
 class EventDispatcher:
-    """Asks the functions of projects about events and enqueues what they are to do.
+    """Evaluates the functions of projects on events and enqueues their runs.
 
-    The destinations, unless another audience is named.
+    The functions are the destinations, unless other subscribers are named.
 
     Used by one thread: that of ingestion calls `dispatch` for each batch that it has stored.
     """
@@ -123,10 +126,11 @@ class EventDispatcher:
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``once``: leave out runs that were begun before, not only those that are still in the queue.
+        """Create a dispatcher.
 
-        ``shares``: what projects that wait for each other may have computed; runs that are quick (`QUICK_RUN_S`) count
-        for nothing, however many there are.
+        With ``once``, runs that were begun before are left out, not only those that are still in the queue.
+        ``shares`` bounds the computing time of projects that wait for each other; quick runs (`QUICK_RUN_S`) do not
+        count, whatever their number.
         """
         self._queue = stores.queue
         self._run_store = stores.runs
@@ -142,7 +146,7 @@ class EventDispatcher:
         self._shares = shares or ComputeShares()
         self._restarts: dict[int | None, Restarts] = {}
         self.progress = Heartbeat()
-        """That of `dispatch`."""
+        """Progress of `dispatch`."""
         self._now = now
         self._clock = clock
         self._asked: list[Asked] = []
@@ -151,11 +155,11 @@ class EventDispatcher:
     # --- what ingestion calls
 
     def position(self) -> int:
-        """Return the log offset up to which everything was dispatched, 0 at first."""
+        """Return the log offset up to which everything was dispatched; 0 at first."""
         return self._queue.position(CONSUMER)
 
     def has_room(self) -> bool:
-        """Return whether more may be enqueued now; else what comes waits where it is."""
+        """Return whether more may be enqueued now; if not, events wait where they are."""
         return self._room.for_any()
 
     def dispatch(
@@ -168,9 +172,9 @@ class EventDispatcher:
     ) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction.
 
-        Events that come from elsewhere than the event log have no position; of a partition of the log ``done`` is
-        what is noted as such. An event that no runs can be made of is put aside, as are those in ``dead``. Raises
-        `DatabaseError`.
+        Events from elsewhere than the event log have no position; for a partition of the log, ``done`` is the
+        stored position. An event that no runs can be made of becomes a dead letter, as do the events in ``dead``.
+        Raises `DatabaseError`.
         """
         reached = None if log_offset is None else done or ConsumerPosition(CONSUMER, log_offset)
         self.progress.beat()
@@ -212,11 +216,11 @@ class EventDispatcher:
             self.commit(plan, reached)
 
     def rehearse(self, events: Sequence[IngestedEvent]) -> None:
-        """Find out what events would cause, and leave it. Raises what `dispatch` raises."""
+        """Plan the runs that events would cause, and write nothing. Raises the errors of `dispatch`."""
         self.plan(events)
 
     def _dispatch_with_care(self, events: Sequence[IngestedEvent]) -> None:
-        """One event after the other, each of them put aside until it is done: one that ends the server stays there."""
+        """Dispatch events one by one, each a dead letter until it is done: one that ends the server stays there."""
         source = self._audience.source
         ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
         known = self._dead_letters.known(list(ids))
@@ -239,9 +243,10 @@ class EventDispatcher:
             self.commit(plan)
 
     def carry_out(self, events: Sequence[IngestedEvent], write: Callable[[DispatchPlan], T]) -> T:
-        """Let ``write`` commit what events cause; made anew as often as others counted for the same masking meanwhile.
+        """Plan the runs that events cause and let ``write`` commit them.
 
-        Raises what ``write`` raises, which has changed nothing then.
+        Plans again when another plan for the same masking was committed meanwhile. Raises what ``write`` raises,
+        which has changed nothing then.
         """
         while True:
             plan = self.plan(events)
@@ -249,7 +254,7 @@ class EventDispatcher:
                 return write(plan)
 
     def plan(self, events: Sequence[IngestedEvent]) -> DispatchPlan:
-        """Plan of what events cause. Changes nothing."""
+        """Return the plan of the runs that events cause. Changes nothing."""
         batch = DispatchPlan(self._now(), self._audience.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
@@ -264,9 +269,10 @@ class EventDispatcher:
     def commit(
         self, plan: DispatchPlan, reached: Reached | None = None, *, step: JobStep | None = None
     ) -> int:
-        """Write everything in one transaction; returns how many invocations are new.
+        """Write everything in one transaction. Return how many invocations are new.
 
-        Raises `JobOverError`, and `MaskingMovedError` when another plan for the same masking was committed meanwhile.
+        Raises `JobOverError`, and `MaskingMovedError` when another plan for the same masking was committed
+        meanwhile.
         """
         asked = [*self._asked, *plan.asked]
         is_due = reached is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
@@ -300,7 +306,7 @@ class EventDispatcher:
         return new
 
     def flush(self) -> None:
-        """Write the metrics that wait for more events, when there are none. Raises `DatabaseError`."""
+        """Write the metrics that wait for more events. Raises `DatabaseError`."""
         if self._asked:
             self._run_store.write_metrics(filtered_metrics(self._asked, self._now()))
             self._asked = []
@@ -337,7 +343,7 @@ class EventDispatcher:
             )
 
     def _hold_back(self, asked: FunctionSet, batch: DispatchPlan) -> None:
-        """Be short with functions that were slow for long: what is stopped is not to cost anything more."""
+        """Give functions that were slow for long less time: a stopped function must not cost more."""
         states = self._function_breakers.restrained()
         for function in asked.functions if states else ():
             state = states.get(function.id)
@@ -350,7 +356,7 @@ class EventDispatcher:
                     batch.quota.hurry(key)
 
     def _charge(self, function: CompiledFunction, batch: DispatchPlan) -> None:
-        """Note what the filters, inputs and keys of a function cost, for the circuit breaker."""
+        """Report the cost of a function's filters, inputs and keys to the circuit breaker."""
         keys = (function.id, *function.filters())
         excess_s = sum(map(batch.quota.excess_s, keys))
         if not excess_s:
@@ -414,7 +420,7 @@ class EventDispatcher:
     def _mappings(
         self, function: CompiledFunction, event: IngestedEvent, seen: dict[str, Any], batch: DispatchPlan
     ) -> list[CompiledMapping | None]:
-        """Return the mappings that apply; one None for a function without any."""
+        """Return the mappings that apply; [None] for a function without mappings."""
         if function.mappings is None:
             return [None]
         mappings: list[CompiledMapping | None] = []
@@ -448,7 +454,7 @@ class EventDispatcher:
         values: dict[str, Any],
         batch: DispatchPlan,
     ) -> None:
-        """Ask the circuit breaker, build the inputs, which must succeed, and find out what masking counts."""
+        """Return a candidate for a run: ask the circuit breaker, build the inputs, and compute the masking key."""
         if self._function_breakers.is_disabled(function.id):
             batch.count(function, "disabled_permanently")
             return
@@ -483,7 +489,7 @@ class EventDispatcher:
         error: Exception | HogLimit,
         batch: DispatchPlan,
     ) -> None:
-        """Without its order key a run could overtake others."""
+        """Fail the event for a function whose order key cannot be computed: its run could overtake others."""
         message = f"the order key failed: {function.input_failure(error)}"
         batch.count(function, "inputs_failed")
         batch.log_error(
@@ -500,7 +506,7 @@ class EventDispatcher:
         error: Exception | HogLimit,
         batch: DispatchPlan,
     ) -> None:
-        """Count and log it, and keep what it takes to run it once the inputs are mended."""
+        """Count and log failed inputs, and keep what is needed to run the function once they are corrected."""
         message = function.input_failure(error)
         batch.count(function, "inputs_failed")
         batch.log_error(function, f"Error building inputs for event {cause.uuid}: {message}", cause.uuid)
@@ -508,7 +514,7 @@ class EventDispatcher:
         batch.results.append(self._never_begun(failed, INPUTS_FAILED, message, batch.now))
 
     def _never_begun(self, run: PlannedRun, kind: str, message: str, now: datetime) -> InvocationResult:
-        """Return the result of a run that failed before it began, with what it takes to run it."""
+        """Return the result of a run that failed before it began, with what is needed to run it."""
         cause = run.cause
         return InvocationResult(
             invocation_id=run.id,
@@ -530,7 +536,7 @@ class EventDispatcher:
         )
 
     def _decide(self, batch: DispatchPlan) -> None:
-        """Turn candidates into invocations: those that were not begun before, are not masked and have room."""
+        """Turn candidates into invocations, except those that were begun before, are masked, or have no room."""
         candidates = batch.candidates
         if self._once and candidates:
             settled = self._queue.settled([candidate.id for candidate in candidates])
@@ -558,7 +564,7 @@ class EventDispatcher:
             self._fail_crowded(crowded, batch)
 
     def _fail_crowded(self, candidates: Sequence[PlannedRun], batch: DispatchPlan) -> None:
-        """End runs before they begin, for too many of their functions wait; not those that are among them."""
+        """Fail the runs of functions with too many waiting runs before they begin. Return the remaining ones."""
         known = self._queue.settled([candidate.id for candidate in candidates])
         candidates = [candidate for candidate in candidates if candidate.id not in known]
         message = f"{self._room.max_waiting} runs of the function waited already."

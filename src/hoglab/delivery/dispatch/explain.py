@@ -1,4 +1,4 @@
-"""Explanation why an event would start a function, or would not."""
+"""Explanation why an event would, or would not, start a function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def explain_configuration(
     configuration: Configuration, context: FilterContext, flat: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the verdicts of a function's filter and of those of its mappings on one event (see `filter_globals`)."""
+    """Return the verdicts of a function's filter and its mappings' filters on one event (see `filter_globals`)."""
     own = _explained(configuration.filters, context, flat)
     if configuration.mappings is None:
         return {"matches": own["matches"], "filters": own, "mappings": None}

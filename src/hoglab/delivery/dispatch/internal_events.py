@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLeases
 
 BATCH = 500
-"""Events that functions are asked about at a time."""
+"""Maximum number of events that are evaluated at a time."""
 JOB = JobName("internal events", "")
 
 _logger = structlog.get_logger(__name__)
 
 
 def internal_audience(event_globals: EventGlobals) -> Audience:
-    """Return the internal destinations, which see no address of an event and no time of its capture."""
+    """Return the internal destinations, whose events have no address and no capture time."""
 
     def seen(project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
         made = event_globals.of(project, event)
@@ -49,16 +49,17 @@ def internal_audience(event_globals: EventGlobals) -> Audience:
 class InternalEventDispatcher(BackgroundService):
     """Background service that dispatches the server's own events. `dispatch_waiting` may also be called by itself.
 
-    An event is removed after its invocations are in the queue. Between the two a crash may happen, and then they are
-    enqueued once more, under the same ids. Of several processes one does it at a time.
+    An event is removed after its invocations are in the queue. After a crash between the two they are enqueued once
+    more, under the same ids. One process at a time does so.
     """
 
     NAME = "internal-events"
 
     def __init__(self, database: Database, dispatcher: EventDispatcher, jobs: JobLeases) -> None:
-        """``database``: the metadata. ``dispatcher``: one of its own, made with `internal_audience`.
+        """Create the service.
 
-        ``jobs``: those of this process.
+        ``database`` is the metadata; ``dispatcher`` is one of its own, made with the internal subscribers; ``jobs``
+        are the jobs of this process.
         """
         super().__init__()
         self._database = database
@@ -67,19 +68,19 @@ class InternalEventDispatcher(BackgroundService):
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Start working, first on what is waiting."""
+        """Start working, beginning with the waiting events."""
         self._unsubscribe = self._database.changes.subscribe(
             "internal_events", lambda _project_id: self.wake()
         )
         super().start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End after the events at hand."""
+        """Stop after the current events."""
         self._unsubscribe()
         super().stop(timeout_s)
 
     def round(self) -> float | None:
-        """Dispatch what waits until nothing is left, or the queue has no room, or a database does not answer."""
+        """Dispatch waiting events until none is left, the queue is full, or a database does not answer."""
         try:
             while self._dispatcher.has_room() and not self.is_stopping:
                 if not self._waiting():
@@ -97,7 +98,7 @@ class InternalEventDispatcher(BackgroundService):
             return internal_events.waiting(connection, BATCH)
 
     def dispatch_waiting(self) -> int:
-        """Ask functions about the oldest events that wait; how many these were."""
+        """Evaluate functions on the oldest waiting events. Return how many events there were."""
         events = self._waiting()
         if events:
             readable: list[IngestedEvent] = []
@@ -105,7 +106,7 @@ class InternalEventDispatcher(BackgroundService):
             for event in events:
                 try:
                     readable.append(_as_stored(event))
-                except Exception as error:  # nothing behind it shall wait for it
+                except Exception as error:  # later events must not wait for it
                     _logger.warning("internal_event_put_aside", uuid=event.uuid, exc_info=error)
                     dead.append(_unreadable(event, error))
             self._dispatcher.dispatch(readable, log_offset=None, dead=dead)
@@ -131,13 +132,13 @@ def _unreadable(event: InternalEvent, error: Exception) -> DeadLetter:
 
 
 def read_unreadable(payload: bytes) -> IngestedEvent:
-    """Return the event of a dead one that could not be read when it came. Raises whatever is wrong with it."""
+    """Return the event of a dead letter that could not be read when it arrived. Raises the error of reading it."""
     parts = orjson.loads(payload)
     return _as_stored(InternalEvent(**{**parts, "created_at": datetime.fromisoformat(parts["created_at"])}))
 
 
 def _as_stored(event: InternalEvent) -> IngestedEvent:
-    """Return the event in the form that functions are asked about; it is stored nowhere."""
+    """Return the event in the form in which functions are evaluated on it; it is stored nowhere."""
     person = event.person
     properties = dict(event.properties)
     row = EventRow(

@@ -1,4 +1,4 @@
-"""Suppressing repeats: of events that look the same to a function only some start it (spec: hog-runtime 5)."""
+"""Suppressing repeats: of events that look the same to a function, only some start it (spec: hog-runtime 5)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MIN_TTL_S = 1
 MAX_TTL_S = 86_400
 
 Key = tuple[str, str]
-"""Function id and the hash of what its masking expression gave."""
+"""Function id and the hash of its masking expression's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """Count that one candidate belongs to; None is never masked."""
+    """The count that one candidate belongs to; None is never masked."""
 
     key: Key
     ttl_s: int
@@ -32,7 +32,7 @@ class Masked:
 
 
 def mask_of(function_id: str, masking: CompiledMasking, globals_: dict[str, Any]) -> Masked | None:
-    """Return the key of a candidate; None when the expression fails or gives nothing, which lets it through."""
+    """Return the key of a candidate; None when the expression fails or has no value, which lets it run."""
     try:
         value = masking.key(globals_)
     except (HogRuntimeError, HogThrow, HogLimit):
@@ -46,7 +46,7 @@ def mask_of(function_id: str, masking: CompiledMasking, globals_: dict[str, Any]
 
 
 def allowed(before: int, after: int, threshold: int | None) -> int:
-    """Return the number of the candidates that may run, of those that raised a count from ``before`` to ``after``."""
+    """Return the number of candidates that may run, of those that raised a count from ``before`` to ``after``."""
     if not threshold or threshold < 0:
         return 1 if before == 0 else 0
     return (after - 1) // threshold - (before - 1) // threshold
@@ -55,7 +55,7 @@ def allowed(before: int, after: int, threshold: int | None) -> int:
 def decide(
     candidates: Sequence[Masked | None], known: Mapping[Key, MaskingCount], now: datetime
 ) -> tuple[list[bool], list[MaskingCount]]:
-    """For each candidate, in order, whether it may run; and the counts as they are afterwards.
+    """Return for each candidate, in order, whether it may run; and the counts after that.
 
     A window begins with its first candidate and does not move. ``known`` holds open windows only.
     """

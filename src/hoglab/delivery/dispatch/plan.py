@@ -1,4 +1,4 @@
-"""Plan of what events are to cause, of which nothing is written yet (spec: hog-runtime 0)."""
+"""Plan of the runs that events cause, of which nothing is written yet (spec: hog-runtime 0)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Counts of events that a set of functions was asked about.
+    """Counts of the events that a set of functions was evaluated on.
 
-    Beside all, how many of them each function let through or failed on, by its place in the set.
+    Beside the total, the numbers of events that each function passed or failed on, by its place in the set.
     """
 
     functions: FunctionSet
@@ -50,7 +50,7 @@ class Asked:
 
 
 def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
-    """Return metrics of the events that filters did not let through."""
+    """Return metrics of the events that filters rejected."""
     totals: Counter[tuple[int, str]] = Counter()
     by_set: dict[int, list[Asked]] = {}
     for question in asked:
@@ -69,7 +69,7 @@ def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
 
 
 class Cause:
-    """An event that makes functions run, and what these runs have in common."""
+    """An event that starts functions, and the common data of its runs."""
 
     __slots__ = ("_states", "event", "globals", "person_id", "uuid")
 
@@ -82,7 +82,7 @@ class Cause:
         self._states: dict[str | None, bytes] = {}
 
     def state(self, mapping_id: str | None) -> bytes:
-        """Return encoded state that a run starts with."""
+        """Return the encoded state that a run starts with."""
         state = self._states.get(mapping_id)
         if state is None:
             state = self._states[mapping_id] = encode_state(
@@ -127,17 +127,17 @@ class DispatchPlan:
     masking: list[MaskingCount] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     retried: Sequence[str] = ()
-    """Ids of dead letters that these events were."""
+    """Ids of dead letters that are retried by this plan."""
     asked: list[Asked] = field(default_factory=list)
     settled: int = 0
-    """Runs that are left out, for they were begun before."""
+    """Ids of runs that are left out because they were begun before."""
 
     def count(self, function: CompiledFunction, name: str, number: int = 1) -> None:
         if number:
             self.counts[function.project_id, function.id, name] += number
 
     def log(self, function: CompiledFunction, level: str, text: str, event_uuid: str | None = None) -> None:
-        """``event_uuid``: the event that it is about, whose id the line goes by."""
+        """Add a log line; ``event_uuid`` is the event that it is about, under whose id it is found."""
         instance = event_uuid or str(uuid4())
         self.logs.append(LogEntry(function.project_id, function.id, instance, self.now, level, clipped(text)))
 
@@ -151,7 +151,7 @@ class DispatchPlan:
         self.dead.append(put_aside(event, self.source, function_id, step, reason, self.now))
 
     def failed(self, event: IngestedEvent, function: CompiledFunction | None, error: Exception) -> None:
-        """Put an event aside because of an error that nobody foresaw."""
+        """Make an event a dead letter because of an unexpected error."""
         reason = reason_of(error)
         if function is not None:
             self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")

@@ -1,4 +1,4 @@
-"""Answer to one attempt to do what a program asked for: what it means, and how it is told."""
+"""Answer to one attempt at a call of a program: its meaning, and its text for the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hoglab.delivery.outbound import FetchFailure, FetchResponse, MailFailure, MailSent
 
 TOLD_FROM_S = 10.0
-"""Waits that are at least so long are told with their end."""
+"""Minimum wait in seconds for which the log tells the end."""
 
 Answer = FetchResponse | FetchFailure | MailSent | MailFailure
 
@@ -66,7 +66,7 @@ def for_program(answer: Answer) -> dict[str, Any]:
             # Programs that look at errors from 400 on only must not take a redirect for an acknowledgement.
             return {**shown, "error": answer.undelivered} if answer.undelivered else shown
         case FetchFailure():
-            # The status is the upstream product's; `error` is there to tell that nobody sent it.
+            # The status is the upstream product's; `error` shows that no response was received.
             return {"status": 500, "body": f"{answer.name}: {answer.detail}", "error": answer.told}
         case MailSent():
             return {"success": True}
@@ -75,7 +75,7 @@ def for_program(answer: Answer) -> dict[str, Any]:
 
 
 def metric_of(answer: Answer) -> tuple[str, str]:
-    """Return kind and name of the metric that a call is counted by once it is over (spec: hog-runtime 8)."""
+    """Return kind and name of the metric that counts a call once it is over (spec: hog-runtime 8)."""
     match answer:
         case MailSent():
             return ("email", "email_sent")

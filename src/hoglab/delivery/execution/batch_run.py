@@ -1,7 +1,7 @@
-"""A run on many events: what its program sees of them, and how each fared (spec: hog-runtime 11).
+"""A run on many events: what its program sees of them, and the result of each (spec: hog-runtime 11).
 
 The program sees ``events``, a list of ``{event, person, groups, inputs}``; ``event``, ``person``, ``groups`` and
-``inputs`` are those of the first. A list that it returns, one entry for each event, says how each fared.
+``inputs`` are those of the first. A list that it returns, one entry for each event, gives the result of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPORTED = "The function reported a failure."
 MAPPING_GONE = "The mapping of the function is disabled or deleted."
 
 MAX_ITEM_LINES = 24
-"""Events of a batch whose failures have lines of their own in the log."""
+"""Maximum number of events of a batch whose failures have lines of their own in the log."""
 
 
 class BatchInputsError(Exception):
@@ -51,8 +51,8 @@ class BuildInputs(Protocol):
 class Contents:
     """Events of a batch as its program sees them.
 
-    ``inputs`` by id of the item, as plain JSON data; ``failed``: the items that it does not see, for their inputs
-    failed, and why; ``shown``: the ids of those that it sees.
+    ``inputs`` by id of the item, as plain JSON data; ``failed``: the reasons by id of the items that it does not
+    see, because their inputs failed; ``shown``: the ids of the items that it sees.
     """
 
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Contents:
         explain: Callable[[BaseException], str],
         pinned: dict[str, Any] | None,
     ) -> None:
-        """Show an item, with the inputs that it began with or (None) new ones."""
+        """Show an item to the program, with the inputs that it began with or (None) new ones."""
         seen = {**more, **orjson.loads(memoryview(item.globals))}
         if pinned is None:
             try:
@@ -87,17 +87,17 @@ class Contents:
 
 
 class BatchRun:
-    """The events that a run is about. `program` once, then `judge`; `results` at any time."""
+    """The events of one run. Call `program` once, then `judge`; `results` at any time."""
 
     def __init__(self, items: Sequence[Item] = ()) -> None:
-        """``items``: what the invocation was made of; none for one about a single event."""
+        """Create the run; ``items`` are the parts of its invocation, none for one about a single event."""
         self._items = items
         self._contents: Contents | None = None
         self._failed: dict[str, str] = {}
 
     @property
     def is_one_of_many(self) -> bool:
-        """Whether it was made of several events, whatever its function wants now."""
+        """Whether the run was made of several events, whatever its function's present options are."""
         return len(self._items) > 1
 
     def program(
@@ -166,7 +166,10 @@ class BatchRun:
         return {"inputs": contents.inputs, "failed": contents.failed}
 
     def judge(self, run: ProgramRun) -> str | None:
-        """Take from what the program returned how each event fared; what is wrong with all of them, if anything."""
+        """Read the result of each event from the program's result.
+
+        Return the problem of all of them, if there is one.
+        """
         contents = self._contents
         if contents is None:
             return None
@@ -189,7 +192,7 @@ class BatchRun:
     ) -> list[InvocationResult]:
         """Return the results of the events, or the run's own, ``base``, when it was not made of several.
 
-        ``judged``: whether the run has ended by itself, so that each event has a fate of its own.
+        ``judged``: whether the run has ended by itself, so that each event has a result of its own.
         """
         if not self._items:
             return [base]
@@ -206,9 +209,9 @@ class BatchRun:
 
 
 def failures(value: Any, count: int) -> dict[int, str]:
-    """Return reasons by position of those of ``count`` events that failed, by what the program returned.
+    """Return the reasons of failed events by position, of ``count`` events, from the program's result.
 
-    Raises `ValueError` for a list of another length. What is no list says that all is well.
+    Raises `ValueError` for a list of another length. A result that is not a list means success.
     """
     if not isinstance(value, list):
         return {}
@@ -234,7 +237,7 @@ def _failure(outcome: Any) -> str | None:
 
 
 def item_result(base: InvocationResult, item: Item, version: int, failure: str | None) -> InvocationResult:
-    """Return the result of one item of a batch whose own is ``base``; ``failure`` makes it failed."""
+    """Return the result of one item of a batch whose own result is ``base``; ``failure`` makes it failed."""
     status = base.status if failure is None else "failed"
     return replace(
         base,

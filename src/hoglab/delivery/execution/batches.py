@@ -1,8 +1,8 @@
-"""Making one run of many events: functions with ``x_delivery.batch`` (spec: hog-runtime 11).
+"""Merging many events into one run: functions with ``x_delivery.batch`` (spec: hog-runtime 11).
 
-Each event's invocation waits for others in a queue of its own. When there are enough, or one has waited long enough,
-they become one invocation, in one transaction; from then on it is a run like any other, which may be sent again and
-goes on after a crash (`batch_run`).
+Each event's invocation waits for others in a queue of its own. When there are enough, or one has waited long
+enough, they become one invocation, in one transaction; from then on it is a run like any other, which may be
+retried and continues after a crash (`batch_run`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import ClaimedInvocation
 
 BATCH_QUEUE = "batch"
-"""Queue of invocations that wait for others to share their run."""
+"""Queue of invocations that wait to share a run with others."""
 
 
 def merge(
     claimed: Sequence[ClaimedInvocation], versions: Versions, now: datetime, source: str | None
 ) -> tuple[NewInvocation | None, list[InvocationResult]]:
-    """Return one invocation of many, None when none of them can be read, and what is known of each.
+    """Return one invocation of many, None when none of them can be read, and the result of each unreadable one.
 
-    It keeps the ``source`` of now: a later program may know of one event only.
+    It keeps the present ``source``: a later program may know of one event only.
     """
     items: list[Item] = []
     results: list[InvocationResult] = []
@@ -59,7 +59,7 @@ def merge(
 
 
 def item_of(claimed: ClaimedInvocation, state: RunState) -> Item:
-    """Return an invocation of one event as a part of a batch."""
+    """Return an invocation of one event as an item of a batch."""
     first_us = state.first_scheduled_us
     return Item(
         claimed.id,

@@ -1,4 +1,4 @@
-"""Calls that programs make of the host: requests to send, time to wait (spec: hog-runtime 4.2, 4.5)."""
+"""Calls that programs make to the host: requests to send, time to wait (spec: hog-runtime 4.2, 4.5)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ REDIRECTS: Mapping[Any, Literal["follow", "manual"]] = {"follow": "follow", "man
 """Values of the option ``redirect`` of `fetch`."""
 
 MAX_SLEEP_S = 86_400.0
-"""The longest `sleep`."""
+"""Maximum duration of `sleep`, in seconds."""
 
 
 def key_of(run_id: str, rerun: int, calls_made: int) -> str:
-    """Idempotency key of a call: the same for each attempt, different for all other calls, begins with the run's id.
+    """Return the idempotency key of a call, which begins with the run's id.
 
-    A run that somebody runs again has other keys: it may say something else by now, and a destination that honours keys
-    would give the answer of the first time and do nothing. ``rerun``: how often that was.
+    It is the same for each attempt and different for all other calls. A run that is run again has other keys: its
+    calls may differ by now, and a destination that honours keys would repeat its first answer and do nothing.
+    ``rerun`` is the number of such runs.
     """
     return f"{run_id}-r{rerun}-{calls_made}" if rerun else f"{run_id}-{calls_made}"
 
@@ -35,9 +36,9 @@ def key_of(run_id: str, rerun: int, calls_made: int) -> str:
 def sent_by(
     call: PendingCall, key: str, limits: MailLimits
 ) -> FetchRequest | Email | FetchFailure | MailFailure:
-    """Return request or e-mail of a call of `SENDING`, or the failure to make it.
+    """Return the request or e-mail of a call of `SENDING`, or the failure to make it.
 
-    ``key``: the same for each attempt.
+    ``key`` is the same for each attempt.
     """
     return fetch_request(call.args, key) if call.name == "fetch" else email_of(call.args, key, limits)
 
@@ -80,7 +81,7 @@ def _headers(wanted: Any) -> dict[str, str]:
 def _body(value: Any) -> str | None:
     if isinstance(value, str):
         return value or None
-    # What is false in JavaScript is no body; empty lists and objects are one.
+    # Values that are false in JavaScript are no body; empty lists and objects are one.
     if value is None or value is False or value == 0:
         return None
     return stringify(value)

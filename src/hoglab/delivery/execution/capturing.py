@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class CaptureRefusedError(Exception):
-    """An event was not taken; the text says why. ``for_now``: it may be later, unchanged."""
+    """An event was refused; the text says why. ``for_now`` means that it may be accepted later, unchanged."""
 
     def __init__(self, reason: str, *, for_now: bool = False) -> None:
         super().__init__(reason)
@@ -14,11 +14,11 @@ class CaptureRefusedError(Exception):
 
 
 class EventSink(Protocol):
-    """Takes an event that a function captured, into the project with that id; returns when it is durable."""
+    """Function that stores a captured event in the project with that id; returns when it is durable."""
 
     async def __call__(self, project_id: int, event: dict[str, Any], *, insist: bool = False) -> None:
-        """Raise `CaptureRefusedError`.
+        """Store an event. Raises `CaptureRefusedError`.
 
-        ``insist``: nobody can be asked to come again, so the event is taken however much waits for ingestion.
+        ``insist``: nobody can send it again, so the event is accepted however much waits for ingestion.
         """
         ...

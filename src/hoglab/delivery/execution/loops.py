@@ -1,10 +1,9 @@
 """Loops: functions that start themselves again and again (spec: hog-runtime 4.5, last paragraph).
 
-A function may send events to its own project with `fetch`, or call its webhooks.
-The events that such a request sends are marked with how often the function did that on the way to it, and from
-`MAX_DEPTH` on it is not sent. A request to a webhook says in a header how long the chain is that led to it, as
-`postHogCapture` counts it, for its event has no properties of its own. Where a request cannot be understood it goes out
-as it is.
+A function may send events to its own project with `fetch`, or call its webhooks. The events of such a request are
+marked with how often the function did that in the chain that led to it, and from `MAX_DEPTH` on it is not sent. A
+request to a webhook has the length of the chain that led to it in a header, as `postHogCapture` counts it, for its
+event has no properties of its own. A request that cannot be parsed is sent unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.outbound import FetchRequest
 
 DEPTH_PROPERTY = "$hog_function_fetch_depth"
-"""Property of events: by function, how many of its requests one after the other led to the event."""
+"""Property of events: by function, how many of its requests in a row led to the event."""
 MAX_DEPTH = 10
 CAPTURE_PATHS = frozenset(
     {
@@ -40,11 +39,11 @@ CAPTURE_PATHS = frozenset(
         "/i/v1/analytics/events",
     }
 )
-"""Every path that takes events, as `hoglab.capture` serves them."""
+"""Every path that accepts events, as `hoglab.capture` serves them."""
 WEBHOOK_PATH = "/public/webhooks/"
 """Path at which functions answer requests; see `hoglab.delivery.webhooks.routes`."""
 CHAIN_HEADER = "X-Hoglab-Chain"
-"""In requests to webhooks: how many functions in a row led to it."""
+"""Header of requests to webhooks: how many functions in a row led to the request."""
 WEBHOOK_REFUSAL = (
     "Refusing to fetch a webhook of this server: "
     f"{MAX_DEPTH} functions in a row led to this run already, which looks like an endless loop."
@@ -59,7 +58,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class EndlessLoopError(Exception):
-    """A request that is not to be sent."""
+    """A request must not be sent, because it would continue an endless loop."""
 
 
 class _Event(msgspec.Struct):
@@ -67,7 +66,7 @@ class _Event(msgspec.Struct):
 
     @property
     def chain(self) -> int:
-        """Number of functions in a row that led to the event."""
+        """Return the number of functions in a row that led to the event."""
         length = self.properties.get(CHAIN_PROPERTY)
         return int(length) if isinstance(length, int | float) and not isinstance(length, bool) else 0
 
@@ -82,13 +81,13 @@ _globals = msgspec.json.Decoder(_Globals)
 def marked(
     request: FetchRequest, *, site_url: str, token: str, function_id: str, causes: Iterable[bytes]
 ) -> FetchRequest:
-    """Return the request as it is to be sent. ``causes``: the globals, as JSON, of the events that the run is about.
+    """Return the request with marks. ``causes`` are the globals, as JSON, of the run's events.
 
     Raises `EndlessLoopError`.
     """
     bearer = _bearer(request)
     names_token = token in (request.body or "") or bearer == token
-    if not names_token and WEBHOOK_PATH not in request.url:  # nearly always: the URL need not be looked into
+    if not names_token and WEBHOOK_PATH not in request.url:  # nearly always: the URL need not be parsed
         return request
     path = _own_path(request.url, site_url) or ""
     if path.startswith(WEBHOOK_PATH):
@@ -158,7 +157,7 @@ def _events_of(body: Any, token: str, bearer: str | None) -> list[dict[str, Any]
 
 
 def _tokens(part: dict[str, Any]) -> list[Any]:
-    """Return tokens named by an event, or by a batch."""
+    """Return the tokens that an event, or a batch, names."""
     properties = part.get("properties")
     inside = properties.get("token") if isinstance(properties, dict) else None
     named = [part.get("api_key"), part.get("token"), part.get("$token"), inside]

@@ -1,4 +1,4 @@
-"""One program on one event: its turns, and what they print, cost and capture (spec: hog-runtime 4.4, 4.7)."""
+"""One program on one event: its turns, and its output, cost and captured event (spec: hog-runtime 4.4, 4.7)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from hoglab.delivery.bodies.child import SuspendedRun
 
 MAX_MESSAGE_CHARS = 10_000
-"""Log messages beyond this are cut."""
+"""Maximum length of a log message; longer ones are cut."""
 MAX_ERROR_CHARS = 4_096
-"""Length of the error that is kept with a result."""
+"""Maximum length of the error that is kept with a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Line:
 
 
 def clipped(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
-    """Return a text that is not longer than ``limit``, with a mark where it was cut."""
+    """Return a text of at most ``limit`` characters, with a mark where it was cut."""
     most = limit - len(TRUNCATED)
     return text[:most] + TRUNCATED if len(text) > most else text
 
@@ -49,7 +49,7 @@ def two_digits(number: float) -> str:
 
 
 class EventFacts(msgspec.Struct):
-    """Facts that the server itself needs of the event that a program runs on."""
+    """Facts about the run's event that the server itself needs."""
 
     uuid: str = ""
     distinct_id: Any = ""
@@ -58,7 +58,7 @@ class EventFacts(msgspec.Struct):
 
 
 class KnownGlobals(msgspec.Struct):
-    """Stored globals, of which only the event is decoded here; programs get all of them as they are."""
+    """Stored globals, of which only the event is decoded here; programs get all of them unchanged."""
 
     event: EventFacts
     person: msgspec.Raw = NOTHING
@@ -69,7 +69,7 @@ _known = msgspec.json.Decoder(KnownGlobals)
 
 
 def known_globals(globals_: msgspec.Raw) -> KnownGlobals:
-    """Read them. Raises `msgspec.DecodeError`."""
+    """Return stored globals. Raises `msgspec.DecodeError`."""
     return _known.decode(globals_)
 
 
@@ -84,9 +84,9 @@ class PendingCall:
 class ProgramRun:
     """One run of a program, as the server sees it; a process of `hoglab.delivery.bodies` does the computing.
 
-    `start` and `resume` give the work to be done there, `take` its outcome: the call that the program waits for,
-    None when it has ended. A ``journal`` repeats what an earlier run did up to its call. ``globals_`` and ``more``,
-    which wins, are JSON objects. ``timings`` are those of earlier turns; new ones are added.
+    `start` and `resume` return the work for it, `take` its outcome: the call that the program waits for, None when
+    it has ended. A ``journal`` repeats what an earlier run did up to its call. ``globals_`` and ``more``, which
+    wins, are JSON objects. ``timings`` are those of earlier turns; new ones are added.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ProgramRun:
         self.captured: dict[str, Any] | None = None
         """The event that the program captured."""
         self.calls_made = 0
-        """Number of calls of the host that have been answered."""
+        """Number of calls to the host that have been answered."""
         self.value: Any = None
         """Value that the program returned, as plain JSON data."""
         self.event = event
@@ -136,7 +136,7 @@ class ProgramRun:
         return self._at_this_time()
 
     def take(self, outcome: TurnOutcome) -> PendingCall | None:
-        """Note what became of the work; the call that the program waits for, if it does."""
+        """Record the outcome of the work. Return the call that the program waits for, if it waits."""
         self.timings.append(Timing("hog", round(max(0.0, outcome.used_s - self._used_s) * 1000, 3)))
         self._used_s = outcome.used_s
         self.refused = outcome.refused
@@ -161,24 +161,24 @@ class ProgramRun:
         return None
 
     def fail(self, message: str) -> None:
-        """End a program that waits for something that cannot be done."""
+        """End a program that waits for a call that is impossible."""
         self.close()
         self.error = self.cleaned(message)
 
     def close(self) -> None:
-        """Let go of a program that is not gone on with in this turn."""
+        """Release a program that is not continued in this turn."""
         held, self._work.held = self._work.held, None
         if held is not None:
             BodyPool.forget(held)
 
     @property
     def journal(self) -> bytes | None:
-        """Journal that brings another run of the program to the call that this one waits for."""
+        """Return the journal that brings another run of the program to the call that this one waits for."""
         return self._work.journal
 
     @property
     def held(self) -> SuspendedRun | None:
-        """Suspended program, alive."""
+        """The suspended program, while it is alive in its process."""
         return self._work.held
 
     def _at_this_time(self) -> Work:
@@ -216,11 +216,11 @@ class ProgramRun:
         self.lines.append(Line(level, clipped(self._redact(text)), self._now()))
 
     def log_error(self, error: str) -> None:
-        """Say that the program ended with an error."""
+        """Log that the program ended with an error."""
         self.log("error", f"Error executing function on event {self.event.uuid}: {error}")
 
     def log_completion(self) -> None:
-        """Say that the program came to its end, and what it took."""
+        """Log that the program completed, and its cost."""
         end = self._end
         if end is None:
             return
@@ -237,7 +237,7 @@ class ProgramRun:
 
 
 class _Used(msgspec.Struct):
-    """The part of a journal that says how much computing time its turns took."""
+    """The part of a journal that gives the computing time of its turns."""
 
     used_s: float = 0.0
 

@@ -1,8 +1,8 @@
 """Retries: when a failed request is sent again.
 
-Destinations are away for hours now and then: by default a request is repeated for a day, with waits that double up to
-half an hour and full jitter, so that those who failed together do not come back together. `POSTHOG` is what the
-upstream product does (spec: hog-runtime 4.5).
+Destinations are away for hours now and then: by default a request is repeated for a day, with waits that double up
+to half an hour and full jitter, so that simultaneous failures are not repeated at the same time. `POSTHOG` is the
+policy of the upstream product (spec: hog-runtime 4.5).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ RETRIABLE = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 530)})
 """Statuses that are over sooner or later: too early (RFC 8470), and those of proxies, which tell from 520 to 529 that
 the server behind them was away, slow or overloaded, among the usual ones."""
 ASKED_TO_WAIT = RETRIABLE - {408, 500, 502, 504}
-"""Statuses with which the other side may say how long to wait."""
+"""Statuses with which a server may say how long to wait."""
 MAX_DOUBLINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Decides what follows a failed attempt. Times in seconds; ``random`` gives numbers from 0 up to 1."""
+    """Decides the delay after a failed attempt. Times in seconds; ``random`` returns numbers from 0 up to 1."""
 
     max_attempts: int | None = 3
     step_s: float = 1.0
@@ -40,15 +40,15 @@ class RetryPolicy:
     max_backoff_s: float = 30.0
     max_retry_after_s: float = 300.0
     doubles: bool = False
-    """Whether each wait is twice as long as the one before, not one step longer."""
+    """Whether each wait is twice as long as the one before, instead of one step longer."""
     full_jitter: bool = False
-    """Whether a wait is anything from one step up to twice what it would be, in place of adding ``jitter_s``."""
+    """Whether a wait is random between one step and twice the regular wait, instead of adding ``jitter_s``."""
     max_age_s: float | None = None
-    """No attempt begins later than this after the run was queued."""
+    """Age of a run in seconds, from when it was queued, after which no attempt begins."""
     random: Callable[[], float] = random.random
 
     def wanted_by(self, retry: Retry | None) -> RetryPolicy:
-        """Return the policy of a function that has wishes of its own (spec: hog-runtime 11)."""
+        """Return the policy of a function that has delivery options (spec: hog-runtime 11)."""
         if retry is None:
             return self
         step_s = self.step_s if retry.base_ms is None else retry.base_ms / 1000
@@ -67,9 +67,9 @@ class RetryPolicy:
     def delay_s(
         self, answer: Answer | Postponed, attempts: int, now: datetime, age_s: float = 0.0
     ) -> float | None:
-        """Delay before the next attempt, None when there is to be none.
+        """Return the delay before the next attempt; None when there is none.
 
-        ``attempts``: made so far; ``age_s``: how long ago the run was queued.
+        ``attempts`` were made so far; ``age_s`` is the time since the run was queued.
         """
         if not retriable(answer) or (self.max_attempts is not None and attempts >= self.max_attempts):
             return None
@@ -103,13 +103,13 @@ LASTING = RetryPolicy(
 
 UPSTREAM = "posthog"
 LONGEST_S = 7 * 86_400
-"""As long as a function may ask for."""
+"""Maximum duration in seconds for which a function may ask."""
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def parse_policy(text: str) -> RetryPolicy:
-    """Return the policy that a setting names: `UPSTREAM`, or for how long to go on, like ``24h``.
+    """Return the policy that a setting names: `UPSTREAM`, or a duration like ``24h``.
 
     Raises `ValueError`.
     """

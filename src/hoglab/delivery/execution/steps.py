@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """The turn goes on, with `Turn.answered`, when this was sent."""
+    """Request that the worker sends; `Turn.answered` then continues the turn."""
 
     request: FetchRequest | Email
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Results of a turn, to be written together."""
+    """Result of a turn, to be written in one piece."""
 
     outcome: InvocationOutcome
     logs: list[LogEntry]
     metrics: list[AppMetric]
     results: list[InvocationResult]
-    """One; of a batch, one for each of its events."""
+    """One result; for a batch, one for each of its events."""
     function_id: str
     timings: list[Timing]
-    """Of the whole invocation, when it is over; else empty."""
+    """Timings of the whole invocation when it is over; else empty."""
     captured: dict[str, Any] | None = None
     """An event to capture before anything is written."""
 

@@ -1,8 +1,8 @@
-"""One turn of an invocation: from its stored state to what is stored next (spec: hog-runtime 4).
+"""One turn of an invocation: from its stored state to the state that is stored next (spec: hog-runtime 4).
 
-A turn does at most one request or e-mail, and what it finds out is written before the next one: a program that asks
-for another is put back with its journal. All of this is computing, of which bodies do theirs in processes of their
-own; the worker performs the request and does the waiting.
+A turn does at most one request or e-mail, and its result is written before the next one: a program that asks for
+another is put back with its journal. All of this is computing, of which bodies do theirs in processes of their own;
+the worker performs the request and does the waiting.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ UNUSABLE = (
 )
 
 MAX_TIMINGS = 32
-"""Of a run that is tried for hours the last stretches count, for its cost and its duration."""
+"""Maximum number of stored timings of a run: the last ones count, for its cost and its duration."""
 
 MAX_PRIORITY = 9
-"""Each attempt makes a run less urgent, down to this."""
+"""Lowest urgency of a run; each attempt makes it less urgent."""
 
 _logger = structlog.get_logger(__name__)
 
 
 class Turn:
-    """One claimed invocation at work. `begin` once, then `answered` when it says `Perform`.
+    """One claimed invocation at work. Call `begin` once, then `answered` when it returns `Perform`.
 
-    These are jobs of a `BodyPool`.
+    Both are jobs of a `BodyPool`.
     """
 
     def __init__(self, shop: TurnContext, claimed: ClaimedInvocation) -> None:
@@ -114,9 +114,9 @@ class Turn:
         self._quota = ComputeQuota()
 
     def accepted_at(self) -> datetime | None:
-        """Return the time when the event was accepted, for the first request of a run that the event caused.
+        """Return the time when the event was accepted.
 
-        Else None.
+        None except for the first request of a run that the event caused.
         """
         run, state = self._parts
         captured_at = run.event.captured_at
@@ -127,12 +127,12 @@ class Turn:
 
     @property
     def held(self) -> SuspendedRun | None:
-        """Suspended program of the turn, alive."""
+        """The suspended program of the turn, while it is alive in its process."""
         return None if self._run is None else self._run.held
 
     @property
     def patience_s(self) -> float:
-        """Time for which its requests are retried; 0 when the number of attempts limits them."""
+        """Time in seconds for which its requests are retried; 0 when the number of attempts limits them."""
         policy = self._retries()
         return 0.0 if policy.max_attempts is not None else policy.max_age_s or 0.0
 
@@ -152,11 +152,11 @@ class Turn:
 
     @property
     def program_run(self) -> ProgramRun | None:
-        """The program at work; None when it could not begin."""
+        """The current program; None when it could not begin."""
         return self._run
 
     def answered(self, answer: Answer, duration_ms: float) -> Step:
-        """Go on with what became of the request."""
+        """Continue with the result of the request."""
         try:
             return self._answered(answer, duration_ms)
         except Exception as error:
@@ -210,7 +210,7 @@ class Turn:
         return self._compute(run.start(), may_perform=may_perform)
 
     def _program_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
-        """Return the program with its inputs: those it began with when it was suspended before, else fresh ones."""
+        """Return the program with its inputs: those it began with when it was suspended before, else new ones."""
         shop, mapping = self._shop, function.mapping_of(state.mapping_id)
         known = known_globals(state.globals)
         more: dict[str, Any] = {"source": shop.site.source(function)}
@@ -226,7 +226,7 @@ class Turn:
             inputs = self._pinned_inputs(state)
             source = function.hog if state.source is None else state.source
         elif mapping is None and function.has_fixed_inputs and "request" not in more:
-            inputs, redact = function.fixed_inputs  # the event need not be looked into
+            inputs, redact = function.fixed_inputs  # the event need not be decoded
         else:
             variables = from_json({**orjson.loads(memoryview(state.globals)), **more})
             inputs = self._build_inputs(function, variables, mapping)
@@ -264,10 +264,10 @@ class Turn:
     def _build_inputs(
         self, function: CompiledFunction, variables: dict[str, Any], mapping: CompiledMapping | None
     ) -> dict[str, Any]:
-        """Build inputs, of one event of many, too, unless those of the others took too long.
+        """Build inputs, also those of one event of many, unless those of the others took too long.
 
-        They are computed in the server, so that slow ones count as a body does. Raises `HogRuntimeError`, `HogThrow`
-        and `HogLimit`.
+        They are computed in the server, so slow ones cost as a body does. Raises `HogRuntimeError`, `HogThrow` and
+        `HogLimit`.
         """
         quota = self._quota
         known = len(quota.slow_runs(function.id))
@@ -301,7 +301,7 @@ class Turn:
             return self._broken(error)
 
     def _next(self, call: PendingCall | None, *, may_perform: bool) -> Step:
-        """Do what the program waits for; it may be ended (None), and a second request waits for its own turn."""
+        """Return the next step for a call; None ends the program. A second request waits for its own turn."""
         run, state = self._parts
         if call is not None:
             if state.error is not None:
@@ -343,7 +343,7 @@ class Turn:
     def _woken(self, args: list[Any], state: RunState) -> datetime | None:
         """Return the time to wake a sleeping program; None when it has slept, or asks for an invalid time.
 
-        The queue hands out what is due, whatever was done to the clock meanwhile: a program that slept has slept.
+        The queue returns what is due, even if the clock was set meanwhile: a program that slept has slept.
         """
         if state.sleep_until is not None:
             return None
@@ -430,9 +430,9 @@ class Turn:
         return self._suspend(scheduled_at=due, error=message)
 
     def _suspend(self, scheduled_at: datetime | None = None, *, error: str | None = None) -> Settled:
-        """Put the invocation back, with all that it takes to come to this point again.
+        """Return the invocation to be put back, with what is needed to reach this point again.
 
-        ``error``: why the request is to be repeated.
+        ``error`` is the reason why the request is repeated.
         """
         run, state = self._parts
         claimed = self.claimed
@@ -465,7 +465,7 @@ class Turn:
         return self._settled(outcome, result, error=error, kind=kind)
 
     def _broken(self, error: Exception) -> Settled:
-        """Return a mistake of ours must not keep an invocation from ending."""
+        """End an invocation after an unexpected error."""
         _logger.error(
             "turn_failed",
             invocation_id=self.claimed.id,
@@ -532,7 +532,7 @@ class Turn:
             event_uuid=None if state is None else state.event_uuid,
             distinct_id=None if state is None else state.distinct_id,
             person_id=None if state is None else state.person_id,
-            # What succeeded is not run again, so its globals need not be kept.
+            # A successful run is not run again, so its globals need not be kept.
             invocation_globals=kept_globals(state.globals, state.mapping_id)
             if state is not None and status == "failed"
             else None,

@@ -1,4 +1,4 @@
-"""Fairness: what one function, project or destination may take of what all share."""
+"""Fairness: limits of one function, project or destination on shared resources."""
 
 from hoglab.delivery.limits import function_breaker, in_flight
 from hoglab.delivery.limits.backpressure import Backpressure

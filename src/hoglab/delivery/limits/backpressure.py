@@ -1,4 +1,4 @@
-"""Back-pressure: whether the queue may get more invocations (docs/delivery.md, "When much waits")."""
+"""Backpressure: whether the queue accepts more invocations (docs/delivery.md, "When much waits")."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationQueue
 
 MAX_BACKLOG = 100_000
-"""With more invocations due, ingestion waits until the worker has caught up with them; capture goes on until the event
-log is full. What nobody could begin yet does not count: what sleeps, waits for its next attempt, or for an earlier one
-of its order key. Nor do functions that hold themselves back, by a rate limit, because they are slow or because their
-destination is away: nobody waits for them."""
+"""Number of due invocations above which ingestion waits for the worker; capture goes on until the event log is full.
+
+Invocations that cannot begin yet do not count: those that sleep, wait for their next attempt, or for an earlier one
+of their order key. Nor do functions that hold themselves back, by a rate limit, because they are slow or because
+their destination is away: nothing waits for them.
+"""
 PROJECT_PART = 2
-"""Of that, no project counts for more than this part, a half, where there are others: however much one has due, the
-events of the others go on."""
+"""The part of `MAX_BACKLOG` (a half) up to which one project counts beside others.
+
+So the events of the others go on, however many invocations of one are due.
+"""
 MAX_WAITING_OF_PROJECT = 2_000_000
-"""With more invocations of the functions of one project unfinished, further ones become failed runs at once, too."""
+"""Number of unfinished invocations of one project's functions above which further ones become failed runs at once."""
 MAX_WAITING = 1_000_000
-"""With more invocations of one function unfinished, further ones become failed runs at once, to be run again."""
+"""Number of unfinished invocations of one function above which further ones become failed runs, to be run again."""
 COUNT_ANEW = timedelta(seconds=1)
-"""Maximum age of the counts of projects."""
+"""Maximum age in seconds of the counts of projects."""
 CAUGHT_UP = timedelta(seconds=5)
-"""The worker has caught up when nothing is due for longer."""
+"""Number of due invocations at or below which the worker has caught up."""
 
 
 class Backpressure:
@@ -63,7 +67,7 @@ class Backpressure:
         self._counted_at = datetime.min.replace(tzinfo=UTC)
 
     def for_any(self) -> bool:
-        """Return whether there is any."""
+        """Return whether anything may be enqueued."""
         if self._queue.backlog() < self.max_backlog:
             return True
         apart = self._held_back()
@@ -77,11 +81,11 @@ class Backpressure:
         return due_now < self.max_backlog
 
     def for_one(self, function_id: str) -> bool:
-        """Return whether there is any for invocations of one function."""
+        """Return whether invocations of one function may be enqueued."""
         return self.left_to(function_id) > 0 and self.for_any()
 
     def left_to(self, function_id: str) -> int:
-        """Return the number of further invocations that one function may have waiting, whatever other projects have.
+        """Return the number of further invocations that one function may enqueue, whatever other projects have.
 
         Not above 0 when it, or its project, has too many.
         """
@@ -106,7 +110,7 @@ class Backpressure:
         return self._of_projects[known[0].id]
 
     def load(self, most: int) -> int:
-        """Number of invocations that could be begun now, apart from those of functions that hold themselves back.
+        """Return the number of due invocations, without those of functions that hold themselves back.
 
         Counted up to ``most``.
         """
@@ -115,7 +119,7 @@ class Backpressure:
         return self._queue.due(self.now(), most=most, apart_from=self._held_back())
 
     def _held_back(self) -> frozenset[str]:
-        """Return the functions with invocations that come late because of the function itself."""
+        """Return the functions whose invocations are late because of the function itself."""
         return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
 
     def _holds_itself_back(self, function_id: str) -> bool:

@@ -1,7 +1,7 @@
-"""Size of a claim: how many runs of one function are taken at a time, out of the queue, and to a process for bodies.
+"""Size of a claim: how many runs of one function are taken at a time, from the queue, and to a process for bodies.
 
-Whose event comes next finds a portion of a flood ahead of it at each step. Small portions cost a transaction or a
-message for each few runs, so they are taken only where somebody has something of them.
+Events of other functions wait for such a portion at each step. Small portions cost a transaction or a message for
+each few runs, so they are taken only while other functions have work.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterable
 
 COMPANY_S = 10.0
-"""Time for which a function that had work counts as one that may have some again."""
+"""Time in seconds for which a function that had work counts as one that may have more."""
 
 
 class ClaimSizes:
-    """Used by one thread. ``alone``: for a function that is the only one with work, ``shared``: else."""
+    """Computes sizes of claims. Used by one thread.
+
+    ``alone``: for a function that is the only one with work, ``shared``: else.
+    """
 
     def __init__(self, alone: int, shared: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._alone = alone
@@ -24,7 +27,7 @@ class ClaimSizes:
         self._other_until: float | None = None
 
     def note(self, function_ids: Iterable[str]) -> None:
-        """Note the functions whose runs were claimed."""
+        """Record the functions whose runs were claimed."""
         for function_id in function_ids:
             if self._last not in (function_id, ""):
                 self._other_until = self._clock() + COMPANY_S

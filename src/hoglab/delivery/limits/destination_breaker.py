@@ -1,13 +1,14 @@
 """A circuit breaker for each function whose requests all go to one destination: while that is away, attempts are few.
 
-After `FAILURES` failures in a row, with no success between, its runs stay in the queue and one at a time is let through
-as a probe, at intervals that double from `FIRST_S` up to `LONGEST_S`. The first success lets all of them go on. So an
-outage costs a probe a minute, and neither burns the attempts of the runs that wait nor holds places at work. Functions
-that send to several destinations have none: one of them that is away says nothing about the others.
+After `FAILURES` failures in a row, with no success between, its runs stay in the queue and one at a time is let
+through as a probe, at intervals that double from `FIRST_S` up to `LONGEST_S`. The first success lets all of them go
+on. So an outage costs a probe a minute, and neither uses up the attempts of the waiting runs nor their places.
+Functions that send to several destinations have no breaker: an outage of one says nothing about the others.
 
-Each process that runs functions has breakers of its own; `OutageWatch` lets others know which are open.
+Each process that runs functions has breakers of its own; `OutageWatch` tells other processes which are open.
 
-What was open for as long as runs are tried lets everything through, so that runs that became too old can fail.
+A breaker that was open for as long as runs are retried lets everything through, so that runs that became too old
+can fail.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import Outages
 
 FAILURES = 10
-"""Failed attempts in a row that open it."""
+"""Number of failed attempts in a row that open the breaker."""
 FIRST_S, LONGEST_S = 1.0, 60.0
 LEAST_WAIT_S = 0.05
-"""Minimum wait after a due probe that found no run: all may wait for an earlier one of their order key."""
+"""Minimum wait in seconds after a due probe that found no run: all may wait for an earlier one of their order key."""
 MAX_KNOWN = 100_000
-"""Functions whose destinations are remembered; beyond that all are forgotten."""
+"""Maximum number of functions whose destinations are remembered; beyond that all are forgotten."""
 SEVERAL = ""
 OUTAGES_EVERY_S = 1.0
-"""Interval at which processes tell each other which destinations are away."""
+"""Interval in seconds at which processes tell each other which destinations are away."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -47,7 +48,7 @@ class _Failing:
     count: int = 0
     patience_s: float = 0.0
     interval_s: float = FIRST_S
-    next_probe: float | None = None  # None: it is closed
+    next_probe: float | None = None  # None: closed
     is_probing: bool = False
 
     def is_open(self, now: float) -> bool:
@@ -55,7 +56,7 @@ class _Failing:
 
 
 class DestinationBreakers:
-    """Those of all functions. May be used by any thread."""
+    """The breakers of all functions. May be used by any thread."""
 
     def __init__(
         self,
@@ -64,17 +65,19 @@ class DestinationBreakers:
     ) -> None:
         self._clock = clock
         self._jitter = jitter
-        self._destinations: dict[str, str] = {}  # of each function, `SEVERAL` if there are
+        self._destinations: dict[
+            str, str
+        ] = {}  # the destination of each function, `SEVERAL` if there are several
         self._failing: dict[str, _Failing] = {}
         self._held_back: set[str] = set()
         self._elsewhere: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def note(self, function_id: str, destination: str, patience_s: float, *, failed: bool) -> bool:
-        """Note what came of an attempt.
+        """Record the result of an attempt. Return whether that lets runs go on.
 
-        ``failed``: as a later one need not. ``patience_s``: for how long its runs are tried; 0 for so few attempts that
-        none are to be saved. Whether that let runs go on.
+        ``failed``: in a way in which a later attempt need not fail. ``patience_s``: for how long its runs are
+        retried; 0 for so few attempts that saving them is useless.
         """
         with self._lock:
             if self._destinations.setdefault(function_id, destination) != destination:
@@ -112,18 +115,15 @@ class DestinationBreakers:
             return granted
 
     def began(self, function_id: str) -> None:
-        """Note that runs were begun: if it is open, that was the probe."""
+        """Record that runs were begun: while the breaker is open, that was the probe."""
         with self._lock:
             one = self._failing.get(function_id)
             if one is not None and one.next_probe is not None:
                 one.is_probing = True
-                one.next_probe = self._clock() + one.interval_s  # if nothing comes of it
+                one.next_probe = self._clock() + one.interval_s  # if the probe has no result
 
     def wait_s(self) -> float | None:
-        """Return the time until the first probe of a breaker that held runs back since the last call.
-
-        The result is None when none did.
-        """
+        """Return the time until the first probe of a breaker that held runs back since the last call; None for none."""
         with self._lock:
             held, self._held_back = self._held_back, set()
             now = self._clock()
@@ -135,7 +135,7 @@ class DestinationBreakers:
         return max(LEAST_WAIT_S, min(probes) - now) if probes else None
 
     def is_open(self, function_id: str) -> bool:
-        """Return whether its runs are held back."""
+        """Return whether the function's runs are held back."""
         with self._lock:
             one = self._failing.get(function_id)
             return function_id in self._elsewhere or (one is not None and one.is_open(self._clock()))
@@ -151,12 +151,12 @@ class DestinationBreakers:
         return self._elsewhere.union(self.open_here())
 
     def open_elsewhere(self, function_ids: frozenset[str]) -> None:
-        """Note those whose runs are held back in other processes."""
+        """Set the functions whose runs are held back in other processes."""
         self._elsewhere = function_ids
 
 
 class OutageWatch(BackgroundService):
-    """Background service by which processes that share a queue know whose destinations are away."""
+    """Background service that shares the open breakers of processes with the same queue."""
 
     NAME = "outage-watch"
 
@@ -166,7 +166,7 @@ class OutageWatch(BackgroundService):
         self._outages = outages
 
     def round(self) -> float:
-        """Tell and learn, as far as the database answers."""
+        """Write the breakers of this process and read the others', unless the database does not answer."""
         try:
             self._outages.tell(self._breakers.open_here())
             self._breakers.open_elsewhere(self._outages.told())

@@ -1,8 +1,9 @@
 """The circuit breaker: slow functions are slowed down, then stopped (spec: hog-runtime 6).
 
-Each function has a bucket of tokens that fills with time and is emptied by what its runs cost, and by what is slow of
-its filters and inputs. States and buckets are stored; processes take costs from what is stored in one transaction, now
-and then, and at once when that may change a state. Between that each has an estimate in memory, with its own costs.
+Each function has a bucket of tokens that fills with time and is emptied by the cost of its runs, and of its slow
+filters and inputs. States and buckets are stored; processes subtract costs from the stored bucket in one
+transaction, now and then, and at once when that may change a state. Between that each process has an estimate in
+memory, with its own costs.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ REFILL_PER_S = 10
 LOWEST = -1
 DEGRADED_AT = 0.8
 LOCK = timedelta(seconds=60)
-"""After a change of state the next automatic one has to wait this long."""
+"""Minimum time between a change of state and the next automatic one."""
 BUCKET_LIFE = timedelta(days=1)
-"""A bucket that nothing was taken from for so long counts as full."""
+"""Time without costs after which a bucket counts as full."""
 RESET_TOKENS: Mapping[int, int] = {HEALTHY_STATE: BUCKET, DEGRADED_STATE: 8_000, DISABLED_STATE: 0}
 
 WATCH_S = 0.5
-"""Interval at which processes that share circuit breakers tell each other the costs of functions."""
+"""Interval in seconds at which processes that share circuit breakers tell each other the costs of functions."""
 COSTS = {"hog": (100, 50.0, 550.0), "async_function": (20, 100.0, 5_000.0)}
-"""By kind of timing: cost, and the milliseconds at which it begins and at which it is full."""
+"""Cost by kind of timing, and the milliseconds at which it begins and at which it is full."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -63,13 +64,13 @@ def cost_of(timings: Iterable[Timing]) -> int:
 
 
 def _rounded(number: float) -> int:
-    """Return rounded as JavaScript does it: a half goes up."""
+    """Return a number rounded as in JavaScript: a half goes up."""
     return int(number + 0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionBreaker:
-    """State and bucket of one function, as they were at ``at``.
+    """State and bucket of one function at the moment ``at``.
 
     Tokens have fractions, or runs that follow each other closely would never see the bucket fill.
     """
@@ -80,19 +81,19 @@ class FunctionBreaker:
     locked_until: datetime | None = None
 
     def refilled(self, now: datetime) -> float:
-        """Return tokens now. A clock that was set back takes none."""
+        """Return the present tokens. A clock that was set back takes none."""
         if now - self.at >= BUCKET_LIFE:
             return BUCKET
         passed_s = (now - self.at).total_seconds()
         return TokenBucket(self.tokens, 0.0, REFILL_PER_S, BUCKET).left(passed_s)
 
     def is_locked(self, now: datetime) -> bool:
-        """Return whether its state may not change by itself yet."""
+        """Return whether its state may not change automatically yet."""
         return self.locked_until is not None and timedelta() < self.locked_until - now <= LOCK
 
     @property
     def effective(self) -> int:
-        """The state as far as running is concerned."""
+        """The state in which its runs are executed."""
         return {FORCEFULLY_DEGRADED: DEGRADED_STATE, FORCEFULLY_DISABLED: DISABLED_STATE}.get(
             self.state, self.state
         )
@@ -101,11 +102,11 @@ class FunctionBreaker:
 _HEALTHY = FunctionBreaker(HEALTHY_STATE, BUCKET, datetime.min.replace(tzinfo=UTC))
 
 StateChange = Callable[[str, int, int], None]
-"""Told of changes: function id, state before, state after."""
+"""Function that is called for changes: function id, state before, state after."""
 
 
 class FunctionBreakers:
-    """Those of all functions. Used from any thread."""
+    """The breakers of all functions. Used from any thread."""
 
     def __init__(
         self,
@@ -119,9 +120,9 @@ class FunctionBreakers:
         self._auto_disable = auto_disable
         self._now = now
         self._on_change = on_change
-        self._storing = threading.RLock()  # held from a change of what is stored until it is known here
-        self._lock = threading.Lock()  # guards everything below
-        self._costs: Counter[str] = Counter()  # that are not taken from what is stored yet
+        self._storing = threading.RLock()  # held from a change of the stored breakers until it is known here
+        self._lock = threading.Lock()  # guards all fields below
+        self._costs: Counter[str] = Counter()  # not yet subtracted from the stored buckets
         self._stored = {kept.function_id: kept for kept in store.read()}
         self._breakers = {each: _in_memory(kept) for each, kept in self._stored.items()}
 
@@ -137,7 +138,7 @@ class FunctionBreakers:
         return found
 
     def effective_state(self, function_id: str) -> int:
-        """Return the state as far as running is concerned."""
+        """Return the state in which the function's runs are executed."""
         breaker = self._breakers.get(function_id)
         return HEALTHY_STATE if breaker is None else breaker.effective
 
@@ -159,7 +160,7 @@ class FunctionBreakers:
     # --- changing
 
     def observe(self, costs: Mapping[str, int]) -> None:
-        """Take what finished runs of functions cost."""
+        """Record the costs of finished runs."""
         now = self._now()
         may_move = False
         with self._lock:
@@ -186,12 +187,12 @@ class FunctionBreakers:
         return DEGRADED_STATE if rating <= DEGRADED_AT else HEALTHY_STATE
 
     def function_saved(self, function_id: str) -> None:
-        """An enabled function was saved: one that was stopped automatically may run again."""
+        """Let a saved, enabled function run again if it was stopped automatically."""
         if self._breakers.get(function_id, _HEALTHY).state == DISABLED_STATE:
             self._set(function_id, DEGRADED_STATE, only_from=DISABLED_STATE)
 
     def force(self, function_id: str, state: int) -> None:
-        """Set a state by hand; those from 11 on stay until the next time."""
+        """Set a state by hand; states from 11 on stay until they are set again."""
         self._set(function_id, state)
 
     def _set(self, function_id: str, state: int, *, only_from: int | None = None) -> None:
@@ -207,11 +208,11 @@ class FunctionBreakers:
         _logger.warning("function_state_changed", function_id=function_id, before=before, after=after)
         try:
             self._on_change(function_id, before, after)
-        except DatabaseError as error:  # what the change brings about must not depend on its being told
+        except DatabaseError as error:  # the change must not depend on whether it can be reported
             _logger.warning("function_state_change_not_told", function_id=function_id, reason=str(error))
 
     def save(self) -> None:
-        """Take from what is stored what functions cost since the last time; a state may change by that."""
+        """Subtract the costs since the last call from the stored buckets; a state may change by that."""
         with self._storing:
             with self._lock:
                 costs, self._costs = self._costs, Counter()
@@ -224,7 +225,7 @@ class FunctionBreakers:
                 raise
 
     def refresh(self) -> None:
-        """Learn what other processes stored."""
+        """Read the breakers that other processes stored."""
         with self._storing:
             kept = self._store.read()
             with self._lock:
@@ -241,7 +242,7 @@ class FunctionBreakers:
     def _store_changes(
         self, costs: Mapping[str, int], decide: Callable[[FunctionBreaker, int, datetime], FunctionBreaker]
     ) -> None:
-        """Change the breakers of some functions as they are stored, and tell of states that change."""
+        """Change the stored breakers of some functions, and report states that change."""
         with self._storing:
             changed: list[BreakerState] = []
             moved: list[tuple[str, int, int]] = []
@@ -266,9 +267,9 @@ class FunctionBreakers:
             self._tell(*move)
 
     def _estimate(self, function_id: str, kept: BreakerState | None) -> FunctionBreaker | None:
-        """Estimate of a breaker that no other process has changed: each cost was taken at its moment.
+        """Return the estimate of a breaker that no other process has changed: each cost was taken at its moment.
 
-        Without costs that came since these began to be stored.
+        Costs that arrived after storing began are left out.
         """
         with self._lock:
             own = self._breakers.get(function_id)
@@ -277,7 +278,7 @@ class FunctionBreakers:
             return replace(own, tokens=own.tokens + self._costs.get(function_id, 0))
 
     def _take_over(self, kept: BreakerState) -> None:
-        """Estimate from what is stored and what was not taken from it yet. While `_lock` is held."""
+        """Estimate from the stored breakers and the costs that are not in them yet. To be called with `_lock`."""
         self._stored[kept.function_id] = kept
         breaker = _in_memory(kept)
         tokens = max(LOWEST, breaker.tokens - self._costs.get(kept.function_id, 0))
@@ -285,7 +286,7 @@ class FunctionBreakers:
 
 
 class BreakerWatch(BackgroundService):
-    """Background service by which processes that share the circuit breakers of functions know of each other."""
+    """Background service that shares circuit breakers between processes."""
 
     NAME = "breaker-watch"
 
@@ -294,7 +295,7 @@ class BreakerWatch(BackgroundService):
         self._breakers = breakers
 
     def round(self) -> float:
-        """Tell and learn, as far as the database answers."""
+        """Write and read breakers, unless the database does not answer."""
         try:
             self._breakers.save()
             self._breakers.refresh()
@@ -308,7 +309,7 @@ def _in_memory(kept: BreakerState) -> FunctionBreaker:
 
 
 def _to_store(function_id: str, breaker: FunctionBreaker) -> BreakerState:
-    """Return the same in whole tokens; a part of one is as good as the time that it takes to fill."""
+    """Return the bucket in whole tokens; a fraction is as good as the time that it takes to fill."""
     tokens = math.floor(breaker.tokens)
     at = breaker.at - timedelta(seconds=(breaker.tokens - tokens) / REFILL_PER_S)
     return BreakerState(function_id, breaker.state, tokens, at, breaker.locked_until)

@@ -1,4 +1,4 @@
-"""Runs in flight, and who may have more of them: see `hoglab.fairness.thresholds`."""
+"""Runs in flight, and which functions may have more of them: see `hoglab.fairness.thresholds`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Full(NamedTuple):
-    """Those that have as much at work as they may."""
+    """Functions and projects that have as many runs in flight as they may."""
 
     functions: frozenset[str] = frozenset()
     projects: frozenset[int] = frozenset()
@@ -23,7 +23,10 @@ class Full(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """Numbers of runs in flight by function and project. ``most``: limit of all; ``per_function``: of one."""
+    """Numbers of runs in flight by function and project.
+
+    ``most`` is the limit of all; ``per_function`` that of one.
+    """
 
     most: int
     per_function: int
@@ -49,7 +52,7 @@ class Tallies:
 
 
 class InFlight:
-    """Used on one event loop."""
+    """Runs in flight of one event loop."""
 
     def __init__(self, most: int, per_function: int) -> None:
         self._tallies = Tallies(most, per_function, Counter(), Counter())
@@ -66,7 +69,7 @@ class InFlight:
         self._project_of[claimed.function_id] = claimed.project_id
 
     def ended(self, claimed: ClaimedInvocation) -> bool:
-        """Note that one ended; whether its function or project was passed over and may have more now."""
+        """Record that a run ended. Return whether its function or project was passed over and may have more now."""
         tallies, project_id, function_id = self._tallies, claimed.project_id, claimed.function_id
         one_less(tallies.projects, project_id)
         one_less(tallies.functions, function_id)
@@ -81,7 +84,7 @@ class InFlight:
         return self._passed_over != before
 
     def pass_over(self) -> Full:
-        """Those that the next claim leaves out."""
+        """Return the functions and projects that the next claim leaves out."""
         tallies = self._tallies
         self._passed_over = Full(
             frozenset(
@@ -92,11 +95,11 @@ class InFlight:
         return self._passed_over
 
     def is_stale(self, full: Full) -> bool:
-        """Return whether one of those that were passed over may have more since."""
+        """Return whether a function or project that was passed over may have more by now."""
         return self._passed_over != full
 
     def quota(self, paces: RateLimiter, breakers: DestinationBreakers) -> Quota:
-        """For the next claim."""
+        """Return the limits of the next claim."""
         tallies = self._tallies
         copies = tallies.functions.copy(), tallies.projects.copy()
         return Quota(Tallies(tallies.most, tallies.per_function, *copies), paces, breakers)
@@ -105,8 +108,8 @@ class InFlight:
 class Quota:
     """Limits of one claim.
 
-    As much of each function as fits beside what is at work, and as its pace and its circuit breaker allow. Used by the
-    thread that claims.
+    A function gets as many runs as fit beside those in flight, and as its rate limit and its circuit breaker allow.
+    Used by the thread that claims.
     """
 
     def __init__(self, tallies: Tallies, paces: RateLimiter, breakers: DestinationBreakers) -> None:
@@ -123,14 +126,14 @@ class Quota:
         return max(0, self._paces.allowance(function_id, wanted + had) - had) if wanted > 0 else 0
 
     def took(self, project_id: int, function_id: str, number: int) -> None:
-        """Note that it was given so many."""
+        """Record that a function was given some runs."""
         if number:
             self._breakers.began(function_id)
         self._taken[function_id] += number
         self._tallies.add(project_id, function_id, number)
 
     def close(self) -> None:
-        """Note in the paces what was begun."""
+        """Record in the rate limits what was begun."""
         for function_id, number in self._taken.items():
             self._paces.began(function_id, number)
         self._paces.settle()

@@ -1,7 +1,6 @@
 """Rate limits that functions set themselves: a token bucket for each (spec: hog-runtime 11).
 
-Where several processes run functions the buckets are theirs together: a claim takes tokens before it takes runs, and
-gives back what it did not need.
+Processes that run functions share the buckets: a claim takes tokens before it takes runs, and returns the rest.
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import Paces
 
 BURST_S = 0.1
-"""Time for which the allowance of an idle function adds up, at most; one run is always allowed at once."""
+"""Maximum time in seconds for which the allowance of an idle function adds up; one run is always allowed at once."""
 LOOK_AGAIN_S = 1.0
-"""Delay with which a changed limit of a function may be noticed."""
+"""Maximum delay in seconds with which a changed limit of a function is noticed."""
 MAX_KNOWN = 10_000
-"""With more functions, all but those that are held back are looked up anew when they have work."""
+"""Number of functions above which all but those that are held back are looked up again when they have work."""
 
 
 class RateLimiter:
-    """Used by one thread. ``limit``: runs a second that a function allows itself, None for any number.
+    """Rate limits of all functions. Used by one thread.
 
-    ``shared``: the buckets, where other processes take from them as well.
+    ``limit`` returns the runs a second that a function allows itself, None for any number; ``shared`` are the
+    buckets, where other processes use them as well.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RateLimiter:
     ) -> None:
         self._limit = limit
         self._shared = shared
-        self._taken: Counter[str] = Counter()  # of the shared buckets, for runs that do not begin yet
+        self._taken: Counter[str] = Counter()  # tokens of the shared buckets, for runs that do not begin yet
         self._empty_until: dict[str, float] = {}
         self._clock = clock
         self._limits: dict[str, float | None] = {}
@@ -49,9 +49,9 @@ class RateLimiter:
         self._held_back: set[str] = set()
 
     def look_up(self) -> None:
-        """Ask for limits that are wanted and not known, and now and then for all.
+        """Look up the limits that are requested and unknown, and now and then all of them.
 
-        `allowance` asks nobody, so that it may be called inside of a transaction.
+        `allowance` reads memory only, so that it may be called inside of a transaction.
         """
         now = self._clock()
         if now >= self._look_again_at:
@@ -100,7 +100,7 @@ class RateLimiter:
         return allowed
 
     def settle(self) -> None:
-        """Give back what no run began with. To be called after every claim."""
+        """Return the tokens that no run used. To be called after every claim."""
         taken, self._taken = self._taken, Counter()
         if self._shared is not None:
             for function_id, number in taken.items():
@@ -108,17 +108,14 @@ class RateLimiter:
                     self._shared.give_back(function_id, number)
 
     def began(self, function_id: str, number: int) -> None:
-        """Note that runs were begun."""
+        """Record that runs were begun."""
         self._taken[function_id] -= number
         bucket = self._buckets.get(function_id)
         if bucket is not None:
             self._buckets[function_id] = bucket.without(number)
 
     def wait_s(self) -> float | None:
-        """Return the time until the first run of a function that was held back since the last call.
-
-        The result is None when none was.
-        """
+        """Return the time until the first run of a function that was held back since the last call; None for none."""
         held, self._held_back = self._held_back, set()
         if self._unknown:
             return 0.0

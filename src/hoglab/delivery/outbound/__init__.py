@@ -1,4 +1,4 @@
-"""Requests and e-mails that functions send, behind the guard of addresses."""
+"""Requests and e-mails that functions send, checked by the guard of addresses."""
 
 from hoglab.delivery.outbound.addresses import AddressGuard, InvalidAllowanceError
 from hoglab.delivery.outbound.fetch import Fetcher, FetchFailure, FetchLimits, FetchRequest, FetchResponse

@@ -1,7 +1,7 @@
-"""Guard of addresses: which ones a hog function may reach (spec hog-runtime 9).
+"""Guard of addresses: which addresses a hog function may reach (spec hog-runtime 9).
 
-Everything that is not a public unicast address is refused, in whatever form it is written, unless the
-operator allowed it. Addresses of cloud metadata services are never allowed.
+Every address that is not public unicast is refused, in any notation, unless the operator allowed it. Addresses of
+cloud metadata services are never allowed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REFUSED: tuple[Network, ...] = tuple(
 
 
 class InvalidAllowanceError(ValueError):
-    """A network that the operator allows is not written as one."""
+    """A network in the operator's settings is not a valid network."""
 
 
 def effective_address(address: Address) -> Address:
@@ -70,8 +70,8 @@ def is_public(address: Address) -> bool:
 def literal_address(host: str) -> Address | None:
     """Return the address that a URL's host denotes by itself, None for a name.
 
-    Takes what resolvers and browsers take: dotted quads, and IPv4 in decimal, octal, hexadecimal or with
-    fewer than four parts (``0x7f.1``, ``2130706433``), in any Unicode form of the digits, with a dot at the end.
+    Accepts what resolvers and browsers accept: dotted quads, and IPv4 in decimal, octal, hexadecimal or with fewer
+    than four parts (``0x7f.1``, ``2130706433``), in any Unicode form of the digits, with a dot at the end.
     """
     host = unicodedata.normalize("NFKC", host).strip("[]").rstrip(".")
     without_zone = host.partition("%")[0]
@@ -90,14 +90,14 @@ def literal_address(host: str) -> Address | None:
 
 @dataclass(frozen=True, slots=True)
 class AddressGuard:
-    """The operator's decision on top of `is_public`."""
+    """The operator's allowances on top of `is_public`."""
 
     networks: tuple[Network, ...] = ()
     hosts: frozenset[str] = frozenset()
 
     @classmethod
     def create(cls, cidrs: Iterable[str] = (), hosts: Iterable[str] = ()) -> AddressGuard:
-        """Allow some internal networks and host names. Raises `InvalidAllowanceError`."""
+        """Return a guard that allows some internal networks and host names. Raises `InvalidAllowanceError`."""
         try:
             networks = tuple(ip_network(cidr, strict=False) for cidr in cidrs)
         except ValueError as error:

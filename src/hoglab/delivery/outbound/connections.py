@@ -1,11 +1,10 @@
 """HTTP/1.1 exchanges over kept-alive connections that are opened behind the guard (spec hog-runtime 4.5, 9; RFC 9112).
 
-No more than delivery needs, which makes it several times cheaper than a client for everything: requests are ready-made
-bytes, answers are read whole, and redirects, cookies and proxies are nobody's business here. ``httptools`` parses what
-comes back.
+It has only what delivery needs, which makes it several times cheaper than a general client: requests are ready-made
+bytes, answers are read whole, and there are no redirects, cookies and proxies. ``httptools`` parses the answers.
 
-Each address is checked where its socket is made, so that neither an odd spelling nor a name that resolves differently
-the second time gets past.
+Each address is checked where its socket is made, so that neither an odd spelling nor a name that resolves
+differently the second time gets past.
 """
 
 from __future__ import annotations
@@ -31,13 +30,16 @@ if TYPE_CHECKING:
     from hoglab.fairness.fair_semaphore import Holder
 
 EYEBALLS_S = 0.25
-"""Time for which one address of a host is tried before the next one is tried beside it (RFC 8305)."""
+"""Time in seconds for which one address of a host is tried before the next one is tried beside it (RFC 8305)."""
 FRAMING_FACTOR = 8
-"""Most bytes around each byte of a body: chunks of one byte need five."""
+"""Maximum number of bytes around each byte of a body: chunks of one byte need five."""
 
 
 class Origin(NamedTuple):
-    """Endpoint of connections and the key they are shared by. ``host_allowed``: the operator allowed it by name."""
+    """Endpoint of connections and the key under which they are shared.
+
+    ``host_allowed``: the operator allowed it by name.
+    """
 
     tls: bool
     host: str
@@ -46,7 +48,7 @@ class Origin(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """Destination that bears the requests: host and port."""
+        """The destination of its requests: host and port."""
         return f"{self.host.removesuffix('.')}:{self.port}"
 
 
@@ -54,8 +56,9 @@ class Origin(NamedTuple):
 class ConnectionLimits:
     """Named limits of connections (spec hog-runtime 4.1). Times in seconds.
 
-    ``max_head_bytes``: of a response, its trailers and the framing of its body. ``connections``: open at a time; with
-    fewer than there may be requests under way, these would wait for each other without turns.
+    ``max_head_bytes``: of a response, its trailers and the framing of its body. ``connections``: maximum number of
+    open connections; with fewer than there may be requests under way, requests would wait for each other without
+    turns.
     """
 
     connect_s: float = 3.0
@@ -66,7 +69,10 @@ class ConnectionLimits:
 
 
 class HttpAnswer(NamedTuple):
-    """``headers``: lower-case name to first value. ``body`` is decompressed, and ``truncated`` at the limit."""
+    """An answer.
+
+    ``headers``: lower-case name to first value. ``body`` is decompressed, and cut at the limit if ``truncated``.
+    """
 
     status: int
     headers: dict[str, str]
@@ -75,7 +81,7 @@ class HttpAnswer(NamedTuple):
 
 
 class BlockedAddressError(OSError):
-    """The guard refused to connect. ``address``: to where."""
+    """The guard refused to connect to ``address``."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -103,7 +109,7 @@ class ExchangeProgress:
 
 
 class DisconnectedError(ConnectionError):
-    """The connection was closed before an answer began, which tells nothing about the request."""
+    """The connection was closed before an answer began, which says nothing about the request."""
 
 
 class InvalidAnswerError(Exception):
@@ -111,7 +117,7 @@ class InvalidAnswerError(Exception):
 
 
 class ConnectionPool:
-    """Made and used on one event loop; close it there."""
+    """Pool of connections. Created and used on one event loop; close it there."""
 
     def __init__(self, guard: AddressGuard, limits: ConnectionLimits) -> None:
         self._guard = guard
@@ -128,13 +134,13 @@ class ConnectionPool:
     async def exchange(
         self, origin: Origin, request: bytes, *, bodiless: bool, holder: Holder, progress: ExchangeProgress
     ) -> HttpAnswer:
-        """Send a request, once more when its connection breaks before an answer begins.
+        """Send a request, once more when its connection breaks before an answer begins. Return the answer.
 
-        Waits while too many are open. ``bodiless``: the answer has none, whatever its head says (HEAD). ``holder``: on
-        whose account.
+        Waits while too many are open. ``bodiless``: the answer has no body, whatever its head says (HEAD).
+        ``holder``: the function on whose account it is sent.
 
-        Raises `DisconnectedError`, `InvalidAnswerError`, `BlockedAddressError`, `ConnectTimeoutError` and what else
-        systems say of names, connections and certificates (`OSError`).
+        Raises `DisconnectedError`, `InvalidAnswerError`, `BlockedAddressError`, `ConnectTimeoutError` and the
+        errors of names, connections and certificates (`OSError`).
         """
         async with self._room:
             for connection in (self._take(origin), None):
@@ -166,10 +172,10 @@ class ConnectionPool:
             else:
                 connection.abort()
 
-    # --- those that wait for another request
+    # --- idle connections
 
     def _take(self, origin: Origin) -> _Connection | None:
-        """Return the one that was used last; the longer one waits, the likelier the other side gave it up."""
+        """Return the idle connection that was used last; the longer one is idle, the likelier the server gave it up."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -184,7 +190,7 @@ class ConnectionPool:
             self._sweep = self._loop.call_later(self._limits.keepalive_s / 2, self._let_go)
 
     def _let_go(self) -> None:
-        """Close those that waited for too long."""
+        """Close connections that were idle for too long."""
         self._sweep = None
         before = self._loop.time() - self._limits.keepalive_s / 2
         for origin, idle in list(self._idle.items()):
@@ -200,9 +206,9 @@ class ConnectionPool:
             self._sweep = self._loop.call_later(self._limits.keepalive_s / 2, self._let_go)
 
     def _make_room(self) -> None:
-        """Close one that waits when as many are open, or about to be, as may be.
+        """Close an idle connection when the maximum number is open, or about to be.
 
-        Those at work are fewer, or this one would wait.
+        Fewer than that are in use, or this request would wait.
         """
         if len(self._open) + self._opening <= self._limits.connections:
             return
@@ -213,7 +219,7 @@ class ConnectionPool:
         if oldest is not None:
             oldest.abort()
 
-    # --- new ones
+    # --- new connections
 
     async def _connect(self, origin: Origin, holder: Holder, progress: ExchangeProgress) -> _Connection:
         self._opening += 1
@@ -256,14 +262,14 @@ class ConnectionPool:
         return connection
 
     async def _addresses(self, origin: Origin, holder: Holder) -> list[Any]:
-        """Those of a host, all of which must be allowed (hog-runtime 9)."""
+        """Return the addresses of a host, all of which must be allowed (hog-runtime 9)."""
         found = await self._resolver.resolve(origin.host, origin.port, holder)
         for info in found:
             self._check(info[4][0], origin)
         return found
 
     def _make_socket(self, origin: Origin, info: Any) -> socket.socket:
-        """Return the one place where sockets come from: refuses addresses that the guard refuses."""
+        """Return a new socket, unless the guard refuses its address. No other function makes sockets."""
         family, kind, protocol, _, sockaddr = info
         self._check(sockaddr[0], origin)
         made = socket.socket(family=family, type=kind, proto=protocol)
@@ -278,7 +284,7 @@ class ConnectionPool:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return TLS context of connections, which trusts the certificates that the system trusts."""
+    """Return the TLS context of connections, which trusts the certificates that the system trusts."""
     return ssl.create_default_context()
 
 
@@ -319,11 +325,11 @@ class _Connection(asyncio.Protocol):
 
     @property
     def received(self) -> int:
-        """Bytes of the answer that came so far."""
+        """Number of bytes of the answer received so far."""
         return self._received
 
     def exchange(self, request: bytes, bodiless: bool) -> asyncio.Future[HttpAnswer]:
-        """Send a request; what comes back."""
+        """Send a request and return the answer."""
         self.is_reusable = False
         self._begin(bodiless=bodiless)
         self._waiter = self._loop.create_future()
@@ -334,7 +340,7 @@ class _Connection(asyncio.Protocol):
         return self._waiter
 
     def abort(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the connection at once."""
         self.is_reusable = False
         if self._transport is not None:
             self._transport.abort()
@@ -406,7 +412,9 @@ class _Connection(asyncio.Protocol):
         self._has_head = True
         self._inflater = _inflater(self._headers.get("content-encoding", ""))
         if self._bodiless:
-            self._is_complete = True  # the parser would wait for the body: the connection is of no more use
+            self._is_complete = (
+                True  # the parser would wait for the body: the connection cannot be used again
+            )
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -418,7 +426,7 @@ class _Connection(asyncio.Protocol):
         self._body += body
         if len(self._body) > limit:
             del self._body[limit:]
-            self._is_truncated = self._is_complete = True  # the rest is not wanted
+            self._is_truncated = self._is_complete = True  # the rest is not needed
 
     def on_message_complete(self) -> None:
         if self._is_complete:
@@ -442,7 +450,7 @@ class _Connection(asyncio.Protocol):
             and not transport.get_write_buffer_size()  # it answered before it had read the request
         )
         answer = HttpAnswer(self._status, self._headers, self._body, self._is_truncated)
-        self._begin(bodiless=False)  # a connection that waits keeps nothing of an answer, which may be large
+        self._begin(bodiless=False)  # an idle connection keeps nothing of an answer, which may be large
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
 
@@ -454,7 +462,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _reason_of(error: Exception) -> Exception:
-    """Return the error to report for one of the parser, or of the callbacks it called."""
+    """Return the error to report for an error of the parser, or of the callbacks it called."""
     cause = error.__context__
     if isinstance(cause, InvalidAnswerError):
         return cause

@@ -1,4 +1,4 @@
-"""One timer for many waits that may all take equally long, which is cheaper than one for each."""
+"""One timer for many waits of the same length, which is cheaper than one for each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class SharedTimeout:
-    """Made and used on one event loop. `close` it there, when nothing waits any more."""
+    """Shared timer of many waits. Created and used on one event loop. `close` it there, when nothing waits any more."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -20,9 +20,9 @@ class SharedTimeout:
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self) -> _Wait:
-        """For a ``with`` block.
+        """Return a context that limits a ``with`` block.
 
-        As with `asyncio.timeout`, what takes too long in it is cancelled, and the block raises `TimeoutError`.
+        As with `asyncio.timeout`, a block that takes too long is cancelled and raises `TimeoutError`.
         """
         task = asyncio.current_task(self._loop)
         assert task is not None  # noqa: S101 - who awaits is in a task
@@ -32,12 +32,12 @@ class SharedTimeout:
         return wait
 
     def close(self) -> None:
-        """Forget the timer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _look(self) -> None:
-        """Cancel what is late, and come again when the next one may be."""
+        """Cancel late waits, and set the timer for the next deadline."""
         self._timer = None
         now = self._loop.time()
         for wait in self._waits:
@@ -48,7 +48,7 @@ class SharedTimeout:
 
 
 class _Wait:
-    """One that is under way. ``at``: when it has to be over, by the clock of the loop."""
+    """One wait. ``at`` is its deadline, by the clock of the loop."""
 
     __slots__ = ("_cancelling", "_is_late", "_task", "_waits", "at")
 

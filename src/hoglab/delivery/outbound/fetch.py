@@ -65,13 +65,13 @@ _HOP_BY_HOP = frozenset(
 # Computed here, or a way to reach another virtual host than the one whose address was checked.
 _OURS = frozenset({"content-length", "host"})
 TARGETS = 1_000
-"""URLs that a fetcher has parsed and remembers: most functions send to the same one again and again."""
+"""Maximum number of parsed URLs that a fetcher remembers: most functions send to the same one again and again."""
 REMEMBERED_CHARS = 4_096
-"""Maximum length of URLs and names of headers that are remembered: remembering must not take memory away."""
+"""Maximum length of URLs and names of headers that are remembered, so that remembering takes little memory."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\r\n\0]")
 HEADER_NAMES = 1_000
-"""Names of headers that are remembered as checked."""
+"""Maximum number of names of headers that are remembered as checked."""
 _DEFAULT_HEADERS = {
     "user-agent": f"User-Agent: hoglab/{__version__}\r\n",
     "accept": "Accept: */*\r\n",
@@ -83,7 +83,7 @@ _VISIBLE = re.compile(r"[!-~]+")
 _METHOD = re.compile(r"[A-Za-z]{1,32}")
 
 NOBODY = Holder(0, "")
-"""For requests that are no function's."""
+"""Holder of requests that no function sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +138,18 @@ class FetchFailure:
 
     @property
     def told(self) -> str:
-        """For people."""
+        """The failure as a text for people."""
         return f"{self.detail}: {self.reason}" if self.reason else self.detail
 
     @property
     def retriable(self) -> bool:
-        """Whether a later try may succeed: addresses and requests that are refused stay refused."""
+        """Whether a later attempt may succeed: refused addresses and requests stay refused."""
         return self.kind in ("dns", "timeout", "network")
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Target of a URL, as far as the URL itself says. ``head``: the common part of requests to it."""
+    """Target of a URL, by the URL alone. ``head`` is the common part of requests to it."""
 
     origin: Origin
     head: bytes
@@ -158,7 +158,7 @@ class _Target:
 
 
 class Fetcher:
-    """A pooled HTTP client behind the guard. Made and used on one event loop; close it there."""
+    """A pooled HTTP client behind the guard. Created and used on one event loop; close it there."""
 
     def __init__(self, guard: AddressGuard, limits: FetchLimits | None = None) -> None:
         self._guard = guard
@@ -168,9 +168,9 @@ class Fetcher:
         self._deadlines = SharedTimeout(self._limits.total_s)
 
     async def fetch(self, request: FetchRequest, holder: Holder = NOBODY) -> FetchResponse | FetchFailure:
-        """Send one request on somebody's account, and again where it is redirected to.
+        """Send one request on a holder's account, and again to the place it is redirected to.
 
-        Never raises for what the network or the other side does.
+        Never raises for errors of the network or the server.
         """
         target = self._target_of(request.url)
         if isinstance(target, FetchFailure):
@@ -230,14 +230,14 @@ class Fetcher:
             raise
         except (OSError, InvalidAnswerError) as error:
             return _network_failure(error, origin)
-        except ValueError:  # a name that is none
+        except ValueError:  # a name that is not valid
             return _invalid_url()
         return _response(answer)
 
     def destination_of(self, text: str) -> str:
         """Return the host and the port that a URL leads to, the same for all spellings of an address.
 
-        Empty when it leads nowhere.
+        Empty for a URL that leads nowhere.
         """
         target = self._target_of(text)
         return "" if isinstance(target, FetchFailure) else target.origin.destination
@@ -264,14 +264,14 @@ class Fetcher:
         origin = Origin(url.scheme == "https", url.raw_host or "", url.port or 0, allowed)
         path, name = url.raw_path_qs, url.host_port_subcomponent or ""
         if not _VISIBLE.fullmatch(path) or not _VISIBLE.fullmatch(name):
-            return _invalid_url()  # nothing but the path and the host may get into the head of the request
+            return _invalid_url()  # only the path and the host may get into the head of the request
         head = f" {path} HTTP/1.1\r\nHost: {name}\r\n".encode()
         return _Target(origin, head, _authorization(url), blocked)
 
     def _bytes_of(
         self, request: FetchRequest, method: str, target: _Target, authorization: str | None
     ) -> bytes | FetchFailure:
-        """Return the request as it goes over the wire."""
+        """Return the bytes of a request."""
         if not _METHOD.fullmatch(request.method) or method == "CONNECT":
             return FetchFailure("invalid_url", "TypeError", f"'{request.method}' is not a valid HTTP method")
         head = _head_of(request.headers, authorization)
@@ -289,7 +289,7 @@ class Fetcher:
 
 
 def _sent_as(name: str) -> str | None:
-    """Return a header's name in lower case; empty when it is not for functions to set, None when it is no name."""
+    """Return a header's name in lower case; empty when functions may not set it, None when it is not a name."""
     if not _HEADER_NAME.fullmatch(name):
         return None
     lower = name.lower()
@@ -300,7 +300,7 @@ _sent_as_known = lru_cache(maxsize=HEADER_NAMES)(_sent_as)
 
 
 def _head_of(wanted: Mapping[str, str], authorization: str | None) -> bytes | FetchFailure:
-    """Return the lines of the headers that a function wants, and of those that it leaves to us."""
+    """Return the lines of a function's headers, and of the headers that it leaves to this client."""
     names = set()
     head = ""
     for name, value in wanted.items():
@@ -357,7 +357,7 @@ def _network_failure(error: Exception, origin: Origin) -> FetchFailure:
 
 
 def _tls_reason(error: ssl.SSLError, host: str) -> str:
-    """Return the problem of a certificate, or of the response that came in place of a handshake."""
+    """Return the problem of a certificate, or of the response that arrived in place of a handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {host}: {error.verify_message}"
     if error.reason in _NO_TLS:

@@ -1,8 +1,9 @@
 """E-mails of hog functions.
 
-What ``sendEmail`` may say, and handing it to the operator's SMTP server (spec: hog-runtime 4.2; RFC 5321, RFC 5322).
+The arguments of ``sendEmail``, and sending to the operator's SMTP server (spec: hog-runtime 4.2; RFC 5321, RFC
+5322).
 
-The server is the operator's choice, not that of a function, so the guard of outgoing requests does not apply to it.
+The operator chooses the server, not a function, so the guard of outgoing requests does not apply to it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hoglab.fairness.token_bucket import TokenBucket
 Tls = Literal["starttls", "implicit", "none"]
 
 PORTS: Mapping[Tls, int] = {"starttls": 587, "implicit": 465, "none": 25}
-"""The port that is meant where the address of the server names none."""
+"""The default port by kind of connection."""
 
 SMTP_URL_FORM = (
     "it is smtp://user:password@host:587, smtps://… for TLS from the start, or smtp://host:25?tls=none"
@@ -43,7 +44,7 @@ SMTP_URL_FORM = (
 NOT_CONFIGURED = "No SMTP server is configured: the operator has not set HOGLAB_SMTP_URL"
 
 GOODBYE_S = 1.0
-"""Time that the server gets for its goodbye after it has taken an e-mail over."""
+"""Time in seconds that the server gets to end the connection after it has accepted an e-mail."""
 
 _SENT_AS_IS = SMTP_LINES.clone(cte_type="7bit")
 # The pattern of HTML's e-mail fields: what RFC 5322 allows without quotes and comments.
@@ -58,8 +59,8 @@ _HOST_NAME = re.compile(r"[a-zA-Z0-9.-]{1,255}")
 class MailLimits:
     """Named limits of e-mails.
 
-    ``total_s``: one attempt, with connecting (``connect_s``); ``at_once``: attempts under way; ``subject_chars`` are
-    those of names, too; ``content_bytes``: text and HTML together, in UTF-8. ``recipient_an_hour``: e-mails of one
+    ``total_s``: one attempt, with connecting (``connect_s``); ``at_once``: simultaneous attempts; ``subject_chars``: of
+    subjects and of names; ``content_bytes``: text and HTML together, in UTF-8. ``recipient_an_hour``: e-mails of one
     project that an address gets, at once and then each hour, for events of strangers may say who gets one.
     """
 
@@ -121,7 +122,7 @@ class Email:
     message_id: str
 
     def as_bytes(self) -> bytes:
-        """Return what goes over the wire, dated now.
+        """Return the e-mail in the form of RFC 5322, dated now.
 
         Headers with texts of the function are written by `mail_head`, those of the content by the standard library.
         """
@@ -148,12 +149,12 @@ class Email:
 
 @dataclass(frozen=True, slots=True)
 class MailSent:
-    """The server has taken the e-mail over."""
+    """The server has accepted the e-mail."""
 
 
 @dataclass(frozen=True, slots=True)
 class MailFailure:
-    """It was not sent. ``code``: what the server answered, None when it did not come to that."""
+    """The e-mail was not sent. ``code`` is the server's answer, None when there was none."""
 
     detail: str
     retriable: bool
@@ -169,7 +170,7 @@ def email_of(args: list[Any], key: str, limits: MailLimits) -> Email | MailFailu
 
 
 class _UnusableError(ValueError):
-    """Error for arguments of a program that are no valid e-mail."""
+    """Error for arguments of a program that are not a valid e-mail."""
 
 
 def _read(wanted: Any, key: str, limits: MailLimits) -> Email:
@@ -243,7 +244,7 @@ class _Recipients:
         self._lock = threading.Lock()  # test runs send on threads of their own
 
     def admit(self, project_id: int, recipient: Address) -> bool:
-        """Whether an address may get one more e-mail of a project, which is counted then."""
+        """Return whether an address may get one more e-mail of a project, which is then counted."""
         # Mail systems tell case apart in no local part that people use, and many ignore what follows a "+".
         mailbox = f"{recipient.username.partition('+')[0]}@{recipient.domain}".lower()
         most, now = self._limits.recipient_an_hour, time.monotonic()
@@ -258,16 +259,16 @@ class _Recipients:
 
 
 class Mailer:
-    """Hands e-mails to one server, each over a connection of its own. Bound to no event loop."""
+    """Sends e-mails to one server, each over a connection of its own. Bound to no event loop."""
 
     def __init__(self, server: MailServer | None = None, limits: MailLimits | None = None) -> None:
-        """``server``: None when there is none; then no e-mail is sent."""
+        """Create the mailer. ``server`` is None when there is none; then no e-mail is sent."""
         self._server = server
         self.limits = limits or MailLimits()
         self._recipients = _Recipients(self.limits)
 
     async def send(self, email: Email, project_id: int) -> MailSent | MailFailure:
-        """Make one attempt, on account of a project. Never raises for what the network or the other side does."""
+        """Send an e-mail once, on a project's account. Never raises for errors of the network or the server."""
         server = self._server
         if server is None:
             return MailFailure(NOT_CONFIGURED, retriable=False)
@@ -328,14 +329,14 @@ class Mailer:
 
 
 async def _part(client: aiosmtplib.SMTP) -> None:
-    """Say goodbye. The e-mail is in the hands of the server, whatever becomes of that."""
+    """End the connection. The server has accepted the e-mail, so errors are ignored."""
     with contextlib.suppress(aiosmtplib.SMTPException, OSError, ValueError):
         async with asyncio.timeout(GOODBYE_S):
             await client.quit()
 
 
 def _own_name() -> str:
-    """Return host name in the greeting: never looked up, for that may take long."""
+    """Return the host name for the greeting: never looked up, for that may take long."""
     name = socket.gethostname()
     return name if _HOST_NAME.fullmatch(name) else "localhost"
 
@@ -361,7 +362,7 @@ def _failure(error: Exception) -> MailFailure:
             return MailFailure("The mail server could not be reached", retriable=True)
         case ValueError():  # an address or a message that the protocol cannot carry
             return MailFailure("The e-mail cannot be sent as it is", retriable=False)
-    # What is left is raised where the server does not know STARTTLS, or no way to log in.
+    # Other errors are raised where the server does not know STARTTLS, or no way to log in.
     return MailFailure("The mail server does not offer what HOGLAB_SMTP_URL asks for", retriable=False)
 
 

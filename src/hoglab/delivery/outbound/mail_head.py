@@ -49,7 +49,7 @@ def fixed_field(name: str, *lines: str) -> bytes:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text may stand in a header as it is: no reader takes a part of it for an encoded word."""
+    """Return whether a header may hold a text as it is: no reader takes a part of it for an encoded word."""
     return _PLAIN.fullmatch(text) is not None and "=?" not in text
 
 

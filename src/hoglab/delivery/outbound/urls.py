@@ -1,7 +1,7 @@
 """URLs that can be fetched (spec hog-runtime 9).
 
-What is wrong with a URL itself is said before anything is looked up, and is final, for no later attempt would find it
-otherwise.
+An error of the URL itself is reported before anything is looked up, and is final, for no later attempt would
+differ.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from yarl import URL
 from hoglab.delivery.outbound.addresses import literal_address
 
 MAX_URL_CHARS = 65_536
-"""Longer URLs are not sent; most servers take an eighth of it at the most."""
+"""Maximum length of a URL; most servers accept an eighth of it at the most."""
 MAX_HOST_CHARS, MAX_LABEL_CHARS = 253, 63
-"""Of a name, and of each of its parts between dots (RFC 1035)."""
+"""Maximum length of a name, and of each of its parts between dots (RFC 1035)."""
 
 INVALID = "Invalid URL"
 
@@ -28,7 +28,7 @@ _PORT = re.compile(r"[0-9]{0,5}", re.ASCII)
 
 
 class UrlError(ValueError):
-    """A URL that cannot be fetched; the text says why, to the author of the function."""
+    """A URL cannot be fetched; the text tells the author of the function why."""
 
 
 def parse_url(text: str) -> URL:
@@ -67,7 +67,7 @@ def _check_authority(authority: str) -> None:
 
 
 def _check_host(host: str) -> None:
-    """A host as it would be looked up: names beyond ASCII are encoded."""
+    """Return a host in the form for look-ups: names beyond ASCII are encoded."""
     if not host:
         raise UrlError("No hostname")
     if literal_address(host) is not None:

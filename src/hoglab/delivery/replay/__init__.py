@@ -1,4 +1,4 @@
-"""Work on the past: backfills, and runs that are run again."""
+"""Work on the past: backfills, and reruns of past runs."""
 
 from hoglab.delivery.replay import broadcast
 from hoglab.delivery.replay.backfills import Backfills

@@ -1,8 +1,9 @@
-"""Running a function on events that came before it: history, in the order in which it was stored.
+"""Running a function on past events, in the order in which they were stored.
 
-A backfill goes through the events of a range of time as if they came now: filters, inputs, masking. Its runs have the
-ids that live ones have, so what was delivered is not delivered again as long as that is remembered (30 days), however
-often the backfill is repeated. Its place is written with what it enqueues: a server that is killed goes on there.
+A backfill treats the events of a range of time as if they came now: filters, inputs, masking. Its runs have the ids
+that live ones have, so delivered events are not delivered again as long as that is remembered (30 days), however
+often the backfill is repeated. Its place is written with the runs it enqueues: after a crash the server continues
+there.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ if TYPE_CHECKING:
     from hoglab.storage.job_leases import JobLeases
 
 WINDOW = 2_000
-"""Events of all projects that one step looks at."""
+"""Number of events of all projects that one step looks at."""
 PRIORITY = 5
-"""Of the runs of backfills: what comes live, and its retries, go first."""
+"""Priority of the runs of backfills: live runs, and their retries, go first."""
 MAX_BACKLOG = 5_000
-"""With more invocations of a function unfinished, or of all that do not hold themselves back, backfills wait."""
+"""Unfinished invocations of a function, or of all that do not hold themselves back, above which backfills wait."""
 ROOM_POLL_S = 0.2
 QUERY_TIMEOUT_S = 60.0
 
@@ -58,19 +59,19 @@ _RUNNING = Gauge("hoglab_delivery_backfills_running", "Backfills that are not ov
 
 
 class Steps(Protocol):
-    """Procedure for jobs of one kind. What `step` raises, apart from errors of databases, ends the job."""
+    """Procedure for jobs of one kind. Errors that `step` raises, apart from those of databases, end the job."""
 
     def step(self, job: ReplayJob) -> None:
         """Do the next part of a job, and write the place reached with what it enqueues; `end` it after the last."""
         ...
 
     def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
-        """Say that a job is over, in its row and in the function's log."""
+        """Record the end of a job, in its row and in the function's log."""
         ...
 
 
 class Backfills(BackgroundService):
-    """Background service that goes on with backfills. The other methods may be called from any thread."""
+    """Background service that runs backfills. The other methods may be called from any thread."""
 
     NAME = "backfill"
 
@@ -85,10 +86,11 @@ class Backfills(BackgroundService):
         newest: Callable[[], int] | None = None,
         look_every_s: float | None = None,
     ) -> None:
-        """``leases``: those of this process, which has a job to itself for each step.
+        """Create the service.
 
-        ``newest``: the place up to which all events are stored, where the store itself does not know.
-        ``look_every_s``: interval at which jobs are looked for that other processes began, where there are any.
+        ``leases`` are the leases of this process, which owns a job during each step. ``newest`` is the place up to
+        which all events are stored, where the store itself does not know. ``look_every_s`` is the interval at which
+        jobs of other processes are looked for, where there are any.
         """
         super().__init__()
         self._leases = leases
@@ -109,7 +111,7 @@ class Backfills(BackgroundService):
     def now(self) -> datetime:
         return self._delivery.now()
 
-    # --- what the API asks for
+    # --- for the API
 
     def begin(
         self,
@@ -127,7 +129,7 @@ class Backfills(BackgroundService):
         """
         if self._catch_up is not None:
             self._catch_up.require(project_id)
-        # Behind it are events that are being stored, and functions hear of them anyway.
+        # Later events are still being stored, and functions run on them anyway.
         newest = None if self._newest is None else self._newest()
         with self._store.reader() as reader:
             extent = TimeRange(project_id, since, until).extent(reader, newest, timeout_s=QUERY_TIMEOUT_S)
@@ -167,7 +169,7 @@ class Backfills(BackgroundService):
     def cancel(
         self, project_id: int, function_id: str, job_id: str, kind: JobKind = JobKind.BACKFILL
     ) -> ReplayJob | None:
-        """Stop a job; what it has enqueued runs. One that is over stays as it is."""
+        """Stop a job; the runs that it enqueued go on. A finished job stays as it is."""
         if self.get(project_id, function_id, job_id, kind) is not None:
             self._jobs.finish(job_id, "cancelled", self.now())
         if kind is JobKind.BACKFILL:
@@ -177,9 +179,9 @@ class Backfills(BackgroundService):
     # --- life
 
     def round(self) -> float | None:
-        """Return one step of each backfill that nobody else is at; how long to wait before the next round.
+        """Do one step of each backfill that no other process works on.
 
-        None when none is left, and nobody else begins one.
+        Return the wait before the next round, in seconds. None when none is left, and no other process begins one.
         """
         try:
             jobs = self.running()
@@ -207,15 +209,15 @@ class Backfills(BackgroundService):
         return 0.0
 
     def _has_room_for(self, function_id: str) -> bool:
-        """Return whether neither the function has much to do nor all others together.
+        """Return whether neither the function nor all others together have too many runs.
 
-        What nobody could begin now does not count, nor what holds itself back.
+        Runs that cannot begin now do not count, nor those of functions that hold themselves back.
         """
         most, delivery = self._max_backlog, self._delivery
         return delivery.queue.backlog_of(function_id) < most and delivery.room.load(most) < most
 
     def _try(self, job: ReplayJob) -> None:
-        """Do a step; a backfill that fails for a reason of its own is over, and holds up no other."""
+        """Do a step; a backfill that fails for a reason of its own ends, and delays no other."""
         try:
             self.step(job)
         except (DatabaseError, *_STORE_TROUBLE):
@@ -234,7 +236,7 @@ class Backfills(BackgroundService):
 
 
 class _History:
-    """The jobs that ask functions about stored events."""
+    """The jobs that evaluate functions on stored events."""
 
     def __init__(self, delivery: Delivery, store: EventStore) -> None:
         self._delivery = delivery
@@ -243,11 +245,11 @@ class _History:
         self._dispatchers: dict[str, tuple[CompiledFunction, EventDispatcher]] = {}
 
     def forget(self) -> None:
-        """Nothing is left to do for now."""
+        """Drop cached dispatchers when no job is left."""
         self._dispatchers.clear()
 
     def step(self, job: ReplayJob) -> None:
-        """Ask the function about the next events, and enqueue what they cause together with the place reached."""
+        """Evaluate the function on the next events, and enqueue their runs together with the place reached."""
         dispatcher = self._dispatcher(job)
         if dispatcher is None:
             self.end(job, "failed", DISABLED)
@@ -256,7 +258,7 @@ class _History:
         rows = self._window(job, last)
         if job.max_events is not None and len(rows) >= job.max_events - job.seen:
             rows = rows[: job.max_events - job.seen]
-            last = job.last_seq  # enough was seen
+            last = job.last_seq  # enough events were read
 
         def write(plan: DispatchPlan) -> None:
             plan.invocations = [
@@ -280,7 +282,10 @@ class _History:
             self.end(job, "completed")
 
     def _dispatcher(self, job: ReplayJob) -> EventDispatcher | None:
-        """Return one for each backfill, made anew when the function changed; None when the function does not run."""
+        """Return the dispatcher of a backfill, a new one after the function changed.
+
+        None when the function does not run.
+        """
         function_id = job.function_id
         functions = self._delivery.registry.for_project(job.project_id)
         function = None if functions is None else functions.by_id.get(function_id)
@@ -298,7 +303,7 @@ class _History:
             return wanted.window(reader, job.cursor, last, timeout_s=QUERY_TIMEOUT_S)
 
     def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
-        """Say that one is over, unless that was said."""
+        """Record the end of a job, unless that was done."""
         if not self._jobs.finish(job.id, status, self._delivery.now(), error):
             return
         after = self._jobs.get(JobKind.BACKFILL, job.project_id, job.function_id, job.id) or job

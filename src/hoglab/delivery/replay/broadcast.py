@@ -28,13 +28,13 @@ BROADCAST = "$broadcast"
 TYPES = frozenset({None, "destination", "internal_destination"})
 
 PAGE = 500
-"""Persons read, and invocations enqueued, at a time."""
+"""Number of persons read, and invocations enqueued, at a time."""
 
 
 def broadcast(
     delivery: Delivery, database: Database, project: Project, function: FunctionRow, context: FilterContext
 ) -> int:
-    """Enqueue a run for each person that the function's property filters match; how many they are.
+    """Enqueue a run for each person that the function's property filters match. Return the number of persons.
 
     Raises 400 for functions that are disabled or of another type.
     """

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from hoglab.http.identity import Project
 
 PAGE = 500
-"""Invocations that one step enqueues, and those of the same moment as the last of them."""
+"""Number of invocations that one step enqueues, besides those of the same moment as the last of them."""
 MAX_IDS = 10_000
-"""Most values of one list in a selection."""
+"""Maximum number of values of one list in a selection."""
 DISABLED = "The function is disabled or deleted."
 
 
@@ -55,7 +55,7 @@ class RerunFilter:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """Result of a request so far. Skipped: still running, or not kept well enough to be run again."""
+    """Result of a request so far. ``skipped`` are still running, or not stored well enough to be run again."""
 
     job_id: str
     queued: int
@@ -63,7 +63,7 @@ class Rerun:
 
 
 def dry_run(delivery: Delivery, project: Project, function_id: str, wanted: RerunFilter) -> Rerun:
-    """Return the result that `rerun` would have, as things are now."""
+    """Return the result that `rerun` would have now."""
     selection = _selection(project.id, function_id, _kept(wanted), wanted.since, wanted.until)
     total, queued = delivery.stores.runs.repeatable(selection, wanted.max_count)
     return Rerun("", queued, total - queued)
@@ -74,8 +74,9 @@ def rerun(
 ) -> Rerun:
     """Begin to enqueue matching invocations, the oldest first, under their own ids.
 
-    The first ones are enqueued at once, the rest in the background. ``shown`` is what the log says of the request.
-    Filters, masking and the circuit breaker are not asked again; inputs, person and groups are looked up anew.
+    The first ones are enqueued at once, the rest in the background. ``shown`` is the text about the request for the
+    log. Filters, masking and the circuit breaker are not applied again; inputs, person and groups are looked up
+    again.
     """
     kept, now = _kept(wanted), delivery.now()
     selection = _selection(project.id, function_id, kept, wanted.since, wanted.until)
@@ -125,7 +126,7 @@ class Reruns:
         step = JobStep(job.id, job.cursor, last, seen=len(results))
         try:
             new = delivery.queue.enqueue(InvocationBatch(ready, step=step))
-        except JobOverError:  # cancelled, or another thread was here first
+        except JobOverError:  # cancelled, or another thread was faster
             return
         if new:
             metric = AppMetric(job.project_id, job.function_id, "other", "triggered", new, delivery.now())
@@ -134,7 +135,7 @@ class Reruns:
             self.end(job, "completed")
 
     def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
-        """Say that one is over."""
+        """Record the end of a job."""
         if not self._jobs.finish(job.id, status, self._delivery.now(), error):
             return
         after = self._jobs.get(JobKind.RERUN, job.project_id, job.function_id, job.id) or job
@@ -148,7 +149,7 @@ class Reruns:
 
 
 def _kept(wanted: RerunFilter) -> dict[str, Any]:
-    """Return parameters of a job that a filter gives, besides its range of time."""
+    """Return the parameters of a job for a filter, besides its range of time."""
     return {
         "statuses": wanted.statuses,
         "error_kinds": wanted.error_kinds,
@@ -171,14 +172,14 @@ def _selection(
 def _page(delivery: Delivery, job: ReplayJob) -> tuple[list[InvocationResult], int]:
     """Return the next results of a rerun and the place behind them.
 
-    What was enqueued again is not met again: its time is then later than all that the rerun is about.
+    A result that was enqueued again is not met again: its time is then later than the range of the rerun.
     """
     left = None if job.max_events is None else job.max_events - job.seen
     wanted = _selection(job.project_id, job.function_id, job.selection or {})
     until = from_micros(job.last_seq)
     results, last = delivery.stores.runs.page(wanted, from_micros(job.cursor), until, size=PAGE, limit=left)
     if left is not None and len(results) >= left:
-        last = until  # enough was seen
+        last = until  # enough results were read
     return results, to_micros(last)
 
 

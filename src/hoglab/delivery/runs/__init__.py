@@ -1,4 +1,4 @@
-"""Runs: their state, and what they leave behind: logs, metrics, results, dead letters."""
+"""Runs: their state, and their logs, metrics, results, dead letters."""
 
 from hoglab.delivery.runs import (
     dead_letters,

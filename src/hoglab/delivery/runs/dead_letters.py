@@ -1,8 +1,8 @@
-"""Events that did not become invocations: what is kept of them.
+"""Events that did not become invocations: the stored form.
 
-An event whose filter fails, or that no invocation can be made of, is put aside with the reason, so that nothing
-behind it waits (spec: hog-runtime 4.10); `dead_letter_retry` tries it again. Inputs that fail leave a
-result, which `reruns` runs again.
+An event whose filter fails, or that no invocation can be made of, becomes a dead letter with the reason, so that no
+later event waits (spec: hog-runtime 4.10); `dead_letter_retry` retries it. Inputs that fail leave a result, which
+`reruns` runs again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _ROW = msgspec.json.Decoder(EventRow)
 
 
 def dead_id(source: str, event_uuid: str, function_id: str | None) -> str:
-    """Return the same for the same event and function, so that failing again is no second entry."""
+    """Return the id of a dead letter, the same for the same event and function, so that failing again adds no entry."""
     return str(uuid5(INVOCATIONS, f"dead/{source}/{event_uuid}/{function_id or ''}"))
 
 
 def put_aside(
     event: IngestedEvent, source: str, function_id: str | None, step: str, reason: str, now: datetime
 ) -> DeadLetter:
-    """Return dead letter of an event that can be read."""
+    """Return the dead letter of an event that can be read."""
     row = event.row
     uuid = str(row.uuid)
     return DeadLetter(
@@ -59,18 +59,18 @@ def put_aside(
 
 
 def stored_row(payload: bytes) -> EventRow:
-    """Return the row of an event that was put aside. Raises `msgspec.DecodeError`."""
+    """Return the event of a dead letter. Raises `msgspec.DecodeError`."""
     row: EventRow = _ROW.decode(payload)
     return row
 
 
 def reason_of(error: BaseException) -> str:
-    """Return reason stored for an unexpected error."""
+    """Return the reason to store for an unexpected error."""
     return f"{type(error).__name__}: {error}"
 
 
 def shown(letter: StoredDeadLetter) -> dict[str, Any]:
-    """Return dead letter in the form of the API."""
+    """Return a dead letter in the form of the API."""
     names = (name for name in StoredDeadLetter.__dataclass_fields__ if name not in ("payload", "project_id"))
     properties = {}
     if letter.step != "parse":

@@ -1,4 +1,4 @@
-"""Globals of hog functions: what they get to see of an event (spec: hog-runtime 1)."""
+"""Globals of hog functions: the data of an event that they see (spec: hog-runtime 1)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store.ingested import IngestedEvent
 
 GROUP_CACHE_S = 10.0
-"""Maximum age of the properties of a group that functions see."""
+"""Maximum age in seconds of the properties of a group that functions see."""
 GROUP_CACHE_SIZE = 10_000
 GROUP_CACHE_BYTES = 16 * 1024 * 1024
 """Limits of the cache of groups: their number, and bytes of their properties as JSON; the oldest are dropped."""
 
 NO_PERSON: Mapping[str, Any] = {"id": "", "name": "", "url": "", "properties": {}}
-"""Stands for the person of an event without one, so that ``person.properties.x`` is null and no error."""
+"""The person of an event without one, so that ``person.properties.x`` is null instead of an error."""
 
 _UNESCAPED = "!~*'()"  # what encodeURIComponent leaves alone besides letters, digits and _.-
 
@@ -43,7 +43,7 @@ class People(Protocol):
 
 
 class ShownProject(Protocol):
-    """Project as far as globals need it."""
+    """The parts of a project that globals need."""
 
     @property
     def id(self) -> int: ...
@@ -56,14 +56,14 @@ class ShownProject(Protocol):
 
 
 def milliseconds(moment: datetime) -> str:
-    """``2026-01-01T00:00:00.000Z``."""
+    """Return a moment like ``2026-01-01T00:00:00.000Z``."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def encoded(text: str) -> str:
-    """Return percent-encoded as one component of an address."""
+    """Return a text percent-encoded as one component of an address."""
     return quote(text, safe=_UNESCAPED)
 
 
@@ -99,7 +99,7 @@ class Site:
 
 
 class _KnownGroup(NamedTuple):
-    """Properties of a group, until when they count, and their bytes as JSON."""
+    """Properties of a group, when they expire, and their bytes as JSON."""
 
     until: float
     properties: dict[str, Any]
@@ -107,14 +107,14 @@ class _KnownGroup(NamedTuple):
 
 
 class GroupProperties:
-    """Properties of groups, kept for a moment so that a batch does not ask for the same ones again and again."""
+    """Properties of groups, kept for a moment so that a batch does not read the same ones again and again."""
 
     def __init__(self, people: People, clock: Callable[[], float] = time.monotonic) -> None:
         self._people = people
         self._clock = clock
         self._known: OrderedDict[tuple[int, int, str], _KnownGroup] = OrderedDict()
         self.bytes = 0
-        """Of all properties that are remembered, as JSON."""
+        """Size of all remembered properties, as JSON."""
 
     def get(self, project_id: int, index: int, key: str) -> dict[str, Any]:
         name, now = (project_id, index, key), self._clock()
@@ -140,7 +140,7 @@ def has_person(event: IngestedEvent) -> bool:
 
 
 def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]) -> dict[str, Any]:
-    """Return the part of the globals that filters need which look at the roots ``reads``.
+    """Return the part of the globals that filters with the roots ``reads`` need.
 
     For `hoglab.functions.runtime.globals.filter_globals`.
     """
@@ -167,7 +167,7 @@ def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]
 
 
 class EventGlobals:
-    """Makes the globals that all functions see of one event: all but ``source`` and ``inputs``."""
+    """Makes the globals of one event that all functions see: all but ``source`` and ``inputs``."""
 
     def __init__(self, site: Site, people: People, groups: GroupProperties) -> None:
         self._site = site

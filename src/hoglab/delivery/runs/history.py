@@ -1,4 +1,4 @@
-"""History of functions, and what became of their runs: looked at first when something does not arrive."""
+"""History of functions and the outcomes of their runs, for looking into missing deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW = timedelta(hours=24)
 FAILURES = frozenset({"failed", "inputs_failed", "filtering_failed", "queue_full", "disabled_permanently"})
 """The metrics that count as failures."""
 LOOKED_AT = 1_000
-"""The newest lines of a function's log among which its last error is looked for."""
+"""Number of the newest lines of a function's log among which its last error is looked for."""
 
 
 def counts(store: RunStore, project_id: int, now: datetime) -> dict[str, tuple[int, int]]:
@@ -43,7 +43,7 @@ def last_errors(store: RunStore, function_ids: Collection[str]) -> dict[str, dic
 def runs(
     store: RunStore, project_id: int, function_id: str, statuses: Collection[str] | None, limit: int
 ) -> list[dict[str, Any]]:
-    """Return runs of a function, the newest first, with when those that wait are to be gone on with."""
+    """Return runs of a function, the newest first, with the time when waiting ones continue."""
     results = store.results(project_id, function_id, statuses, limit)
     waiting = store.next_attempts([result.invocation_id for result in results if result.status == "running"])
     return [

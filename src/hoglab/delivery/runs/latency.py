@@ -1,4 +1,4 @@
-"""Latency of deliveries, for Prometheus: all together, and by function within a limit."""
+"""Latency of deliveries, for Prometheus: of all together, and by function within a limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 MAX_SERIES = 200
-"""Functions with series of their own; those that come later, until the next start, are counted as `OTHERS`."""
+"""Maximum number of functions with series of their own; later ones, until the next start, are counted as `OTHERS`."""
 OTHERS = "other"
 
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
@@ -29,11 +29,13 @@ _RUNS = Histogram(
 
 
 class Latencies:
-    """Used by one thread."""
+    """Records latencies. Used by one thread."""
 
     def __init__(self, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series
-        self._series: dict[str, tuple[Histogram, Histogram]] = {}  # looking one up costs as much as to count
+        self._series: dict[
+            str, tuple[Histogram, Histogram]
+        ] = {}  # looking up a series costs as much as counting
 
     def first_request(self, function_id: str, accepted_at: datetime, now: datetime) -> None:
         self._of(function_id)[0].observe(max(0.0, (now - accepted_at).total_seconds()))

@@ -1,4 +1,4 @@
-"""Log lines of functions as they are written, for those who follow them."""
+"""Log lines of functions as they are written, for followers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import LogLine, LogQuery, RunStore
 
 BATCH_LINES = 1_000
-"""Most lines that are read at a time."""
+"""Maximum number of lines that are read at a time."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -36,8 +36,8 @@ class _LogFollower(Follower):
 class LiveLogs(LiveFeed[_LogFollower]):
     """Reads new lines once for all followers, and only while there are any. For one event loop.
 
-    Lines are found by their ids, which grow in the order of commits: `RunStore.last_log_id` sees to that where several
-    processes write.
+    Lines are found by their ids, which grow in the order of commits: `RunStore.last_log_id` ensures that where
+    several processes write.
     """
 
     def __init__(self, store: RunStore, *, poll_s: float = POLL_S) -> None:
@@ -48,10 +48,10 @@ class LiveLogs(LiveFeed[_LogFollower]):
     def follow(
         self, project_id: int, function_id: str, query: LogQuery, after_id: int | None = None
     ) -> AsyncGenerator[ServerEvent, None]:
-        """Return lines of one function from now on, or from behind the line ``after_id``, without end.
+        """Yield lines of one function from now on, or from behind the line ``after_id``, without end.
 
         Events are ``log`` with a line as its data, and ``skipped`` with the ``count`` of lines that came faster
-        than they were taken. Of ``query``, only levels, search and instance count.
+        than they were read. Of ``query``, only levels, search and instance count.
         """
 
         def begin() -> _LogFollower:

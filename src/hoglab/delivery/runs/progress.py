@@ -1,4 +1,4 @@
-"""Progress of work: told by those who do it, asked by health checks."""
+"""Progress of work: reported by threads, read by health checks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 
 STILL_S = 60.0
-"""Work that has not got on for so long stands still. A request, and what one function computes on one event, end long
-before that."""
+"""Time in seconds without progress after which work counts as stopped.
+
+A request, and the computing of one function on one event, end long before that.
+"""
 
 
 class Heartbeat:
     """Progress of one thread, which calls `beat` after each piece of work, and `rest` when nothing is left to do.
 
-    May be asked by any thread. ``clock``: seconds that only ever rise.
+    May be read by any thread. ``clock`` returns seconds that only ever rise.
     """
 
     __slots__ = ("_clock", "_since_s", "_still_s")
@@ -24,11 +26,11 @@ class Heartbeat:
         self._since_s: float | None = None
 
     def beat(self) -> None:
-        """Something was done, and there may be more to do."""
+        """Record progress; there may be more to do."""
         self._since_s = self._clock()
 
     def rest(self) -> None:
-        """Nothing is left to do for now."""
+        """Record that nothing is left to do for now."""
         self._since_s = None
 
     def stands_still_s(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Results: what is kept of each invocation (spec: hog-runtime 4.10)."""
+"""Results: the stored outcome of each invocation (spec: hog-runtime 4.10)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from hoglab.delivery.runs.state import mapping_named
 from hoglab.storage.database.types import to_micros
 
 NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
-"""Parts of the globals that are looked up anew when an invocation is run again."""
+"""Parts of the globals that are looked up again when an invocation is run again."""
 
 INPUTS_FAILED = "inputs_failed"
 POISON_PILL = "poison_pill"
 QUEUE_FULL = "queue_full"
-"""Too many runs of the function waited already."""
+"""Error of a run when too many runs of the function wait already."""
 
 _STATUS = re.compile(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
 
 
 class Versions:
-    """Versions of results: microseconds that only ever rise, whatever is done to the clock."""
+    """Versions of results: microseconds that only ever rise, even if the clock is set back."""
 
     def __init__(self, last: int = 0) -> None:
-        """``last``: the highest that was given before."""
+        """Create the source of versions; ``last`` is the highest that was given before."""
         self._last = last
         self._lock = threading.Lock()
 
@@ -54,13 +54,16 @@ def error_kind(message: str) -> str:
 
 
 def kept_globals(globals_: bytes, mapping_id: str | None) -> bytes:
-    """Globals that a result keeps to be run again, compressed: without those looked up anew, and with the mapping."""
+    """Return the globals that a result keeps to be run again, compressed.
+
+    They lack the parts that are looked up again, and have the mapping.
+    """
     parts = orjson.loads(memoryview(globals_))
     kept = {name: part for name, part in parts.items() if name not in NOT_IN_RESULTS}
     return zlib.compress(orjson.dumps({"globals": kept, "mapping_id": mapping_id}), 1)
 
 
 def restored_globals(kept: bytes) -> tuple[dict[str, Any], str | None]:
-    """Return the reverse of `kept_globals`."""
+    """Return the globals from the result of `kept_globals`."""
     restored = orjson.loads(zlib.decompress(kept))
     return restored["globals"], mapping_named(restored.get("mapping_id"), restored.get("mapping"))

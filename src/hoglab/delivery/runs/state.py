@@ -18,7 +18,7 @@ _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 NOTHING = msgspec.Raw(b"")
-"""Stands for JSON that is not there."""
+"""Stands for missing JSON."""
 
 
 class InvalidStateError(ValueError):
@@ -33,12 +33,12 @@ class Timing(msgspec.Struct, array_like=True):
 
 
 def mapping_named(mapping_id: str | None, number: int | None) -> str | None:
-    """Return the id of the mapping of a run. One that was stored without an id has its number as id."""
+    """Return the id of the mapping of a run. A mapping that was stored without an id has its number as id."""
     return str(number) if mapping_id is None and number is not None else mapping_id
 
 
 class Item(msgspec.Struct, omit_defaults=True):
-    """One of the invocations that a batch is made of."""
+    """One of the invocations that were merged into a batch."""
 
     id: str
     globals: msgspec.Raw
@@ -46,7 +46,7 @@ class Item(msgspec.Struct, omit_defaults=True):
     distinct_id: str | None = None
     person_id: str | None = None
     mapping_id: str | None = None
-    mapping: int | None = None  # its number, of before mappings had ids
+    mapping: int | None = None  # its number, from before mappings had ids
     first_scheduled_us: int | None = None
 
     def __post_init__(self) -> None:
@@ -54,10 +54,10 @@ class Item(msgspec.Struct, omit_defaults=True):
 
 
 class RunState(msgspec.Struct, omit_defaults=True):
-    """``globals`` never holds inputs.
+    """State of a run. ``globals`` never holds inputs.
 
-    What is below ``journal`` is only there once a program was suspended: from then on it goes on with the source and
-    the inputs that it began with.
+    The fields below ``journal`` are set only after a program was suspended: from then on it uses the source and the
+    inputs that it began with.
     """
 
     globals: msgspec.Raw
@@ -65,19 +65,19 @@ class RunState(msgspec.Struct, omit_defaults=True):
     distinct_id: str | None = None
     person_id: str | None = None
     mapping_id: str | None = None
-    mapping: int | None = None  # its number, of before mappings had ids
-    items: list[Item] = []  # of a batch; what is above is that of the first
+    mapping: int | None = None  # its number, from before mappings had ids
+    items: list[Item] = []  # of a batch; the fields above are those of the first item
     rerun: int = 0  # how often it was run again from its result
     first_scheduled_us: int | None = None
-    attempts: int = 0  # of the call at hand
+    attempts: int = 0  # of the current call
     postponed: int = 0  # how often the program asked to be run again later
-    sleep_until: float | None = None  # Unix time; the call at hand is `sleep`, which ends then
+    sleep_until: float | None = None  # Unix time; the current call is `sleep`, which ends then
     timings: list[Timing] = []
     error: str | None = None
     journal: msgspec.Raw = NOTHING
     source: str | None = None
     sealed_inputs: str | None = None  # encrypted: they may hold secrets
-    sealed_request: str | None = None  # of a webhook, likewise: its headers may
+    sealed_request: str | None = None  # of a webhook, encrypted too: its headers may hold secrets
 
     def __post_init__(self) -> None:
         self.mapping_id, self.mapping = mapping_named(self.mapping_id, self.mapping), None
@@ -96,7 +96,7 @@ def encode_state(state: RunState) -> bytes:
 
 
 def decode_state(data: bytes) -> RunState:
-    """Raise `InvalidStateError`."""
+    """Return the decoded state. Raises `InvalidStateError`."""
     try:
         return _DECODER.decode(data)
     except msgspec.DecodeError as error:
@@ -106,7 +106,7 @@ def decode_state(data: bytes) -> RunState:
 def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -> bytes | None:
     """Return the state of an invocation without events of some persons, None when it was about nobody else.
 
-    A batch that was under way begins anew with the others: what it holds may be of those who are gone.
+    A batch that was under way begins again with the others: its data may belong to the persons who are gone.
     """
     try:
         state = decode_state(data)
@@ -125,7 +125,7 @@ def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -
 
 
 def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> RunState:
-    """That of a run on several events, which has not begun."""
+    """Return the state of a run on several events, which has not begun."""
     first = items[0]
     return RunState(
         globals=first.globals,
@@ -141,14 +141,14 @@ def state_of_batch(items: list[Item], source: str | None, *, rerun: int = 0) -> 
 
 
 def raw_json(value: Any) -> msgspec.Raw:
-    """Return a value as JSON that is written into states as it is."""
+    """Return a value as JSON that is written into states unchanged."""
     return msgspec.Raw(json_bytes(value))
 
 
 def invocation_id(function_id: str, event_uuid: str, mapping_id: str | None) -> str:
-    """Return the same for the same cause, so that a replayed batch of events starts nothing twice.
+    """Return the id of an invocation, the same for the same cause: a replayed batch of events starts nothing twice.
 
-    ``str(uuid5(INVOCATIONS, …))``, written out because there is one for every run that events cause.
+    It is ``str(uuid5(INVOCATIONS, …))``, written out because there is one for every run that events cause.
     """
     digest = _NAMESPACE.copy()
     digest.update(f"{function_id}/{event_uuid}/{'' if mapping_id is None else mapping_id}".encode())

@@ -1,4 +1,4 @@
-"""Streaks of functions that fail again and again, in the server's log: their beginning, growth and end."""
+"""Streaks of failures of functions, in the server's log: their beginning, growth and end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationResult
 
 TOLD_AT = frozenset({1, 10, 100, 1_000, 10_000, 100_000, 1_000_000})
-"""Failures in a row that are told."""
+"""Numbers of failures in a row that are logged."""
 QUIET_S = 60.0
-"""A function whose streaks are short is told of once in so long."""
+"""Minimum time in seconds between log lines about a function whose streaks are short."""
 MAX_KNOWN = 10_000
-"""Functions whose last line is remembered; beyond that all are forgotten."""
+"""Maximum number of functions whose last line is remembered; beyond that all are forgotten."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class _Streak:
 
 
 class Streaks:
-    """Used by one thread."""
+    """Logs streaks of failures. Used by one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class Streaks:
         self._told_at: dict[str, float] = {}
 
     def note(self, result: InvocationResult) -> None:
-        """Take what a turn of a run came to. A request that is to be repeated is a failure, too."""
+        """Record the result of a turn. A request that is to be repeated is a failure, too."""
         if result.error_message is not None and result.status in ("failed", "running"):
             self._failed(result)
         elif result.status == "succeeded":

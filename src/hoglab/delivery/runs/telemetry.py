@@ -1,4 +1,4 @@
-"""Reading what runs left behind: logs and metrics (spec: hog-functions-api 16, 17)."""
+"""Reading logs and metrics of runs (spec: hog-functions-api 16, 17)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import LogLine, RunStore
 
 MAX_LABELS = 10_000
-"""Most points of one series; a longer range is refused."""
+"""Maximum number of points of one series; a longer range is refused."""
 
 _RELATIVE = re.compile(r"-?(\d{1,6})(h|d|w|m|q|y|M|s)(Start|End)?")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
@@ -48,14 +48,14 @@ class MetricQuery:
     instance_id: str | None = None
 
     def hours(self) -> HourQuery:
-        """Return the hours that hold the range: the one in which it begins is in it."""
+        """Return the hours that cover a range, including the one in which it begins."""
         by_name = self.breakdown == "name"
         since = floor(self.after, "hour")
         return HourQuery(since, self.before, by_name, self.names, self.kinds, self.instance_id)
 
 
 def read_series(store: RunStore, project_id: int, function_id: str, query: MetricQuery) -> dict[str, Any]:
-    """``{"labels": […], "series": [{"name", "values"}]}``: one value for each label, by name of series."""
+    """Return ``{"labels": […], "series": [{"name", "values"}]}``: one value for each label, by name of series."""
     moments = list(_buckets(query.after, query.before, query.interval))
     places = {moment: place for place, moment in enumerate(moments)}
     series: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The test cases that functions carry with them: an event, and what it shall come to."""
+"""The test cases of functions: an event, and the expected outcome."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TestCases:
 
 
 def _difference(expected: Mapping[str, Any], report: TrialReport) -> str | None:
-    """Return the first thing that is not as it shall be."""
+    """Return the first difference from the expected outcome."""
     answer = report.answer()
     status = expected.get("status", "success")
     if answer["status"] != status:

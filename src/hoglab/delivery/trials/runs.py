@@ -1,4 +1,4 @@
-"""Trying a configuration on an event, with nothing stored (spec: hog-functions-api 14, hog-runtime 7.6)."""
+"""Testing a configuration on an event, with nothing stored (spec: hog-functions-api 14, hog-runtime 7.6)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOT_MATCHING = "Mapping trigger not matching filters was ignored."
 
 
 class MissingEventError(ValueError):
-    """A test run was asked for without an event."""
+    """A test run was requested without an event."""
 
 
 @dataclass(slots=True)
@@ -63,23 +63,23 @@ class TrialReport:
         self.logs.append({"level": level, "timestamp": milliseconds(at), "message": text})
 
     hide: Redact = str
-    """Takes the secrets out of a text of the result."""
+    """Function that removes the secrets from a text of the result."""
 
     def answer(self) -> dict[str, Any]:
-        """Return the report as it is told to people."""
+        """Return the report in the form of the API."""
         status = "error" if self.errors else "success" if self.runs else "skipped"
         result = _hidden(self.result, self.hide)
         return {"result": result, "status": status, "errors": self.errors, "logs": self.logs}
 
 
 class TestRuns:
-    """Runs configurations as the worker would, but at once and without leaving anything behind."""
+    """Runs configurations as the worker would, but at once and without storing anything."""
 
     __test__ = False  # the name is the domain's, and no test class
 
     def __init__(self, delivery: Delivery) -> None:
         self.limits = delivery.registry.limits
-        """Of filters and inputs."""
+        """Limits of filters and inputs."""
         self._delivery = delivery
         self._event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
 
@@ -213,7 +213,7 @@ class TestRuns:
     def _perform(
         self, run: ProgramRun, call: PendingCall, report: TrialReport, run_id: str, project_id: int
     ) -> dict[str, Any]:
-        """Return one real attempt."""
+        """Perform one real attempt and return the result."""
         request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.mailer.limits)
         answer: Answer
         if isinstance(request, FetchFailure | MailFailure):
@@ -277,7 +277,7 @@ class TestRuns:
     def globals_of(
         self, project: Project, sent: Mapping[str, Any] | None, row: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Complete globals from what a request has: globals, or an event row, which wins.
+        """Return complete globals from those of a request, or from an event row, which wins.
 
         Raises `MissingEventError`.
         """
@@ -356,10 +356,7 @@ def _hidden(value: Any, hide: Redact) -> Any:
 
 
 def _batch_error(run: ProgramRun) -> str | None:
-    """Return the reason for which the one event of a batch failed, by what the program returned.
-
-    The result is None when it did not.
-    """
+    """Return the reason for which the one event of a batch failed, by the program's result; None when it did not."""
     try:
         found = failures(run.value, 1)
     except ValueError as error:
@@ -368,7 +365,7 @@ def _batch_error(run: ProgramRun) -> str | None:
 
 
 def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:
-    """Return the answer to what is not sent; a request is noted."""
+    """Return the answer to a call that is not sent; a request is recorded."""
     if call.name != "fetch":
         return {"success": True}
     args = call.args

@@ -1,4 +1,4 @@
-"""An event to try a function on: the newest one of the project that its filters let through."""
+"""An event to test a function on: the newest one of the project that its filters match."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import EventStore
 
 PORTIONS = (200, 2_000, 8_000)
-"""Numbers of events that are tried, newest first, before giving up: of those with names that the filters want."""
+"""Numbers of events that are tried, newest first, before giving up: of events with names that the filters accept."""
 SEARCH_S = 5.0
-"""Duration of the search after which the next portion is left out."""
+"""Duration of the search in seconds after which the next portion is left out."""
 TIMEOUT_S = 10.0
-"""Time limit of the event store for one portion."""
+"""Time limit of the event store for one portion, in seconds."""
 CATCH_UP_S = 2.0
-"""Time to wait for events that were accepted just before."""
+"""Time in seconds to wait for events that were accepted just before."""
 
 STORED_EVENTS = frozenset({"destination", "transformation", "site_destination"})
 """The types that see events of the store."""
@@ -45,7 +45,7 @@ INVENTED_PERSON = {"id": "00000000-0000-4000-8000-000000000000", "name": "Ada", 
 class Sample:
     """``globals`` as test runs take them.
 
-    ``stored``: whether there was such an event, ``matches``: whether the filters let it through.
+    ``stored``: whether there was such an event, ``matches``: whether the filters match it.
     """
 
     globals: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Samples:
     def find(self, project: Project, configuration: Configuration, context: FilterContext) -> Sample:
         """Return the newest event that matches.
 
-        The newest of all when none of `PORTIONS` does; one that is made up when there are none. Raises as
+        The newest of all when none of `PORTIONS` does; an invented one when there are none. Raises the errors of
         `Reader.execute`.
         """
         last: dict[str, Any] | None = None
@@ -97,7 +97,7 @@ class Samples:
                 return
 
     def _invented(self, project: Project, configuration: Configuration) -> dict[str, Any]:
-        """Return an event of the first name that the filters ask for."""
+        """Return an invented event of the first name that the filters accept."""
         parts = [configuration.filters, *(one.filters or {} for one in configuration.mappings or ())]
         names = [one.get("id") for part in parts for one in part.get("events") or ()]
         name = next((name for name in names if isinstance(name, str)), INVENTED_EVENT)

@@ -1,4 +1,4 @@
-"""Webhooks: requests of others that start functions."""
+"""Webhooks: requests from others that start functions."""
 
 from hoglab.delivery.webhooks.incoming import WebhookLimits, Webhooks
 from hoglab.delivery.webhooks.reference import webhook_paths

@@ -1,8 +1,8 @@
-"""Incoming webhooks: what others send, functions turn into events and answers (spec: hog-runtime 7.5).
+"""Incoming webhooks: functions turn requests of others into events and answers (spec: hog-runtime 7.5).
 
-The first turn of a function runs while the sender waits, in a few threads of its own. A program that calls out goes
-on in the worker, and its sender is told so. What a program captures, and what is left to the worker, is durable
-before the sender gets its answer; when that cannot be done, a 503 asks to send again.
+The first turn of a function runs while the sender waits, in a few threads of its own. A program that calls out
+continues in the worker, and its sender is told so. Captured events, and runs that are left to the worker, are
+durable before the sender gets its answer; when that cannot be done, a 503 asks to send again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UNSEEN_HEADERS = frozenset(
         CHAIN_HEADER.lower(),
     }
 )
-"""Headers that programs do not get to see."""
+"""Headers that programs do not see."""
 
 TEXT_TYPE = "text/plain"
 REPLY_TYPES = frozenset(
@@ -87,7 +87,7 @@ REPLY_TYPES = frozenset(
         "image/webp",
     }
 )
-"""Content types that programs may answer with: nothing that a browser would run."""
+"""Content types that programs may answer with: none that a browser would execute."""
 REPLY_POLICY = "default-src 'none'; sandbox; form-action 'none'"
 """Content security policy of a response: XML may be a page with a form."""
 
@@ -105,14 +105,16 @@ UNKNOWN_OWNER = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class WebhookLimits:
-    """Sizes in bytes, times in seconds."""
+    """Limits of webhooks. Sizes in bytes, times in seconds."""
 
     body: int = 512_000
     body_timeout_s: float = 30.0
     threads: int = 2
     waiting: int = 256
-    """Requests that are worked on or wait for it; further ones are asked to come again, and those of a project that
-    is alone beyond three quarters."""
+    """Maximum number of requests that are worked on or wait.
+
+    Further ones are asked to come again, and those of a project that is alone beyond three quarters.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class UnreadableRequestError(ValueError):
     """A request that no program could use; ``reply`` is for the sender."""
 
     def __init__(self, reply: Reply | str) -> None:
-        """``reply``: the text of a 400, or the whole answer."""
+        """Create the error; ``reply`` is the text of a 400, or the whole answer."""
         self.reply = Reply.json(400, {"error": reply}) if isinstance(reply, str) else reply
         super().__init__(str(reply))
 
@@ -193,7 +195,7 @@ def unpacked(request: IncomingRequest, limit_bytes: int) -> IncomingRequest:
 
 
 def request_global(request: IncomingRequest) -> dict[str, Any]:
-    """``request`` of the globals. Raises `UnreadableRequestError`."""
+    """Return ``request`` of the globals. Raises `UnreadableRequestError`."""
     headers: dict[str, str] = {}
     for name, value in request.headers:
         if name.lower() not in UNSEEN_HEADERS:
@@ -222,7 +224,7 @@ def _query(text: str) -> dict[str, str]:
 def _body(request: IncomingRequest) -> Any:
     """Return the body as data: JSON, a form, or JSON that is sent as something else.
 
-    ``{}`` for what is none of these.
+    ``{}`` for any other body.
     """
     content_type = ContentType.of(request.header("content-type"))
     is_json = content_type.media_type == "application/json" or content_type.media_type.endswith("+json")
@@ -263,7 +265,7 @@ def reply_of(returned: Any) -> Reply | None:
 
 
 def _status(wanted: Any) -> int:
-    """Return a status as it may be sent; 500 for what is none."""
+    """Return a status that may be sent; 500 for an invalid one."""
     if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or wanted != wanted // 1:
         return 500
     return int(wanted) if LOWEST_STATUS <= wanted <= HIGHEST_STATUS else 500
@@ -271,7 +273,7 @@ def _status(wanted: Any) -> int:
 
 @dataclass(slots=True)
 class _Visit:
-    """One request at work: the answer, and what has to be written before it is given."""
+    """One request at work: the answer, and what has to be written before it is sent."""
 
     reply: Reply
     project_id: int = 0
@@ -285,7 +287,7 @@ class _Visit:
 
 
 class Webhooks:
-    """Answers requests to functions. Used on an event loop, which it never holds up."""
+    """Answers requests to functions. Used on an event loop, which it never blocks."""
 
     def __init__(
         self,
@@ -298,7 +300,7 @@ class Webhooks:
         has_room: Callable[[str], bool] = lambda _function_id: True,
         limits: WebhookLimits | None = None,
     ) -> None:
-        """``has_room``: whether the queue may get more work of a function."""
+        """Create the service. ``has_room`` says whether the queue accepts more work of a function."""
         self.limits = limits or WebhookLimits()
         self._queue = queue
         self._shop = shop
@@ -325,7 +327,7 @@ class Webhooks:
             self._places.leave(place)
 
     def owner_of(self, address: str) -> str | None:
-        """Return owner on whose account requests to an address are, None before the first of them was answered."""
+        """Return the owner on whose account requests to an address are; None before the first of them was answered."""
         function_id = parse_uuid(address.partition(".")[0])
         project_id = None if function_id is None else self._shop.registry.known_project(function_id)
         return None if project_id is None else f"project:{project_id}"
@@ -343,7 +345,7 @@ class Webhooks:
         return await self._pool.run(holder, partial(self._leave, visit))
 
     def close(self) -> None:
-        """Take no more requests. Those that are worked on are finished."""
+        """Accept no more requests. Current ones are finished."""
         self._pool.close(wait=True)
 
     # --- in a thread
@@ -400,7 +402,7 @@ class Webhooks:
         )
 
     def _defer(self, visit: _Visit, state: RunState) -> None:
-        """A slow function runs later, behind the others."""
+        """Leave the run of a slow function to the worker, behind the others."""
         visit.invocations.append(
             NewInvocation(
                 visit.run_id,
@@ -469,12 +471,12 @@ class Webhooks:
         return reply
 
     def _refused(self, visit: _Visit, reason: str) -> _Visit:
-        """Visit whose captured event is invalid, also when it is sent again; logs the reason."""
+        """Return the answer for a captured event that is invalid, also when it is sent again; log the reason."""
         self._log(visit, "error", f"The captured event was not stored: {reason}.")
         return visit
 
     def _not_captured(self, visit: _Visit) -> _Visit:
-        """Nothing is left behind but the reason: the sender comes again."""
+        """Return the answer that asks to send again, and store nothing but the reason."""
         metrics = [one for one in visit.metrics if one.metric_kind == "other"]
         left = replace(visit, reply=NOT_STORED, captured=None, invocations=[], metrics=metrics, results=[])
         self._log(left, "error", "The captured event could not be stored; the sender was asked to try again.")
@@ -482,7 +484,7 @@ class Webhooks:
         return left
 
     def _leave(self, visit: _Visit) -> Reply:
-        """Write what a visit leaves behind; the answer, which is another when that cannot be done."""
+        """Write the outcome of a request. Return the answer, which is another when that cannot be done."""
         traces: dict[str, Any] = {"logs": visit.logs, "metrics": visit.metrics, "results": visit.results}
         try:
             if visit.invocations:

@@ -40,7 +40,7 @@ _ENCODING = {
 
 
 def webhook_paths() -> Mapping[str, Any]:
-    """Return the ``paths`` of webhooks. What a program answers by itself may be anything of the types it may have."""
+    """Return the ``paths`` of webhooks. A program's own answer may be anything of the allowed types."""
     posted = {"schema": {}, "example": {"kind": "payment received", "customer": "ada"}}
     return {
         f"{WEBHOOK_PATH}{{webhook_id}}": {
@@ -80,6 +80,6 @@ def _operation(operation_id: str, summary: str) -> dict[str, Any]:
 
 
 def _answered(description: str, example: Any) -> dict[str, Any]:
-    """An answer. Its schema says nothing, for a program may answer with the same status and a body of its own."""
+    """Return an answer. Its schema is open, for a program may answer with the same status and a body of its own."""
     others: dict[str, Any] = {kind: {} for kind in sorted(REPLY_TYPES - {JSON})}
     return {"description": description, "content": {JSON: {"schema": {}, "example": example}, **others}}

@@ -25,12 +25,12 @@ _UNREAD = {400: BROKEN, 408: TOO_SLOW, 413: TOO_LARGE, 503: CROWDED}
 
 
 def webhook_routes(webhooks: Webhooks) -> list[BaseRoute]:
-    """Return everything below `WEBHOOK_PATH`; anybody may call it."""
+    """Return the app of everything below `WEBHOOK_PATH`; no key is needed."""
     return [Route(f"{WEBHOOK_PATH}{{address:path}}", WebhookEndpoint(webhooks))]
 
 
 class WebhookEndpoint:
-    """Hands whole requests to functions."""
+    """Passes whole requests to functions."""
 
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
