@@ -40,7 +40,7 @@ from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.delivery.outbound.addresses import AddressGuard
 from hoglab.delivery.service import Delivery
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
@@ -90,7 +90,9 @@ class House:
         self._offset = 0
 
     def create(self, **body: Any) -> None:
-        self.functions.create(self.project, None, Sent({"type": "destination", "enabled": True, **body}))
+        self.functions.create(
+            self.project, None, FunctionPatch({"type": "destination", "enabled": True, **body})
+        )
 
     def dispatch(self, events: list[IngestedEvent]) -> None:
         self._offset += 1

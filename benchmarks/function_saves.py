@@ -21,7 +21,7 @@ from sqlalchemy import insert, select
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
@@ -36,10 +36,10 @@ MOST = 4.0
 """The most that a save may cost with many functions, in saves with the fewest."""
 
 
-def body(number: int) -> Sent:
+def body(number: int) -> FunctionPatch:
     events = [{"id": "$pageview" if number % 10 == 0 else f"event {number}", "type": "events"}]
     wanted = {"key": "plan", "value": [f"plan {number}"], "operator": "exact", "type": "event"}
-    return Sent(
+    return FunctionPatch(
         {
             "type": "destination",
             "name": f"Function {number}",
@@ -108,7 +108,9 @@ def measure(size: int, rounds: int) -> tuple[float, float]:
             nonlocal number
             number += 1
             filters = {"events": [{"id": f"edited {number}", "type": "events"}]}
-            service.update(project, None, function_id, Sent({"filters": filters, "description": str(number)}))
+            service.update(
+                project, None, function_id, FunctionPatch({"filters": filters, "description": str(number)})
+            )
 
         def take_over() -> None:
             functions = registry.for_project(project.id)

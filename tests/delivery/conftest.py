@@ -28,7 +28,7 @@ from hoglab.delivery.outbound.addresses import AddressGuard
 from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.service import Delivery
 from hoglab.delivery.worker import WorkerLimits
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
@@ -228,10 +228,10 @@ class House:
             "inputs": {key: {"value": value} for key, value in everything.items()},
             **body,
         }
-        return self.functions.create(self.project, None, Sent(full))
+        return self.functions.create(self.project, None, FunctionPatch(full))
 
     def change(self, function: dict[str, Any], **body: Any) -> dict[str, Any]:
-        return self.functions.update(self.project, None, function["id"], Sent(body))
+        return self.functions.update(self.project, None, function["id"], FunctionPatch(body))
 
     def dispatch(self, *events: IngestedEvent) -> None:
         self.offset += 1

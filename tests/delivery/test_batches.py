@@ -132,9 +132,9 @@ def test_a_batch_goes_on_after_a_restart(house: House, receiver: Receiver) -> No
     sender(house, receiver, WAITS)
     events = [stored(properties={"n": n}) for n in range(3)]
     house.dispatch(*events)
-    shop = house.delivery.worker._shop
-    sizes = {function: shop.batch_size(function) for function in house.queue.gathering(BATCH_QUEUE)}
-    assert house.queue.gather(BATCH_QUEUE, sizes, shop.merge) == 1
+    context = house.delivery.worker._context
+    sizes = {function: context.batch_size(function) for function in house.queue.gathering(BATCH_QUEUE)}
+    assert house.queue.gather(BATCH_QUEUE, sizes, context.merge) == 1
     assert house.queue.backlog() == 1
     assert {status for status, _ in by_event(house).values()} == {"running"}
     assert len(house.queue.claim()) == 1
@@ -150,9 +150,9 @@ def test_a_batch_that_was_made_is_run_as_one_whatever_the_function_is_then(
 ) -> None:
     function = sender(house, receiver, WAITS)
     house.dispatch(*(stored(properties={"n": n}) for n in range(4)))
-    shop = house.delivery.worker._shop
-    sizes = {each: shop.batch_size(each) for each in house.queue.gathering(BATCH_QUEUE)}
-    assert house.queue.gather(BATCH_QUEUE, sizes, shop.merge) == 1
+    context = house.delivery.worker._context
+    sizes = {each: context.batch_size(each) for each in house.queue.gathering(BATCH_QUEUE)}
+    assert house.queue.gather(BATCH_QUEUE, sizes, context.merge) == 1
     house.change(function, x_delivery=None, hog="fetch(inputs.url, {'body': [{'n': event.properties.n}]})")
     house.run()
     assert numbers(receiver) == [[0, 1, 2], [3]]

@@ -59,7 +59,7 @@ class Together:
             return Compute(one, lambda outcome: outcome)
 
         self._wanted += 1
-        self.pool.submit(job, done, function_id=one.function_id, held=one.held)
+        self.pool.submit(job, done, function_id=one.function_id, suspended=one.suspended)
 
     def wait(self) -> dict[str, TurnOutcome]:
         wait_for(lambda: len(self.outcomes) + len(self.errors) == self._wanted)
@@ -146,7 +146,7 @@ def test_a_program_waits_alive_and_goes_on(pool: BodyPool) -> None:
     one = work("let n := 1 let r := fetch('a', {'n': n}) return [n, r]")
     first = pool.compute(one)
     assert (first.call, orjson.loads(first.args)) == ("fetch", ["a", {"n": 1}])
-    assert one.held is not None
+    assert one.suspended is not None
     one.journal, one.answer = None, b'{"status": 200}'  # no journal: it can only go on where it waits
     assert value(pool.compute(one)) == [1, {"status": 200}]
 
@@ -155,11 +155,11 @@ def test_a_program_waits_alive_and_goes_on(pool: BodyPool) -> None:
 def test_a_program_whose_process_is_gone_comes_back_by_its_journal(pool: BodyPool, forgotten: bool) -> None:
     one = work("print('a') let id := generateUUIDv4() let r := fetch(id) print('b') return [id, r]")
     first = pool.compute(one)
-    assert one.held is not None
+    assert one.suspended is not None
     if forgotten:
-        BodyPool.forget(one.held)
+        BodyPool.forget(one.suspended)
     else:
-        one.held.child.kill()
+        one.suspended.child.kill()
     one.journal, one.answer = first.journal, b"7"
     second = pool.compute(one)
     assert value(second) == [orjson.loads(first.args)[0], 7]
@@ -227,9 +227,9 @@ def test_a_body_that_kills_its_process_again_and_again_is_given_up(pool: BodyPoo
 
     def killer() -> None:
         while not over.is_set():
-            for seat in pool._seats:
-                child = seat.child
-                if seat.busy_since is not None and child is not None and child.ready:
+            for slot in pool._slots:
+                child = slot.child
+                if slot.busy_since is not None and child is not None and child.ready:
                     child.kill()
             time.sleep(0.01)
 

@@ -321,15 +321,15 @@ def test_ids_of_runs_are_uuids_of_their_causes(function: UUID, event: UUID, mapp
 @rule("H4.8")
 def test_there_is_no_room_when_the_worker_cannot_keep_up(house: House) -> None:
     house.create("sleep(600)")
-    room = house.delivery.room
-    room.max_backlog = 2
-    assert room.for_any()
+    backpressure = house.delivery.backpressure
+    backpressure.max_backlog = 2
+    assert backpressure.for_any()
     house.dispatch(stored(), stored())
-    assert room.for_any(), "they are due for a moment only"
-    room.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
-    assert not room.for_any()
+    assert backpressure.for_any(), "they are due for a moment only"
+    backpressure.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
+    assert not backpressure.for_any()
     house.delivery.start()
-    wait_for(room.for_any)
+    wait_for(backpressure.for_any)
     assert house.queue.backlog() == 2, "they sleep"
 
 
@@ -340,45 +340,45 @@ def test_functions_that_hold_themselves_back_hold_up_nobody(house: House) -> Non
     )
     slow = house.create(filters={"events": [{"id": "b", "type": "events"}]})
     house.create(filters={"events": [{"id": "c", "type": "events"}]})
-    room = house.delivery.room
-    room.max_backlog = 3
-    room.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
+    backpressure = house.delivery.backpressure
+    backpressure.max_backlog = 3
+    backpressure.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
     house.dispatch(*(stored("a") for _ in range(5)))
-    assert room.for_any(), "they wait for their own rate"
-    assert room.load(9) == 0
+    assert backpressure.for_any(), "they wait for their own rate"
+    assert backpressure.load(9) == 0
     house.dispatch(*(stored("b") for _ in range(3)))
-    assert not room.for_any(), "the worker is late"
+    assert not backpressure.for_any(), "the worker is late"
     house.delivery.function_breakers.force(slow["id"], DEGRADED_STATE)
-    assert room.for_any(), "the function is slow"
+    assert backpressure.for_any(), "the function is slow"
     house.dispatch(*(stored("c") for _ in range(2)))
-    assert room.for_any()
+    assert backpressure.for_any()
     house.dispatch(stored("c"))
-    assert not room.for_any()
+    assert not backpressure.for_any()
     house.change(limited, x_delivery=None)
-    assert room.load(99) == 8
-    assert room.load(7) == 7
+    assert backpressure.load(99) == 8
+    assert backpressure.load(7) == 7
 
 
 @rule("H4.8")
 def test_runs_that_wait_for_one_of_their_key_hold_up_nobody(house: House) -> None:
     house.create("sleep(600)", x_delivery={"order_key": "{event.distinct_id}"})
-    room = house.delivery.room
-    room.max_backlog = 3
+    backpressure = house.delivery.backpressure
+    backpressure.max_backlog = 3
     house.dispatch(*(stored() for _ in range(5)))
     house.delivery.start()
     soon = datetime.now(UTC) + timedelta(seconds=60)
     wait_for(lambda: (due := house.queue.next_due()) is not None and due > soon)
-    room.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
+    backpressure.now = lambda: datetime.now(UTC) + timedelta(seconds=10)
     assert house.queue.backlog() == 5
-    assert room.for_any(), "the first sleeps, and nobody could begin the others"
-    assert room.load(9) == 0
+    assert backpressure.for_any(), "the first sleeps, and nobody could begin the others"
+    assert backpressure.load(9) == 0
     house.delivery.stop(10)
     house.create(filters={"events": [{"id": "late", "type": "events"}]})
     house.dispatch(stored("late"), stored("late"))
-    assert room.load(9) == 2
-    assert room.for_any(), "the worker is late, but not with much"
+    assert backpressure.load(9) == 2
+    assert backpressure.for_any(), "the worker is late, but not with much"
     house.dispatch(stored("late"))
-    assert not room.for_any()
+    assert not backpressure.for_any()
 
 
 def test_a_function_with_too_much_waiting_fails_further_runs_and_nobody_elses(house: House) -> None:
@@ -389,19 +389,19 @@ def test_a_function_with_too_much_waiting_fails_further_runs_and_nobody_elses(ho
         values={"a": "1"},
     )
     other = house.create(filters={"events": [{"id": "a", "type": "events"}]})
-    room = house.delivery.room
-    room.max_waiting = 2
+    backpressure = house.delivery.backpressure
+    backpressure.max_waiting = 2
     events = [stored("a", {"n": n}, distinct_id=f"u{n}") for n in range(2)]
     house.dispatch(*events)
     house.dispatch(*events)
     assert house.metrics(full) == {"triggered": 2, "masked": 2}
     assert house.metrics(other) == {"triggered": 2}, "they wait already"
-    room.max_waiting = 3
+    backpressure.max_waiting = 3
     more = [stored("b", {"n": n}, distinct_id=f"u{n}") for n in range(2, 5)]
     house.dispatch(*more)
-    assert room.for_any()
-    assert not room.for_one(full["id"])
-    assert room.for_one(other["id"])
+    assert backpressure.for_any()
+    assert not backpressure.for_one(full["id"])
+    assert backpressure.for_one(other["id"])
     counts = house.metrics(full)
     assert (counts["triggered"], counts["queue_full"]) == (3, 2)
     [(level, text)] = house.logs(full)

@@ -20,7 +20,7 @@ from hoglab.delivery.outbound.fetch import FetchLimits
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.fairness.fair_queue import FairQueue
 from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.storage.invocations import ClaimedInvocation
 
 FLOOD = 600
@@ -92,7 +92,7 @@ def test_a_flood_of_one_project_lets_another_project_in(house: House, receiver: 
             "inputs_schema": [{"key": "url", "type": "string"}],
             "inputs": {"url": {"value": f"{receiver.url}/{name}"}},
         }
-        house.functions.create(project, None, Sent(wanted))
+        house.functions.create(project, None, FunctionPatch(wanted))
     house.run(stored(project_id=1), stored(project_id=other.id))  # everything is warm
     house.dispatch(*[stored(project_id=1) for _ in range(FLOOD)])
     wait_for(lambda: len(receiver.hits) > FLOOD // 10)
@@ -241,8 +241,8 @@ def test_whatever_hangs_of_a_project_there_is_room_at_work_for_others(functions:
     def claim(project_id: int, names: list[str]) -> int:
         quota, left = in_flight.quota(RateLimiter(lambda _function_id: None), DestinationBreakers()), 100
         for name in names:
-            quota._paces.allowance(name, 1)
-        quota._paces.look_up()
+            quota._rate_limits.allowance(name, 1)
+        quota._rate_limits.look_up()
         for name in names:
             allowed = min(left, quota.allowed(project_id, name, WorkerLimits().claim_shared))
             quota.took(project_id, name, allowed)

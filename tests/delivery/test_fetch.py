@@ -343,7 +343,7 @@ def test_refused_connections_and_unknown_names_may_be_retried(run: Any) -> None:
 def told(run: Any, url: str, **options: Any) -> str:
     answer = run(fetch(FetchRequest(url), **options))
     assert isinstance(answer, FetchFailure)
-    return answer.told
+    return answer.text
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_a_timeout_says_how_far_the_request_came(run: Any, said: bytes, step: st
             port = server.sockets[0].getsockname()[1]
             answer = await fetch(FetchRequest(f"http://127.0.0.1:{port}/"), limits=FetchLimits(total_s=0.5))
             assert isinstance(answer, FetchFailure)
-            return answer.told
+            return answer.text
 
     assert run(story()) == f"The request timed out after 0.5 s: {step}"
 
@@ -424,7 +424,7 @@ def test_looking_up_and_handshakes_have_their_time_too(run: Any, monkeypatch: py
             slow = await fetch(FetchRequest(f"http://slow.example:{port}/"), limits=limits)
             mute = await fetch(FetchRequest(f"https://a.example:{port}/"), limits=limits)
         over.set()
-        return slow.told, mute.told
+        return slow.text, mute.text
 
     slow, mute = run(story())
     assert slow == "The request timed out after 0.6 s: it was looking up the address of slow.example"

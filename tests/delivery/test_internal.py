@@ -12,7 +12,7 @@ from tests.waiting import wait_for
 from hoglab.accounts import internal_events
 from hoglab.background import RETRY_S
 from hoglab.delivery.dispatch.internal_events import JOB, InternalEventDispatcher
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.state_changes import StateChanges
 from hoglab.storage.job_leases import JobLeases
 
@@ -59,7 +59,7 @@ def test_what_people_do_reaches_internal_destinations(
     receiver.hits.clear()
     watched = house.create(name="Watched")
     dispatch_all(house, service)
-    house.functions.update(house.project, user_id, watched["id"], Sent({"name": "Renamed"}))
+    house.functions.update(house.project, user_id, watched["id"], FunctionPatch({"name": "Renamed"}))
     dispatch_all(house, service)
     created, renamed = [hit.json for hit in receiver.hits]
 

@@ -19,7 +19,7 @@ from hoglab.delivery.limits.backpressure import PROJECT_PART
 from hoglab.delivery.limits.destination_breaker import FAILURES, LEAST_WAIT_S, LONGEST_S, DestinationBreakers
 from hoglab.delivery.outbound.fetch import FetchFailure, FetchResponse
 from hoglab.delivery.runs.streaks import QUIET_S, Streaks
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.configuration.delivery_policy import MAX_AGE_S, Retry
 from hoglab.settings import SettingsError, load
 from hoglab.storage.invocations import InvocationResult
@@ -237,8 +237,8 @@ def test_an_outage_costs_few_attempts_and_nothing_is_lost(
     patient.dispatch(*[stored("well") for _ in range(20)])
     wait_for(lambda: sum(hit.path == "/well" for hit in receiver.hits) == 20)
     assert sum(hit.path == "/away" for hit in receiver.hits) < 100
-    patient.delivery.room.max_backlog = 100
-    assert patient.delivery.room.for_any(), "whose destination is away holds up nobody"
+    patient.delivery.backpressure.max_backlog = 100
+    assert patient.delivery.backpressure.for_any(), "whose destination is away holds up nobody"
     away = False
     patient.wait_idle()
     assert patient.metrics(function)["succeeded"] == 525
@@ -254,27 +254,27 @@ def test_a_project_with_much_that_is_due_does_not_stop_the_events_of_others(hous
     organization = house.accounts.project(1)
     assert organization is not None
     other = house.accounts.create_project(organization.organization_id, "Other")
-    room = house.delivery.room
-    room.max_backlog, room.now = 40, lambda: NOW + timedelta(days=400)
+    backpressure = house.delivery.backpressure
+    backpressure.max_backlog, backpressure.now = 40, lambda: NOW + timedelta(days=400)
     house.create("print(1)")
     house.dispatch(*[stored() for _ in range(60)])
-    assert not room.for_any(), "who is alone waits for his own"
+    assert not backpressure.for_any(), "who is alone waits for his own"
     wanted = {"type": "destination", "name": "quiet", "enabled": True, "hog": "print(1)"}
-    function = house.functions.create(other, None, Sent(wanted))
-    assert room.for_any()
+    function = house.functions.create(other, None, FunctionPatch(wanted))
+    assert backpressure.for_any()
     house.dispatch(*[stored(project_id=other.id) for _ in range(40 // PROJECT_PART)])
-    assert not room.for_any(), "two projects have more than there is"
-    assert room.left_to(function["id"]) > 0
+    assert not backpressure.for_any(), "two projects have more than there is"
+    assert backpressure.left_to(function["id"]) > 0
 
 
 def test_functions_of_a_project_together_have_so_many_waiting_at_most(house: House) -> None:
-    room = house.delivery.room
-    room.max_waiting_of_project = 10
+    backpressure = house.delivery.backpressure
+    backpressure.max_waiting_of_project = 10
     one, another = house.create("print(1)", name="one"), house.create("print(1)", name="another")
     house.dispatch(*[stored() for _ in range(6)])
-    room.now = lambda: datetime.now(NOW.tzinfo) + timedelta(days=1)
-    assert room.left_to(one["id"]) <= 0
-    assert room.left_to(another["id"]) <= 0
+    backpressure.now = lambda: datetime.now(NOW.tzinfo) + timedelta(days=1)
+    assert backpressure.left_to(one["id"]) <= 0
+    assert backpressure.left_to(another["id"]) <= 0
     house.dispatch(stored())
     assert {result["error_kind"] for result in house.results() if result["status"] == "failed"} == {
         "queue_full"

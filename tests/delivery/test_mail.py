@@ -26,7 +26,7 @@ from hoglab.delivery.outbound.mail import (
 )
 from hoglab.delivery.trials.runs import TestRuns
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.runtime.compile import compile_configuration
 from hoglab.functions.templates import find_template
@@ -373,7 +373,7 @@ def test_names_of_other_scripts_reach_their_domain(office: House, mailbox: Mailb
 def test_runs(house: House, *, mock: bool) -> dict[str, Any]:
     function = sending(house)
     configuration = Builder(
-        Sent(
+        FunctionPatch(
             {
                 **{key: function[key] for key in ("hog", "inputs_schema", "inputs", "type")},
                 "template_id": "template-smtp-email",

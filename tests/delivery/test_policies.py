@@ -1,4 +1,4 @@
-"""Functions that say how they want to be delivered: retries, order, pace (spec: hog-runtime 11)."""
+"""Functions that say how they want to be delivered: retries, order, rate limit (spec: hog-runtime 11)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_event_whose_key_fails_is_put_aside(house: House) -> None:
     assert house.metrics(function) == {"inputs_failed": 1, "triggered": 1}
 
 
-# --- pace
+# --- rate limits
 
 
 class Clock:
@@ -129,38 +129,38 @@ class Clock:
 
 def test_a_pace_allows_as_much_as_its_rate() -> None:
     clock = Clock()
-    paces = RateLimiter({"slow": 10.0, "free": None}.get, clock)
-    assert paces.allowance("slow", 5) == 0  # nothing is known of it yet
-    assert paces.wait_s() == 0.0
+    limiter = RateLimiter({"slow": 10.0, "free": None}.get, clock)
+    assert limiter.allowance("slow", 5) == 0  # nothing is known of it yet
+    assert limiter.wait_s() == 0.0
     begun = 0
     for _ in range(1000):
-        paces.look_up()
-        allowed = paces.allowance("slow", 5)
-        paces.began("slow", allowed)
+        limiter.look_up()
+        allowed = limiter.allowance("slow", 5)
+        limiter.began("slow", allowed)
         begun += allowed
         clock.now += 0.01
     assert begun in (100, 101)
-    paces.look_up()
-    assert paces.allowance("free", 5) in (0, 5)
-    paces.look_up()
-    assert paces.allowance("free", 5) == 5
+    limiter.look_up()
+    assert limiter.allowance("free", 5) in (0, 5)
+    limiter.look_up()
+    assert limiter.allowance("free", 5) == 5
 
 
 def test_a_pace_says_how_long_to_wait_and_follows_changes() -> None:
     clock, limits = Clock(), {"f": 4.0}
-    paces = RateLimiter(limits.get, clock)
-    paces.allowance("f", 1)
-    paces.look_up()
-    assert (paces.allowance("f", 3), paces.began("f", 1)) == (1, None)
-    assert paces.wait_s() == pytest.approx(0.25)
-    assert paces.wait_s() is None
+    limiter = RateLimiter(limits.get, clock)
+    limiter.allowance("f", 1)
+    limiter.look_up()
+    assert (limiter.allowance("f", 3), limiter.began("f", 1)) == (1, None)
+    assert limiter.wait_s() == pytest.approx(0.25)
+    assert limiter.wait_s() is None
     limits["f"] = 1000.0
     clock.now += LOOK_AGAIN_S
-    paces.look_up()
-    assert paces.allowance("f", 1000) == 1
+    limiter.look_up()
+    assert limiter.allowance("f", 1000) == 1
     clock.now += 1.0
     assert (
-        paces.allowance("f", 1000) == 100
+        limiter.allowance("f", 1000) == 100
     )  # what is not used does not add up for longer than a tenth of a second
 
 

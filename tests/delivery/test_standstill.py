@@ -67,7 +67,7 @@ def test_the_functions_of_a_project_have_a_share_of_dispatch(house: House) -> No
         house.registry,
         house.people,
         parts.function_breakers,
-        parts.room,
+        parts.backpressure,
         parts.site,
         shares=shares,
     )

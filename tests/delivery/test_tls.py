@@ -67,7 +67,7 @@ def test_a_certificate_that_nobody_trusts_is_a_failure_that_may_pass(
     answer = fetched("https://api.example.com/")
     assert answer == FetchFailure("network", "CertificateError", "The TLS connection could not be verified")
     assert answer.retriable
-    assert ": the certificate of api.example.com: " in answer.told
+    assert ": the certificate of api.example.com: " in answer.text
     assert hosts.requests == []
 
 
@@ -75,5 +75,5 @@ def test_a_port_without_tls_is_told_as_such(receiver: Receiver) -> None:
     answer = fetched(f"https://127.0.0.1:{receiver.port}/")
     assert isinstance(answer, FetchFailure)
     assert (
-        answer.told == "The TLS connection could not be verified: 127.0.0.1 does not speak TLS at this port"
+        answer.text == "The TLS connection could not be verified: 127.0.0.1 does not speak TLS at this port"
     )

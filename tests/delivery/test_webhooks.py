@@ -402,10 +402,10 @@ def test_an_event_that_can_never_be_stored_is_told_to_the_log(house: House, send
 @rule("H8.7")
 def test_work_is_refused_when_too_much_waits(house: House, sender: Sender) -> None:
     function = webhook(house, "fetch('https://example.com')")
-    room = house.delivery.room
-    most, room.max_waiting = room.max_waiting, 0
+    backpressure = house.delivery.backpressure
+    most, backpressure.max_waiting = backpressure.max_waiting, 0
     assert sender.send(function).status_code == 503
-    room.max_waiting = most
+    backpressure.max_waiting = most
     assert sender.send(function).status_code == 201
 
 

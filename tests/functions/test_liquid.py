@@ -14,7 +14,7 @@ import pytest
 from tests.functions.conftest import Api
 
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.runtime.compile import CompiledFunction, compile_configuration
 from hoglab.functions.service import FunctionService
 from hoglab.functions.templating.liquid import (
@@ -228,7 +228,7 @@ def test_values_reach_nothing_but_data() -> None:
 
 
 def function_with(service: FunctionService, project: Project, **body: Any) -> CompiledFunction:
-    sent = Sent({"name": "n", "hog": "return inputs", **body})
+    sent = FunctionPatch({"name": "n", "hog": "return inputs", **body})
     configuration = Builder(sent, None, FilterContext()).build()
     return compile_configuration(configuration, FilterContext(), function_id="f", project_id=project.id)
 

@@ -33,13 +33,13 @@ from hoglab.delivery.bodies.child import BodyLimits
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.transforming import TransformationProcess
 from hoglab.delivery.dispatch import (
-    Audience,
     DeadLetterRetry,
     EventDispatcher,
     InternalEventDispatcher,
-    internal_audience,
+    Subscribers,
+    internal_subscribers,
     read_unreadable,
-    stored_audience,
+    stored_subscribers,
 )
 from hoglab.delivery.execution import TurnContext
 from hoglab.delivery.execution.retries import LASTING, RetryPolicy
@@ -136,7 +136,7 @@ class Delivery:
             on_change=on_state_change or (lambda _function_id, _before, _after: None),
         )
         self.breakers = DestinationBreakers()
-        self.room = Backpressure(queue, registry, self.function_breakers, self.breakers, now=now)
+        self.backpressure = Backpressure(queue, registry, self.function_breakers, self.breakers, now=now)
         self.event_globals = EventGlobals(self.site, people, GroupProperties(people))
         versions = Versions(stores.runs.last_version())
         self.shares = ComputeShares()
@@ -146,14 +146,14 @@ class Delivery:
             registry,
             people,
             self.function_breakers,
-            self.room,
+            self.backpressure,
             self.site,
             versions=versions,
             shares=self.shares,
             now=now,
         )
         self._versions = versions
-        shop = TurnContext(
+        context = TurnContext(
             registry,
             box,
             self.site,
@@ -165,7 +165,7 @@ class Delivery:
         )
         self.worker = Worker(
             queue,
-            shop,
+            context,
             guard,
             self.function_breakers,
             self.breakers,
@@ -174,23 +174,23 @@ class Delivery:
             limits=worker_limits,
             fetch_limits=fetch_limits,
             mailer=self.mailer,
-            paces=stores.paces,
+            rate_limits=stores.paces,
         )
 
         self.webhooks = Webhooks(
             queue,
-            shop,
+            context,
             self.function_breakers,
             self.bodies,
             capture=capture,
-            has_room=self.room.for_one,
+            has_room=self.backpressure.for_one,
             limits=webhook_limits,
         )
 
     def internal_events(self, database: Database, jobs: JobLeases) -> InternalEventDispatcher:
         """Return the service that dispatches the waiting internal events of the metadata database."""
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
-        return InternalEventDispatcher(database, self._dispatcher(internal_audience(event_globals)), jobs)
+        return InternalEventDispatcher(database, self._dispatcher(internal_subscribers(event_globals)), jobs)
 
     def dispatcher_for(self, project_id: int, source: str, function_id: str | None) -> EventDispatcher | None:
         """Return the dispatcher of past events to one function, or (None) to all that receive events of a source.
@@ -198,27 +198,29 @@ class Delivery:
         It begins no run that was begun before. None when none of the functions runs.
         """
         event_globals = EventGlobals(self.site, self.people, GroupProperties(self.people))
-        audience = internal_audience(event_globals) if source == INTERNAL else stored_audience(event_globals)
+        subscribers = (
+            internal_subscribers(event_globals) if source == INTERNAL else stored_subscribers(event_globals)
+        )
         functions = self.registry.for_project(project_id)
-        hearing = () if functions is None else audience.functions(functions).functions
-        wanted = [one for one in hearing if function_id in (None, one.id)]
+        subscribed = () if functions is None else subscribers.functions(functions).functions
+        wanted = [one for one in subscribed if function_id in (None, one.id)]
         if not wanted:
             return None
         if function_id is not None:
             only = FunctionSet(wanted)
-            audience = replace(audience, functions=lambda _functions: only)
-        return self._dispatcher(audience, once=True)
+            subscribers = replace(subscribers, functions=lambda _functions: only)
+        return self._dispatcher(subscribers, once=True)
 
-    def _dispatcher(self, audience: Audience, *, once: bool = False) -> EventDispatcher:
+    def _dispatcher(self, subscribers: Subscribers, *, once: bool = False) -> EventDispatcher:
         return EventDispatcher(
             self.stores,
             self.registry,
             self.people,
             self.function_breakers,
-            self.room,
+            self.backpressure,
             self.site,
             versions=self._versions,
-            audience=audience,
+            subscribers=subscribers,
             once=once,
             now=self.now,
         )

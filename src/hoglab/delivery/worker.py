@@ -25,7 +25,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from hoglab.delivery.bodies.on_loop import BodiesOnLoop
 from hoglab.delivery.dispatch import NO_EVENTS_FAULT
-from hoglab.delivery.execution import BATCH_QUEUE, CaptureRefusedError, Perform, Settled, Turn, clipped
+from hoglab.delivery.execution import BATCH_QUEUE, CaptureRefusedError, Perform, Turn, TurnResult, clipped
 from hoglab.delivery.execution.retries import retriable
 from hoglab.delivery.limits import ClaimSizes, RateLimiter
 from hoglab.delivery.limits.function_breaker import cost_of
@@ -108,12 +108,12 @@ class WorkerLimits:
 
 
 class Worker:
-    """The background service. `start` once, `stop` once. ``paces``: where other processes run functions as well."""
+    """Background service; `start` and `stop` it once. ``rate_limits`` are those that processes share, if any do."""
 
     def __init__(
         self,
         queue: InvocationQueue,
-        shop: TurnContext,
+        context: TurnContext,
         guard: AddressGuard,
         function_breakers: FunctionBreakers,
         breakers: DestinationBreakers,
@@ -123,10 +123,10 @@ class Worker:
         limits: WorkerLimits | None = None,
         fetch_limits: FetchLimits | None = None,
         mailer: Mailer | None = None,
-        paces: Paces | None = None,
+        rate_limits: Paces | None = None,
     ) -> None:
         self._queue = queue
-        self._shop = shop
+        self._context = context
         self._guard = guard
         self._function_breakers = function_breakers
         self._breakers = breakers
@@ -135,7 +135,7 @@ class Worker:
         self._limits = limits or WorkerLimits()
         self._fetch_limits = fetch_limits or FetchLimits()
         self._mailer = mailer or Mailer()
-        self._paces = paces
+        self._rate_limits = rate_limits
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
@@ -183,9 +183,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         fetcher = Fetcher(self._guard, self._fetch_limits)
-        shift = _Shift(
+        shift = _WorkerLoop(
             self._queue,
-            self._shop,
+            self._context,
             fetcher,
             self._mailer,
             self._function_breakers,
@@ -195,7 +195,7 @@ class Worker:
             self._limits,
             self._stopping,
             self.progress,
-            self._paces,
+            self._rate_limits,
         )
         self._ready.set()
         try:
@@ -207,13 +207,13 @@ class Worker:
             await fetcher.close()
 
 
-class _Shift:
+class _WorkerLoop:
     """Resources that live as long as the worker's event loop."""
 
     def __init__(
         self,
         queue: InvocationQueue,
-        shop: TurnContext,
+        context: TurnContext,
         fetcher: Fetcher,
         mailer: Mailer,
         function_breakers: FunctionBreakers,
@@ -223,11 +223,11 @@ class _Shift:
         limits: WorkerLimits,
         stopping: asyncio.Event,
         progress: Heartbeat,
-        paces: Paces | None,
+        rate_limits: Paces | None,
     ) -> None:
         self._progress = progress
         self._queue = queue
-        self._shop = shop
+        self._context = context
         self._fetcher = fetcher
         self._mailer = mailer
         self._function_breakers = function_breakers
@@ -237,7 +237,7 @@ class _Shift:
         self._limits = limits
         self._stopping = stopping
         self._bodies = bodies
-        self._paces = RateLimiter(shop.pace_of, shared=paces)
+        self._rate_limits = RateLimiter(context.rate_limit_of, shared=rate_limits)
         self._claim_sizes = ClaimSizes(limits.claim_each, limits.claim_shared)
         self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
@@ -250,7 +250,7 @@ class _Shift:
             limits.per_destination, most=limits.per_destination_slow, slow_s=limits.slow_s
         )
         self._mail_servers = FairSemaphore(mailer.limits.at_once)
-        self._settled: list[Settled] = []
+        self._settled: list[TurnResult] = []
         self._turns: Tally[str] = (
             Tally()
         )  # by outcome, as for the requests, until they are counted with others
@@ -328,7 +328,10 @@ class _Shift:
             if room < min(self._limits.claim, self._limits.in_flight) // 4:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._in_flight.free)
-            full, quota = self._in_flight.pass_over(), self._in_flight.quota(self._paces, self._breakers)
+            full, quota = (
+                self._in_flight.pass_over(),
+                self._in_flight.quota(self._rate_limits, self._breakers),
+            )
             size = max(1, min(self._claim_sizes.size(), free // 8))
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, size, full, quota)
             if self._stopping.is_set():
@@ -353,7 +356,7 @@ class _Shift:
         """Claim due runs; when there are none, sleep until there may be some."""
         claimed: list[ClaimedInvocation] = []
         self._gather()
-        self._paces.look_up()
+        self._rate_limits.look_up()
         for name in QUEUES:
             if room > len(claimed):
                 claimed += self._queue.claim(
@@ -368,7 +371,11 @@ class _Shift:
         if self._in_flight.is_stale(full):
             return claimed  # one of them had a run that ended before the last claim, which thus knows of its wake
         wait_s = min(
-            (wait_s for wait_s in (self._paces.wait_s(), self._breakers.wait_s()) if wait_s is not None),
+            (
+                wait_s
+                for wait_s in (self._rate_limits.wait_s(), self._breakers.wait_s())
+                if wait_s is not None
+            ),
             default=None,
         )
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
@@ -387,8 +394,8 @@ class _Shift:
         """Merge runs of events that have waited for each other."""
         waiting = self._queue.gathering(BATCH_QUEUE)
         if waiting:
-            sizes = {function_id: self._shop.batch_size(function_id) for function_id in waiting}
-            self._queue.gather(BATCH_QUEUE, sizes, self._shop.merge)
+            sizes = {function_id: self._context.batch_size(function_id) for function_id in waiting}
+            self._queue.gather(BATCH_QUEUE, sizes, self._context.merge)
 
     def _take(self, claimed: ClaimedInvocation) -> None:
         task = asyncio.create_task(self._work_on(claimed))
@@ -409,16 +416,16 @@ class _Shift:
     # --- one invocation
 
     async def _work_on(self, claimed: ClaimedInvocation) -> None:
-        turn = Turn(self._shop, claimed)
+        turn = Turn(self._context, claimed)
         function_id = claimed.function_id
-        step: Perform | Settled = await self._bodies.run(turn.begin, function_id)
+        step: Perform | TurnResult = await self._bodies.run(turn.begin, function_id)
         while isinstance(step, Perform):
             accepted_at = turn.accepted_at()
             answer, duration_ms, where = await self._perform(step.request, claimed, accepted_at)
             if self._breakers.note(function_id, where, turn.patience_s, failed=retriable(answer)):
                 self._queue.wake()
             go_on = partial(turn.answered, answer, duration_ms)
-            step = await self._bodies.run(go_on, function_id, turn.held)
+            step = await self._bodies.run(go_on, function_id, turn.suspended)
         if step.captured is not None and self._capture is not None:
             step = await self._capture_event(claimed, step, step.captured, self._capture)
         self._settle(step)
@@ -460,8 +467,8 @@ class _Shift:
         return answer
 
     async def _capture_event(
-        self, claimed: ClaimedInvocation, settled: Settled, event: dict[str, Any], capture: EventSink
-    ) -> Settled:
+        self, claimed: ClaimedInvocation, settled: TurnResult, event: dict[str, Any], capture: EventSink
+    ) -> TurnResult:
         """Put a captured event into the event log, before the result of the turn is written.
 
         It has a fixed uuid, so that storing it twice is harmless. As long as nothing can be stored the turn waits;
@@ -488,12 +495,12 @@ class _Shift:
             wait_s = min(wait_s * 2, self._limits.max_capture_retry_s)
 
     @staticmethod
-    def _with_error(claimed: ClaimedInvocation, settled: Settled, reason: str) -> Settled:
+    def _with_error(claimed: ClaimedInvocation, settled: TurnResult, reason: str) -> TurnResult:
         text = clipped(f"The captured event was not stored: {reason}.")
         line = LogEntry(claimed.project_id, claimed.function_id, claimed.id, datetime.now(UTC), "error", text)
         return replace(settled, logs=[*settled.logs, line])
 
-    def _settle(self, settled: Settled) -> None:
+    def _settle(self, settled: TurnResult) -> None:
         self._progress.beat()
         self._settled.append(settled)
         if settled.timings:
@@ -542,7 +549,7 @@ class _Shift:
                 counter.labels(outcome).inc(number)
             tally.clear()
 
-    def _write(self, settled: list[Settled], more: list[InvocationOutcome]) -> None:
+    def _write(self, settled: list[TurnResult], more: list[InvocationOutcome]) -> None:
         outcomes = [settlement.outcome for settlement in settled] + more
         applied = self._queue.finish(
             outcomes,
@@ -585,7 +592,7 @@ class _Shift:
             if sweep.reset:
                 _logger.warning("stalled_invocations_reset", count=sweep.reset)
             for claimed in sweep.poisoned:
-                turn = Turn(self._shop, claimed)
+                turn = Turn(self._context, claimed)
                 self._settle(turn.poisoned())
             await loop.run_in_executor(self._writer, self._function_breakers.save)
             await loop.run_in_executor(self._writer, measure, self._queue, self._breakers)

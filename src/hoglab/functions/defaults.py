@@ -8,7 +8,7 @@ from hoglab.accounts import activity
 from hoglab.accounts import store as accounts
 from hoglab.filters.hog import FilterContext
 from hoglab.functions import store
-from hoglab.functions.configuration import Builder, Sent
+from hoglab.functions.configuration import Builder, FunctionPatch
 from hoglab.functions.configuration.stored import SCOPE, activity_detail, new_row
 from hoglab.http.fields.dates import utc_now
 
@@ -62,7 +62,7 @@ class GeoIpByDefault:
                 "enabled": True,
                 "execution_order": 1 if first is None else max(0, first - 1),
             }
-            built = Builder(Sent(body), None, FilterContext()).build()
+            built = Builder(FunctionPatch(body), None, FilterContext()).build()
             row = new_row(built, self._box, project_id=project_id, user_id=None, now=self._now())
             store.add(tx.connection, row)
             detail = activity_detail(row, None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.functions import revisions
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration import FunctionPatch
 from hoglab.functions.configuration.stored import live_config, read_configuration
 from hoglab.functions.errors import InvalidFunctionError, stale_update
 from hoglab.functions.secrets import SecretsError
@@ -95,7 +95,7 @@ class Drafts:
             self._check(body.confirm_token, row, staged_at)
         elif row["enabled"]:
             raise InvalidFunctionError("This field is required.", "confirm_token", code="required")
-        sent = Sent({**draft["content"], "base_updated_at": row["updated_at"].isoformat()})
+        sent = FunctionPatch({**draft["content"], "base_updated_at": row["updated_at"].isoformat()})
         function = service.update(project, user_id, function_id, sent, publishes=staged_at)
         return {
             "published": True,

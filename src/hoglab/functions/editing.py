@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab import hog
 from hoglab.filters.hog import FILTER, FILTER_ROOTS
-from hoglab.functions.configuration import Builder, Sent
+from hoglab.functions.configuration import Builder, FunctionPatch
 from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.site import SITE_TYPES, SiteSourceError, javascript_of
@@ -47,7 +47,9 @@ def known_globals(function_type: str | None) -> tuple[str, ...]:
 # --- diagnostics
 
 
-def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) -> list[dict[str, Any]]:
+def diagnose(
+    sent: FunctionPatch, current: Configuration | None, context: FilterContext
+) -> list[dict[str, Any]]:
     """Return every finding about a configuration that is not saved yet.
 
     Each finding has ``attr``, which names the field as errors of the API do, and the findings of `hog.check` about
@@ -68,7 +70,9 @@ def diagnose(sent: Sent, current: Configuration | None, context: FilterContext) 
     return findings
 
 
-def _refusal(sent: Sent, current: Configuration | None, context: FilterContext) -> dict[str, Any] | None:
+def _refusal(
+    sent: FunctionPatch, current: Configuration | None, context: FilterContext
+) -> dict[str, Any] | None:
     try:
         Builder(sent, current, context).build()
     except InvalidFunctionError as error:

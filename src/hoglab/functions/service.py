@@ -11,7 +11,7 @@ import structlog
 from hoglab.accounts import activity
 from hoglab.functions import revisions, store
 from hoglab.functions.changes import VERSIONED, changes_between
-from hoglab.functions.configuration import ORDERED_TYPES, Builder, Sent, TurnedSecret
+from hoglab.functions.configuration import ORDERED_TYPES, Builder, FunctionPatch, NewlySecret
 from hoglab.functions.configuration.schemas import MAX_EXECUTION_ORDER
 from hoglab.functions.configuration.stored import (
     SCOPE,
@@ -104,7 +104,9 @@ class FunctionService:
 
     # --- checking ---
 
-    def configure(self, project: Project, sent: Sent, function_id: str | None = None) -> Configuration:
+    def configure(
+        self, project: Project, sent: FunctionPatch, function_id: str | None = None
+    ) -> Configuration:
         """Return the configuration that a body would give a stored function, or a new one; nothing is stored.
 
         For test runs. An id that does not exist counts as new. Raises `InvalidFunctionError`.
@@ -113,7 +115,9 @@ class FunctionService:
             current = self._current(connection, project, function_id)
             return Builder(sent, current, store.filter_context(connection, project)).build()
 
-    def diagnose(self, project: Project, sent: Sent, function_id: str | None = None) -> list[dict[str, Any]]:
+    def diagnose(
+        self, project: Project, sent: FunctionPatch, function_id: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return diagnostics of a configuration for an editor; an id that does not exist counts as new."""
         with self.database.read() as connection:
             current = self._current(connection, project, function_id)
@@ -135,7 +139,7 @@ class FunctionService:
 
     # --- writing ---
 
-    def create(self, project: Project, user_id: int | None, sent: Sent) -> dict[str, Any]:
+    def create(self, project: Project, user_id: int | None, sent: FunctionPatch) -> dict[str, Any]:
         """Make a function. Raises `InvalidFunctionError`."""
         # Compiles, so that the write below only looks up the compiled forms.
         self._run_tests(project, self.configure(project, sent), sent)
@@ -156,7 +160,7 @@ class FunctionService:
         project: Project,
         user_id: int | None,
         function_id: str,
-        sent: Sent,
+        sent: FunctionPatch,
         *,
         publishes: datetime | None = None,
     ) -> dict[str, Any]:
@@ -186,15 +190,15 @@ class FunctionService:
             if changes or publishes is not None:
                 what = "updated" if publishes is None else "published"
                 self.log(tx, project, user_id, what, changed, changes)
-            self._forget(tx, project, function_id, TurnedSecret.between(before, built))
+            self._forget(tx, project, function_id, NewlySecret.between(before, built))
             tx.changed("functions", project.id, function_id)
         return self._after_save(changed)
 
-    def _forget(self, tx: Transaction, project: Project, function_id: str, turned: TurnedSecret) -> None:
+    def _forget(self, tx: Transaction, project: Project, function_id: str, newly_secret: NewlySecret) -> None:
         """Remove what has become secret from the history."""
-        if turned:
-            revisions.rewrite(tx.connection, function_id, turned.taken_from_content)
-            activity.rewrite(tx, project.id, SCOPE, function_id, turned.taken_from_change)
+        if newly_secret:
+            revisions.rewrite(tx.connection, function_id, newly_secret.removed_from_content)
+            activity.rewrite(tx, project.id, SCOPE, function_id, newly_secret.removed_from_change)
 
     def _settle_draft(
         self,
@@ -216,7 +220,7 @@ class FunctionService:
                 "enabled",
             )
 
-    def _run_tests(self, project: Project, built: Configuration, sent: Sent) -> None:
+    def _run_tests(self, project: Project, built: Configuration, sent: FunctionPatch) -> None:
         """Refuse a change that fails a test case of its own, unless the request allows it."""
         if self._check_tests is None or not built.x_tests or built.deleted or sent.read("force"):
             return
@@ -250,7 +254,7 @@ class FunctionService:
     # --- inside a transaction ---
 
     def _changed(
-        self, connection: Connection, project: Project, function_id: str, sent: Sent
+        self, connection: Connection, project: Project, function_id: str, sent: FunctionPatch
     ) -> tuple[Row, Configuration, Configuration]:
         """Return a stored function, its configuration, and the configuration that a request makes."""
         row = store.get(connection, project.id, function_id)
@@ -320,13 +324,13 @@ class FunctionService:
                 "enabled",
             )
 
-    def _check_base(self, row: Row, sent: Sent) -> None:
+    def _check_base(self, row: Row, sent: FunctionPatch) -> None:
         """Refuse a change that was made on top of an older state."""
         base = sent.read("base_updated_at")
         if base is not None and row["updated_at"] > base:
             raise stale_update()
 
-    def _returns(self, before: Configuration, built: Configuration, sent: Sent) -> bool:
+    def _returns(self, before: Configuration, built: Configuration, sent: FunctionPatch) -> bool:
         """Return whether an ordered function is enabled or restored, and so goes to the end of the order."""
         if built.type not in ORDERED_TYPES:
             return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import store as accounts
 from hoglab.functions import revisions
-from hoglab.functions.configuration import Sent
+from hoglab.functions.configuration import FunctionPatch
 from hoglab.functions.configuration.stored import live_config, read_configuration
 from hoglab.http.errors import not_found
 from hoglab.http.fields.wire import user_object
@@ -67,7 +67,7 @@ class FunctionVersions:
     ) -> dict[str, Any]:
         """Restore the configuration of a version; secrets stay as they are. Raises the errors of `update`."""
         content = self.content(project, function_id, version)
-        return self._service.update(project, user_id, function_id, Sent({**content, "force": force}))
+        return self._service.update(project, user_id, function_id, FunctionPatch({**content, "force": force}))
 
     def content(self, project: Project, function_id: str, version: int | None) -> Mapping[str, Any]:
         """Return the content of a version. Raises 404."""

@@ -18,7 +18,7 @@ from tests.functions.templates.test_cases import (
 
 from hoglab.delivery.trials.runs import TestRuns
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.runtime.compile import compile_configuration
 
 __all__ = ["geoip_database", "hosts", "house", "mailbox", "prepared"]  # fixtures
@@ -63,7 +63,7 @@ def working() -> list[Case]:
 def errors_of(case: Case, house: House, hosts: Hosts, last: dict[str, Any]) -> list[str]:
     """Return the errors of a case whose last request gets another answer."""
     hosts.answer_with([*case.responses[:-1], last])
-    configuration = Builder(Sent(case.function()), None, FilterContext()).build()
+    configuration = Builder(FunctionPatch(case.function()), None, FilterContext()).build()
     function = compile_configuration(configuration, FilterContext(), function_id="f", project_id=1)
     runs = TestRuns(house.delivery)
     answer = runs.run(house.project, function, case.globals, run_id=RUN_ID, mock=False).answer()

@@ -22,7 +22,7 @@ from hoglab.delivery.outbound import resolver
 from hoglab.delivery.outbound.mail import MailServer
 from hoglab.delivery.trials.runs import NOT_MATCHING, TestRuns
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.runtime.compile import compile_configuration
 from hoglab.functions.runtime.geoip import GeoIp
 
@@ -93,7 +93,7 @@ def test_templates_do_what_their_cases_say(
     hosts.lead_here(monkeypatch)
     mailbox.mails.clear()
     hosts.answer_with(case.responses)
-    configuration = Builder(Sent(case.function()), None, FilterContext()).build()
+    configuration = Builder(FunctionPatch(case.function()), None, FilterContext()).build()
     function = compile_configuration(
         configuration, FilterContext(), function_id="f", project_id=1, geoip=geoip.city
     )
@@ -144,7 +144,7 @@ def test_templates_name_no_status_that_nobody_sent(
         raise socket.gaierror(socket.EAI_NONAME, f"nobody knows {host}")
 
     monkeypatch.setattr(resolver, "look_up", look_up)
-    configuration = Builder(Sent(case.function()), None, FilterContext()).build()
+    configuration = Builder(FunctionPatch(case.function()), None, FilterContext()).build()
     function = compile_configuration(configuration, FilterContext(), function_id="f", project_id=1)
     report = (
         TestRuns(house.delivery)
@@ -193,7 +193,7 @@ def test_the_worker_delivers_what_a_template_sends_and_tries_again(
     house = House(Path(shutil.copytree(prepared[0], tmp_path / "data")))
     house.open()
     try:
-        made = house.functions.create(house.project, None, Sent(case.function()))
+        made = house.functions.create(house.project, None, FunctionPatch(case.function()))
         person = {"email": "ann@example.com", "first_name": "Ann"}
         house.run(stored("$identify", person=person), stored("something else", person=person))
         assert house.metrics(made)["succeeded"] == 1

@@ -13,7 +13,7 @@ from tests.delivery.sender import Sender
 from tests.functions.templates.cases import WEBHOOK_CASES, WEBHOOK_KEYS, Case
 
 from hoglab.accounts.bootstrap import FirstStart
-from hoglab.functions.configuration.builder import Sent
+from hoglab.functions.configuration.builder import FunctionPatch
 
 __all__ = ["prepared"]  # a fixture
 
@@ -37,7 +37,7 @@ def sender(house: House) -> Iterator[Sender]:
 @pytest.mark.parametrize("case", WEBHOOK_CASES, ids=lambda case: case.id)
 def test_webhooks_do_what_their_cases_say(case: Case, house: House, sender: Sender) -> None:
     assert set(case.given) <= WEBHOOK_KEYS
-    function = house.functions.create(house.project, None, Sent(case.function()))
+    function = house.functions.create(house.project, None, FunctionPatch(case.function()))
     house.captured.clear()
     request = case.given["request"]
     answer = sender.send(

@@ -11,7 +11,7 @@ from tests.hog.oracles.runners import RUNNERS, Case, Runners
 
 from hoglab import hog
 from hoglab.filters.hog import FilterContext
-from hoglab.functions.configuration.builder import Builder, Sent
+from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.runtime.compile import compile_configuration
 
 HOST = ("fetch", "geoipLookup", "cleanNullValues", "isKnownBotUserAgent", "isKnownBotIp")
@@ -19,7 +19,7 @@ HOST = ("fetch", "geoipLookup", "cleanNullValues", "isKnownBotUserAgent", "isKno
 
 def program_case(case: TemplateCase) -> Case:
     """The case with its inputs filled in by us: what the machines run is the program."""
-    configuration = Builder(Sent(case.function()), None, FilterContext()).build()
+    configuration = Builder(FunctionPatch(case.function()), None, FilterContext()).build()
     function = compile_configuration(configuration, FilterContext(), function_id="f", project_id=1)
     variables = hog.from_json(case.globals)
     mapping = function.mappings[0] if function.mappings else None

@@ -34,7 +34,7 @@ from hoglab.delivery.runs import LiveLogs, telemetry
 from hoglab.delivery.runs.telemetry import MetricQuery
 from hoglab.delivery.trials import MissingEventError, TestRuns
 from hoglab.functions import store
-from hoglab.functions.configuration import TESTED_TYPES, Sent
+from hoglab.functions.configuration import TESTED_TYPES, FunctionPatch
 from hoglab.functions.configuration.schemas import StatusOut
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.runtime import compile_configuration, filter_globals
@@ -363,7 +363,7 @@ def configured(
 ) -> tuple[Configuration, FilterContext]:
     """Return the configuration that a body would give a function, and the context of its filters. Raises 400."""
     try:
-        configuration = functions.configure(call.project, Sent(sent or {}), function_id)
+        configuration = functions.configure(call.project, FunctionPatch(sent or {}), function_id)
     except InvalidFunctionError as error:
         raise BareError(400, {"configuration": error.nested()}) from None
     with database.read() as connection:

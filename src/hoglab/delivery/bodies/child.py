@@ -87,7 +87,7 @@ class SuspendedRun:
 class Work:
     """A stretch of one run: from its start, or from its last call, which ``answer`` answers, to the next.
 
-    ``globals`` and ``more`` (which wins) are JSON objects, ``now`` is Unix time in seconds. With ``held`` the
+    ``globals`` and ``more`` (which wins) are JSON objects, ``now`` is Unix time in seconds. With ``suspended`` the
     suspended run continues in its process; if that is gone, ``journal`` brings another process to the same point.
     """
 
@@ -99,7 +99,7 @@ class Work:
     now: float
     journal: bytes | None = None
     answer: bytes | None = None
-    held: SuspendedRun | None = None
+    suspended: SuspendedRun | None = None
     crashes: int = 0
 
     @property
@@ -190,9 +190,9 @@ class Child:
         self.process.send_signal(signal.SIGKILL)
 
     def _request(self, work: Work) -> Begin | Resume:
-        held = work.held
-        if held is not None and held.child is self and work.answer is not None:
-            return Resume(held.number, work.answer, work.now)
+        suspended = work.suspended
+        if suspended is not None and suspended.child is self and work.answer is not None:
+            return Resume(suspended.number, work.answer, work.now)
         self._numbers += 1
         run = self._numbers
         program, text = self._known(work.source)

@@ -42,7 +42,7 @@ class BodiesOnLoop:
         self._announced = False
         self._lock = threading.Lock()
 
-    def run(self, job: Job[T], function_id: str, held: SuspendedRun | None = None) -> asyncio.Future[T]:
+    def run(self, job: Job[T], function_id: str, suspended: SuspendedRun | None = None) -> asyncio.Future[T]:
         """Submit a job as `BodyPool.submit` does, and await its result."""
         future: asyncio.Future[T] = self._loop.create_future()
 
@@ -56,7 +56,7 @@ class BodiesOnLoop:
 
         if not self._asked:
             self._loop.call_soon(self._submit)
-        self._asked.append((job, done, function_id, held))
+        self._asked.append((job, done, function_id, suspended))
         self._futures.append(future)
         return future
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 SLOW_S = 0.005
 """Average computing time of bodies, in seconds, above which a function is served apart."""
-PACES = 10_000
+REMEMBERED_FUNCTIONS = 10_000
 """Maximum number of functions whose computing times are remembered."""
 RESTART_S = 1.0
 """Pause in seconds before another process is started after one failed to start."""
@@ -79,7 +79,7 @@ class _Task:
 
 
 @dataclass(slots=True, eq=False)
-class _Seat:
+class _WorkerSlot:
     """The place of one thread."""
 
     wake: threading.Condition
@@ -103,23 +103,25 @@ class BodyPool:
         self._quick: FairQueue[_Task] = FairQueue()
         self._slow: FairQueue[_Task] = FairQueue()
         self._claim_sizes = ClaimSizes(self.limits.batch, min(self.limits.batch, self.limits.batch_shared))
-        self._paces: OrderedDict[str, float] = OrderedDict()
+        self._computing_s: OrderedDict[str, float] = OrderedDict()
         self._spare: Child | None = None
         self.starts_failed = 0
         """Number of failed starts of processes."""
         self._closing = False
         self._lock = threading.Lock()
         self._over = threading.Condition(self._lock)  # set when the pool closes
-        self._seats = [_Seat(threading.Condition(self._lock)) for _ in range(self.limits.processes)]
+        self._slots = [_WorkerSlot(threading.Condition(self._lock)) for _ in range(self.limits.processes)]
 
     # --- for users
 
-    def submit(self, job: Job[T], done: Done, *, function_id: str, held: SuspendedRun | None = None) -> None:
+    def submit(
+        self, job: Job[T], done: Done, *, function_id: str, suspended: SuspendedRun | None = None
+    ) -> None:
         """Run a job of a function in a thread of the pool; ``done(value, error)`` is called there at its end.
 
-        ``held`` is the suspended run that the job continues, if there is one.
+        ``suspended`` is the suspended run that the job continues, if there is one.
         """
-        self.submit_all([(job, done, function_id, held)])
+        self.submit_all([(job, done, function_id, suspended)])
 
     def submit_all(self, jobs: Sequence[tuple[Job[Any], Done, str, SuspendedRun | None]]) -> None:
         """Submit many jobs together, which is cheaper than `submit` for each: threads are woken once."""
@@ -127,11 +129,11 @@ class BodyPool:
             if self._closing:
                 raise RuntimeError("the pool is closed")
             self._start()
-            for job, done, function_id, held in jobs:
-                self._enqueue(_Task(job, done, function_id, None if held is None else held.child))
+            for job, done, function_id, suspended in jobs:
+                self._enqueue(_Task(job, done, function_id, None if suspended is None else suspended.child))
             self._wake()
 
-    def call(self, job: Job[T], function_id: str, held: SuspendedRun | None = None) -> T:
+    def call(self, job: Job[T], function_id: str, suspended: SuspendedRun | None = None) -> T:
         """Run a job and wait for its result."""
         future: Future[T] = Future()
 
@@ -141,7 +143,7 @@ class BodyPool:
             else:
                 future.set_exception(error)
 
-        self.submit(job, done, function_id=function_id, held=held)
+        self.submit(job, done, function_id=function_id, suspended=suspended)
         return future.result()
 
     def compute(self, work: Work) -> TurnOutcome:
@@ -153,37 +155,37 @@ class BodyPool:
         def job() -> TurnOutcome | Compute[TurnOutcome]:
             return Compute(work, whole)
 
-        return self.call(job, work.function_id, work.held)
+        return self.call(job, work.function_id, work.suspended)
 
     @staticmethod
-    def forget(held: SuspendedRun) -> None:
+    def forget(suspended: SuspendedRun) -> None:
         """Drop a suspended run, which will not be continued."""
-        held.child.forgotten.append(held.number)
+        suspended.child.forgotten.append(suspended.number)
 
     def processes(self) -> list[int]:
         """Return the ids of the running processes, the spare one last."""
         with self._lock:
-            children = [seat.child for seat in self._seats] + [self._spare]
+            children = [slot.child for slot in self._slots] + [self._spare]
             return [child.process.pid for child in children if child is not None]
 
     def busy(self) -> int:
         """Return the number of processes at work."""
         with self._lock:
-            return sum(seat.busy_since is not None for seat in self._seats)
+            return sum(slot.busy_since is not None for slot in self._slots)
 
     def close(self, timeout_s: float) -> None:
         """End the threads and processes; work that goes on after ``timeout_s`` is ended, too."""
         with self._lock:
             self._closing = True
             self._over.notify_all()
-            for seat in self._seats:
-                seat.wake.notify()
+            for slot in self._slots:
+                slot.wake.notify()
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        for seat in self._seats:
-            if seat.child is not None:
-                seat.child.kill()
+        for slot in self._slots:
+            if slot.child is not None:
+                slot.child.kill()
         for thread in self._threads:
             thread.join(timeout_s + 1.0)
         spare, self._spare = self._spare, None
@@ -195,8 +197,8 @@ class BodyPool:
     def _start(self) -> None:
         if not self._threads:
             self._threads = [
-                threading.Thread(target=self._work, args=(seat,), name=f"hog-body-{number}", daemon=True)
-                for number, seat in enumerate(self._seats)
+                threading.Thread(target=self._work, args=(slot,), name=f"hog-body-{number}", daemon=True)
+                for number, slot in enumerate(self._slots)
             ]
             for thread in self._threads:
                 thread.start()
@@ -204,9 +206,9 @@ class BodyPool:
     def _enqueue(self, task: _Task) -> None:
         self._claim_sizes.note([task.function_id])
         if task.child is not None:
-            for seat in self._seats:
-                if seat.child is task.child:
-                    seat.own.append(task.function_id, task)
+            for slot in self._slots:
+                if slot.child is task.child:
+                    slot.own.append(task.function_id, task)
                     return
         if self._is_slow(task.function_id):
             self._slow.append(task.function_id, task)
@@ -214,113 +216,113 @@ class BodyPool:
             self._quick.append(task.function_id, task)
 
     def _is_slow(self, function_id: str) -> bool:
-        return self._pace(function_id) >= SLOW_S
+        return self._expected_s(function_id) >= SLOW_S
 
-    def _pace(self, function_id: str) -> float:
+    def _expected_s(self, function_id: str) -> float:
         """Return the expected computing time of a body of the function, in seconds."""
-        return self._paces.get(function_id, SLOW_S)
+        return self._computing_s.get(function_id, SLOW_S)
 
     def _note_pace(self, function_id: str, took_s: float) -> None:
         with self._lock:
-            pace = self._paces.pop(function_id, None)
-            self._paces[function_id] = took_s if pace is None else pace * 0.8 + took_s * 0.2
+            average_s = self._computing_s.pop(function_id, None)
+            self._computing_s[function_id] = took_s if average_s is None else average_s * 0.8 + took_s * 0.2
             if (
-                pace is None and took_s < SLOW_S
-            ):  # the pace was unknown; the jobs that arrived meanwhile need not go one by one
+                average_s is None and took_s < SLOW_S
+            ):  # the average_s was unknown; the jobs that arrived meanwhile need not go one by one
                 for task in self._slow.take_out(function_id):
                     self._quick.append(function_id, task)
-            if len(self._paces) > PACES:
-                self._paces.popitem(last=False)
+            if len(self._computing_s) > REMEMBERED_FUNCTIONS:
+                self._computing_s.popitem(last=False)
 
     def _wake(self) -> None:
         """Wake the threads that have something to do, and one that checks whether the others keep up."""
         others_work = False
-        for seat in self._seats:
-            if seat.waits and seat.own:
-                self._rouse(seat)
-            others_work |= not seat.waits and not seat.slow
-        for seat in self._seats:
-            if seat.waits and not (seat.watches and others_work):
-                self._rouse(seat)
+        for slot in self._slots:
+            if slot.waits and slot.own:
+                self._rouse(slot)
+            others_work |= not slot.waits and not slot.slow
+        for slot in self._slots:
+            if slot.waits and not (slot.watches and others_work):
+                self._rouse(slot)
                 return
 
     @staticmethod
-    def _rouse(seat: _Seat) -> None:
-        seat.waits = False
-        seat.wake.notify()
+    def _rouse(slot: _WorkerSlot) -> None:
+        slot.waits = False
+        slot.wake.notify()
 
-    def _take(self, seat: _Seat) -> list[_Task] | None:
+    def _take(self, slot: _WorkerSlot) -> list[_Task] | None:
         """Return the next tasks of a thread, None when there will be none.
 
         Waits for tasks; returns none after a long wait.
         """
         with self._lock:
-            seat.busy_since, seat.slow = None, False
-            while not (tasks := self._find(seat)):
+            slot.busy_since, slot.slow = None, False
+            while not (tasks := self._find(slot)):
                 if self._closing:
                     return None
-                others_wait = any(other.own for other in self._seats)
-                seat.waits, seat.watches = True, bool(self._quick) or others_wait
-                woken = seat.wake.wait(STUCK_S if seat.watches else self.limits.idle_s)
-                seat.waits = False
-                if not woken and not seat.watches:
+                others_wait = any(other.own for other in self._slots)
+                slot.waits, slot.watches = True, bool(self._quick) or others_wait
+                woken = slot.wake.wait(STUCK_S if slot.watches else self.limits.idle_s)
+                slot.waits = False
+                if not woken and not slot.watches:
                     return []
-            seat.busy_since = time.monotonic()
+            slot.busy_since = time.monotonic()
             if self._quick or self._slow:
                 self._wake()
             return tasks
 
-    def _find(self, seat: _Seat) -> list[_Task]:
+    def _find(self, slot: _WorkerSlot) -> list[_Task]:
         now = time.monotonic()
         tasks: list[_Task] = []
-        self._move(seat.own, tasks)
-        if not self._is_served(seat, now):
+        self._move(slot.own, tasks)
+        if not self._is_served(slot, now):
             self._move(self._quick, tasks)
         if tasks:
             return tasks
-        apart = max(1, len(self._seats) - 1)
-        if self._slow and sum(other.slow for other in self._seats) < apart:
-            seat.slow = True
+        apart = max(1, len(self._slots) - 1)
+        if self._slow and sum(other.slow for other in self._slots) < apart:
+            slot.slow = True
             return [self._slow.popleft()]
-        for other in self._seats:
+        for other in self._slots:
             if other.own and other.busy_since is not None and now - other.busy_since > STUCK_S:
                 return [other.own.popleft()]
         return []
 
-    def _is_served(self, seat: _Seat, now: float) -> bool:
+    def _is_served(self, slot: _WorkerSlot, now: float) -> bool:
         """Return whether another thread can be expected to take the jobs of quick functions at once."""
         return len(self._quick) <= KEPT_UP * self.limits.batch and any(
-            other is not seat
+            other is not slot
             and not other.slow
             and other.busy_since is not None
             and now - other.busy_since <= STUCK_S
-            for other in self._seats
+            for other in self._slots
         )
 
     def _move(self, line: FairQueue[_Task], tasks: list[_Task]) -> None:
         """Take from a line the tasks that fit into one message beside those that it has; at least one in all."""
-        expected_s = sum(self._pace(task.function_id) for task in tasks)
+        expected_s = sum(self._expected_s(task.function_id) for task in tasks)
         while line and len(tasks) < self._claim_sizes.size() and (not tasks or expected_s < BATCH_S):
             tasks.append(line.popleft())
-            expected_s += self._pace(tasks[-1].function_id)
+            expected_s += self._expected_s(tasks[-1].function_id)
 
     # --- one thread
 
-    def _work(self, seat: _Seat) -> None:
+    def _work(self, slot: _WorkerSlot) -> None:
         ensure_stack()
-        while (tasks := self._take(seat)) is not None:
+        while (tasks := self._take(slot)) is not None:
             if not tasks:
-                self._rest(seat)
+                self._rest(slot)
                 continue
             try:
-                self._run(seat, tasks)
+                self._run(slot, tasks)
             except Exception:
                 _logger.exception("body_thread_failed")
                 for task in tasks:
                     self._finish(task, None, RuntimeError("the body could not be run"))
-        self._leave(seat)
+        self._leave(slot)
 
-    def _run(self, seat: _Seat, tasks: Sequence[_Task]) -> None:
+    def _run(self, slot: _WorkerSlot, tasks: Sequence[_Task]) -> None:
         asking = []
         for task in tasks:
             if task.compute is None:
@@ -335,7 +337,7 @@ class BodyPool:
             batch = _message(asking)
             sent = set(batch)
             kept = [task for task in asking if task not in sent]
-            asking = self._exchange(seat, batch) + kept
+            asking = self._exchange(slot, batch) + kept
         for task in asking:
             self._finish(task, None, RuntimeError("the pool is closed"))
 
@@ -358,9 +360,9 @@ class BodyPool:
         task.job = _nothing  # it may be large, and a thread keeps its last tasks while it waits
         done(value, error)
 
-    def _exchange(self, seat: _Seat, tasks: list[_Task]) -> list[_Task]:
+    def _exchange(self, slot: _WorkerSlot, tasks: list[_Task]) -> list[_Task]:
         """Run the bodies of some tasks. Return the tasks that need another body."""
-        child = self._child(seat)
+        child = self._child(slot)
         if child is None:
             return tasks
         works = [_compute_of(task).work for task in tasks]
@@ -373,27 +375,27 @@ class BodyPool:
         except (OSError, EOFError) as error:
             at = child.done()
             culprit = tasks[at] if sent and at < len(tasks) else None
-            self._bury(seat, child, culprit, stuck=isinstance(error, TimeoutError))
+            self._bury(slot, child, culprit, stuck=isinstance(error, TimeoutError))
         return [task for task in tasks if task.compute is not None]
 
-    def _take_outcome(self, task: _Task, work: Work, outcome: TurnOutcome, held: SuspendedRun) -> None:
+    def _take_outcome(self, task: _Task, work: Work, outcome: TurnOutcome, suspended: SuspendedRun) -> None:
         if outcome.unknown:
-            work.held = None  # the process dropped the suspended run: it continues by its journal
+            work.suspended = None  # the process dropped the suspended run: it continues by its journal
             return
         compute = _compute_of(task)
         self._note_pace(work.function_id, task.began_s + outcome.used_s / (1 + outcome.answered))
-        work.held = held if outcome.held else None
+        work.suspended = suspended if outcome.suspended else None
         self._advance(task, lambda: compute.then(outcome))
 
     # --- processes
 
-    def _child(self, seat: _Seat) -> Child | None:
+    def _child(self, slot: _WorkerSlot) -> Child | None:
         """Return the thread's process, a new one if it has none; None when the pool closes before there is one."""
-        while seat.child is None and not self._closing:
+        while slot.child is None and not self._closing:
             with self._lock:
                 child, self._spare = self._spare, None
             try:
-                seat.child = child or Child(self.limits)
+                slot.child = child or Child(self.limits)
                 spare = Child(self.limits)
             except OSError as error:  # the system has no resources for a process now
                 _logger.error("body_process_not_started", error=str(error))  # noqa: TRY400
@@ -405,18 +407,18 @@ class BodyPool:
                     self._spare = spare
             if not wanted:
                 spare.end()
-        return seat.child
+        return slot.child
 
     def _pause(self) -> None:
         with self._lock:
             self.starts_failed += 1
             self._over.wait_for(lambda: self._closing, RESTART_S)
 
-    def _bury(self, seat: _Seat, child: Child, culprit: _Task | None, *, stuck: bool) -> None:
+    def _bury(self, slot: _WorkerSlot, child: Child, culprit: _Task | None, *, stuck: bool) -> None:
         """Find out why a process died, and whether its current task is to blame."""
         with self._lock:
-            seat.child = None
-            for task in seat.own:
+            slot.child = None
+            for task in slot.own:
                 task.child = None
         if stuck:
             child.kill()
@@ -457,21 +459,21 @@ class BodyPool:
         outcome = TurnOutcome(error=error, used_s=used_s, crashed=reason == "crash")
         self._advance(culprit, lambda: compute.then(outcome))
 
-    def _rest(self, seat: _Seat) -> None:
+    def _rest(self, slot: _WorkerSlot) -> None:
         """End the process after some time without work."""
-        child, seat.child = seat.child, None
+        child, slot.child = slot.child, None
         if child is not None:
             child.end()
 
-    def _leave(self, seat: _Seat) -> None:
-        while seat.own:
-            self._finish(seat.own.popleft(), None, RuntimeError("the pool is closed"))
+    def _leave(self, slot: _WorkerSlot) -> None:
+        while slot.own:
+            self._finish(slot.own.popleft(), None, RuntimeError("the pool is closed"))
         with self._lock:
             while self._quick:
                 self._finish(self._quick.popleft(), None, RuntimeError("the pool is closed"))
             while self._slow:
                 self._finish(self._slow.popleft(), None, RuntimeError("the pool is closed"))
-            child, seat.child = seat.child, None
+            child, slot.child = slot.child, None
         if child is not None:
             child.end()
 

@@ -65,9 +65,9 @@ from hoglab.hog import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
 )
 from hoglab.hog.values import is_truthy, memory_text  # noqa: E402
 
-HELD_RUNS = 1_000
+SUSPENDED_RUNS = 1_000
 """Maximum number of suspended runs that are kept alive; the oldest are dropped, and resumed by their journals."""
-HELD_BYTES = 128 << 20
+SUSPENDED_BYTES = 128 << 20
 """Memory of suspended runs, as the language accounts for it, above which the oldest are dropped."""
 RETIRE_BYTES = 384 << 20
 """Size of a process at which it ends and is replaced by a fresh one."""
@@ -97,7 +97,7 @@ class _Clock:
         return self._base + time.monotonic()
 
 
-class Bench:
+class RunTable:
     """The runs of one process."""
 
     def __init__(
@@ -120,8 +120,8 @@ class Bench:
         own = replace(changing.limits, time_s=time_s, memory_bytes=program_bytes)
         self._transforming = changing.with_limits(own)
         self._programs: OrderedDict[int, str] = OrderedDict()
-        self._held: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
-        self._held_bytes = 0
+        self._suspended: OrderedDict[int, tuple[HostedExecution, _Clock, int]] = OrderedDict()
+        self._suspended_bytes = 0
 
     def answer(self, request: Request) -> TurnOutcome | Transformed | None:
         """Answer a request. Ends the process when the work takes far longer than its limit."""
@@ -165,10 +165,10 @@ class Bench:
         return self._outcome(request.number, execution, clock, step, 0)
 
     def _resume(self, request: Resume) -> TurnOutcome:
-        held = self._drop(request.number)
-        if held is None:
+        suspended = self._drop(request.number)
+        if suspended is None:
             return TurnOutcome(unknown=True)
-        execution, clock = held
+        execution, clock = suspended
         clock.set(request.now)
         shown = len(execution.printed_lines)
         step = _go_on(execution, request.answer)
@@ -233,7 +233,7 @@ class Bench:
             outcome.call, outcome.args = step.name, json_of(step.args)
             outcome.dropped = execution.context.dropped_lines
             outcome.journal = json_of(execution.journal())
-            outcome.held = True
+            outcome.suspended = True
             self._hold(number, execution, clock)
             return outcome
         result = step.result
@@ -250,17 +250,19 @@ class Bench:
 
     def _hold(self, number: int, execution: HostedExecution, clock: _Clock) -> None:
         size = execution.context.memory
-        self._held[number] = execution, clock, size
-        self._held_bytes += size
-        while len(self._held) > 1 and (len(self._held) > HELD_RUNS or self._held_bytes > HELD_BYTES):
-            self._drop(next(iter(self._held)))
+        self._suspended[number] = execution, clock, size
+        self._suspended_bytes += size
+        while len(self._suspended) > 1 and (
+            len(self._suspended) > SUSPENDED_RUNS or self._suspended_bytes > SUSPENDED_BYTES
+        ):
+            self._drop(next(iter(self._suspended)))
 
     def _drop(self, number: int) -> tuple[HostedExecution, _Clock] | None:
-        held = self._held.pop(number, None)
-        if held is None:
+        suspended = self._suspended.pop(number, None)
+        if suspended is None:
             return None
-        self._held_bytes -= held[2]
-        return held[0], held[1]
+        self._suspended_bytes -= suspended[2]
+        return suspended[0], suspended[1]
 
 
 def _transformed(program: Program, seed: str, shared: dict[str, Any], text: bytes) -> BodyRun:
@@ -366,7 +368,7 @@ def main(
     frames = Frames(channel)
     answers = Answers(channel, done)
     look_up = None if geoip is None else _city_lookup(geoip)
-    bench = Bench(grace_s, time_s, calls, program_bytes, look_up)
+    table = RunTable(grace_s, time_s, calls, program_bytes, look_up)
     size = _Size()
     ensure_stack()
     gc.collect()
@@ -377,13 +379,13 @@ def main(
     while size.bytes() <= RETIRE_BYTES:
         for request in frames.requests():
             answers.begin()
-            answer = bench.answer(request)
+            answer = table.answer(request)
             if answer is not None:
                 answers.add(answer)
-            if bench.spent:
+            if table.spent:
                 break
         answers.send()
-        if bench.spent:
+        if table.spent:
             return
 
 

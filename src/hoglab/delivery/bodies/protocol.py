@@ -79,7 +79,7 @@ class TurnOutcome(msgspec.Struct, array_like=True):
     """State that a run has reached: the call it waits for (``call``, None when it is over) or ``error``.
 
     ``lines`` were printed since the last outcome; ``dropped`` and ``used_s`` count from the start of the run.
-    ``held``: the process waits for `Resume`. ``answered``: calls that were answered so far. ``unknown``: the
+    ``suspended``: the process waits for `Resume`. ``answered``: calls that were answered so far. ``unknown``: the
     process has no run of that number (any more). ``refused``: the source cannot be compiled, and why. ``crashed``
     is set by the pool: the processes that ran it died. ``retry_after_s``: the error asks for another attempt, after so
     many seconds at least, negative for as long as after a failed request.
@@ -98,7 +98,7 @@ class TurnOutcome(msgspec.Struct, array_like=True):
     used_s: float = 0.0
     steps: int = 0
     memory: int = 0
-    held: bool = False
+    suspended: bool = False
     unknown: bool = False
     refused: str | None = None
     crashed: bool = False

@@ -5,14 +5,14 @@ from hoglab.delivery.dispatch.dispatcher import (
     DEGRADED_PRIORITY,
     NO_EVENTS_FAULT,
     OVERFLOW_QUEUE,
-    Audience,
     EventDispatcher,
-    stored_audience,
+    Subscribers,
+    stored_subscribers,
 )
 from hoglab.delivery.dispatch.explain import explain_configuration
 from hoglab.delivery.dispatch.internal_events import (
     InternalEventDispatcher,
-    internal_audience,
+    internal_subscribers,
     read_unreadable,
 )
 from hoglab.delivery.dispatch.plan import DispatchPlan
@@ -22,13 +22,13 @@ __all__ = [
     "MAX_RETRIED",
     "NO_EVENTS_FAULT",
     "OVERFLOW_QUEUE",
-    "Audience",
     "DeadLetterRetry",
     "DispatchPlan",
     "EventDispatcher",
     "InternalEventDispatcher",
+    "Subscribers",
     "explain_configuration",
-    "internal_audience",
+    "internal_subscribers",
     "read_unreadable",
-    "stored_audience",
+    "stored_subscribers",
 ]

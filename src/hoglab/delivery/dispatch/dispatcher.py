@@ -85,7 +85,7 @@ _DISPATCHED = Metric(
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
+class Subscribers:
     """The functions that are evaluated on events, and the globals that they see.
 
     ``functions`` returns those of a project, ``globals`` makes the globals of an event, ``source`` says where the
@@ -97,9 +97,9 @@ class Audience:
     source: str = EVENTS
 
 
-def stored_audience(event_globals: EventGlobals) -> Audience:
+def stored_subscribers(event_globals: EventGlobals) -> Subscribers:
     """Return the destinations, which are evaluated on stored events."""
-    return Audience(attrgetter("destinations"), event_globals.of)
+    return Subscribers(attrgetter("destinations"), event_globals.of)
 
 
 class EventDispatcher:
@@ -116,11 +116,11 @@ class EventDispatcher:
         registry: FunctionRegistry,
         people: People,
         function_breakers: FunctionBreakers,
-        room: Backpressure,
+        backpressure: Backpressure,
         site: Site,
         *,
         versions: Versions | None = None,
-        audience: Audience | None = None,
+        subscribers: Subscribers | None = None,
         once: bool = False,
         shares: ComputeShares | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -137,9 +137,9 @@ class EventDispatcher:
         self._dead_letters = stores.dead_letters
         self._registry = registry
         self._function_breakers = function_breakers
-        self._room = room
+        self._backpressure = backpressure
         self._groups = GroupProperties(people)
-        self._audience = audience or stored_audience(EventGlobals(site, people, self._groups))
+        self._subscribers = subscribers or stored_subscribers(EventGlobals(site, people, self._groups))
         self._site = site
         self._versions = versions or Versions()
         self._once = once
@@ -160,7 +160,7 @@ class EventDispatcher:
 
     def has_room(self) -> bool:
         """Return whether more may be enqueued now; if not, events wait where they are."""
-        return self._room.for_any()
+        return self._backpressure.for_any()
 
     def dispatch(
         self,
@@ -211,7 +211,7 @@ class EventDispatcher:
             _logger.exception("events_dispatched_one_by_one", count=len(events))
             for event in events:
                 self._dispatch_alone(event)
-            plan = DispatchPlan(self._now(), self._audience.source)
+            plan = DispatchPlan(self._now(), self._subscribers.source)
             plan.dead += dead
             self.commit(plan, reached)
 
@@ -221,7 +221,7 @@ class EventDispatcher:
 
     def _dispatch_with_care(self, events: Sequence[IngestedEvent]) -> None:
         """Dispatch events one by one, each a dead letter until it is done: one that ends the server stays there."""
-        source = self._audience.source
+        source = self._subscribers.source
         ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
         known = self._dead_letters.known(list(ids))
         for kept_id, event in ids.items():
@@ -238,7 +238,7 @@ class EventDispatcher:
         except NO_EVENTS_FAULT:
             raise
         except Exception as error:
-            plan = DispatchPlan(self._now(), self._audience.source)
+            plan = DispatchPlan(self._now(), self._subscribers.source)
             plan.failed(event, None, error)
             self.commit(plan)
 
@@ -255,13 +255,13 @@ class EventDispatcher:
 
     def plan(self, events: Sequence[IngestedEvent]) -> DispatchPlan:
         """Return the plan of the runs that events cause. Changes nothing."""
-        batch = DispatchPlan(self._now(), self._audience.source)
+        batch = DispatchPlan(self._now(), self._subscribers.source)
         by_project: dict[int, list[IngestedEvent]] = {}
         for event in events:
             by_project.setdefault(event.row.project_id, []).append(event)
         for project_id, ours in by_project.items():
             functions = self._registry.for_project(project_id)
-            if functions is not None and self._audience.functions(functions):
+            if functions is not None and self._subscribers.functions(functions):
                 self._ask(functions, ours, batch)
         self._decide(batch)
         return batch
@@ -314,7 +314,7 @@ class EventDispatcher:
     # --- filters
 
     def _ask(self, functions: ProjectFunctions, events: Sequence[IngestedEvent], batch: DispatchPlan) -> None:
-        asked = self._audience.functions(functions)
+        asked = self._subscribers.functions(functions)
         project_id = functions.project.id
         allowed_s = self._shares.allowed_s(project_id)
         batch.quota = ComputeQuota(allowed_s)
@@ -402,7 +402,7 @@ class EventDispatcher:
         batch: DispatchPlan,
     ) -> None:
         """Build the runs of one event."""
-        globals_ = self._audience.globals(functions.project, event)
+        globals_ = self._subscribers.globals(functions.project, event)
         cause = Cause(event, raw_json(globals_))
         values: dict[str, Any] | None = None
         for function in matched:
@@ -554,7 +554,7 @@ class EventDispatcher:
             function = candidate.function
             if not passes:
                 batch.count(function, "masked")
-            elif waiting[function.id] < self._room.left_to(function.id):
+            elif waiting[function.id] < self._backpressure.left_to(function.id):
                 waiting[function.id] += 1
                 batch.count(function, "triggered")
                 batch.invocations.append(self._invocation(candidate))
@@ -567,7 +567,7 @@ class EventDispatcher:
         """Fail the runs of functions with too many waiting runs before they begin. Return the remaining ones."""
         known = self._queue.settled([candidate.id for candidate in candidates])
         candidates = [candidate for candidate in candidates if candidate.id not in known]
-        message = f"{self._room.max_waiting} runs of the function waited already."
+        message = f"{self._backpressure.max_waiting} runs of the function waited already."
         batch.results += [
             self._never_begun(candidate, QUEUE_FULL, message, batch.now) for candidate in candidates
         ]
@@ -577,7 +577,7 @@ class EventDispatcher:
             batch.count(function, "queue_full", number)
             batch.log_error(
                 function,
-                f"{number} runs failed, for {self._room.max_waiting} wait already. They can be run again.",
+                f"{number} runs failed, for {self._backpressure.max_waiting} wait already. They can be run again.",
             )
 
     def _invocation(self, candidate: PlannedRun) -> NewInvocation:

@@ -14,7 +14,7 @@ import structlog
 from hoglab.accounts import internal_events
 from hoglab.accounts.internal_events import InternalEvent
 from hoglab.background import RETRY_S, STOP_TIMEOUT_S, BackgroundService
-from hoglab.delivery.dispatch.dispatcher import Audience, EventDispatcher
+from hoglab.delivery.dispatch.dispatcher import EventDispatcher, Subscribers
 from hoglab.delivery.runs.dead_letters import INTERNAL, dead_id, reason_of
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import DatabaseError, Rebuildable
@@ -35,7 +35,7 @@ JOB = JobName("internal events", "")
 _logger = structlog.get_logger(__name__)
 
 
-def internal_audience(event_globals: EventGlobals) -> Audience:
+def internal_subscribers(event_globals: EventGlobals) -> Subscribers:
     """Return the internal destinations, whose events have no address and no capture time."""
 
     def seen(project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def internal_audience(event_globals: EventGlobals) -> Audience:
         made["event"] |= {"captured_at": None, "url": ""}
         return made
 
-    return Audience(attrgetter("internal_destinations"), seen, INTERNAL)
+    return Subscribers(attrgetter("internal_destinations"), seen, INTERNAL)
 
 
 class InternalEventDispatcher(BackgroundService):

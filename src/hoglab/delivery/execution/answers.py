@@ -8,7 +8,7 @@ from typing import Any
 
 from hoglab.delivery.outbound import FetchFailure, FetchResponse, MailFailure, MailSent
 
-TOLD_FROM_S = 10.0
+ANNOUNCED_FROM_S = 10.0
 """Minimum wait in seconds for which the log tells the end."""
 
 Answer = FetchResponse | FetchFailure | MailSent | MailFailure
@@ -41,7 +41,7 @@ def failure_text(answer: Answer, attempts: int) -> str:
             reason = f": {answer.undelivered}" if answer.undelivered else ""
             return f"HTTP fetch failed on attempt {attempts} with status code {answer.status}{reason}."
         case FetchFailure():
-            return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.told}."
+            return f"HTTP fetch failed on attempt {attempts} with status code (none). Error: {answer.text}."
         case MailFailure(code=code):
             said = "" if code is None else f" with SMTP code {code}"
             return f"E-mail failed on attempt {attempts}{said}. Error: {answer.detail}."
@@ -55,7 +55,7 @@ def postponed_text(postponed: Postponed, attempts: int) -> str:
 
 def next_attempt_text(due: datetime, delay_s: float) -> str:
     """Return the addition to a log line that gives the time of the next attempt; empty when the delay is short."""
-    return f" Next attempt at {due:%Y-%m-%dT%H:%M:%SZ}." if delay_s >= TOLD_FROM_S else ""
+    return f" Next attempt at {due:%Y-%m-%dT%H:%M:%SZ}." if delay_s >= ANNOUNCED_FROM_S else ""
 
 
 def for_program(answer: Answer) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def for_program(answer: Answer) -> dict[str, Any]:
             return {**shown, "error": answer.undelivered} if answer.undelivered else shown
         case FetchFailure():
             # The status is the upstream product's; `error` shows that no response was received.
-            return {"status": 500, "body": f"{answer.name}: {answer.detail}", "error": answer.told}
+            return {"status": 500, "body": f"{answer.name}: {answer.detail}", "error": answer.text}
         case MailSent():
             return {"success": True}
         case MailFailure():

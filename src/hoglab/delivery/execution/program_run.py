@@ -167,9 +167,9 @@ class ProgramRun:
 
     def close(self) -> None:
         """Release a program that is not continued in this turn."""
-        held, self._work.held = self._work.held, None
-        if held is not None:
-            BodyPool.forget(held)
+        suspended, self._work.suspended = self._work.suspended, None
+        if suspended is not None:
+            BodyPool.forget(suspended)
 
     @property
     def journal(self) -> bytes | None:
@@ -177,9 +177,9 @@ class ProgramRun:
         return self._work.journal
 
     @property
-    def held(self) -> SuspendedRun | None:
+    def suspended(self) -> SuspendedRun | None:
         """The suspended program, while it is alive in its process."""
-        return self._work.held
+        return self._work.suspended
 
     def _at_this_time(self) -> Work:
         self._work.now = self._now().timestamp()

@@ -36,7 +36,7 @@ class Perform:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class TurnResult:
     """Result of a turn, to be written in one piece."""
 
     outcome: InvocationOutcome
@@ -78,11 +78,11 @@ class TurnContext:
         known = self.registry.find(claimed[0].function_id)
         return merge(claimed, self.versions, self.now(), None if known is None else known[1].hog)
 
-    def pace_of(self, function_id: str) -> float | None:
+    def rate_limit_of(self, function_id: str) -> float | None:
         """Return the maximum number of runs of a function per second, None for any number."""
         known = self.registry.find(function_id)
         return None if known is None else known[1].delivery.per_s
 
 
-Step = Perform | Settled | Compute["Perform | Settled"]
+Step = Perform | TurnResult | Compute["Perform | TurnResult"]
 """Next step of a turn."""

@@ -41,7 +41,7 @@ from hoglab.delivery.execution.program_run import (
     known_globals,
 )
 from hoglab.delivery.execution.retries import RetryPolicy, excused
-from hoglab.delivery.execution.steps import Perform, Settled, Step, TurnContext
+from hoglab.delivery.execution.steps import Perform, Step, TurnContext, TurnResult
 from hoglab.delivery.outbound import FetchFailure, FetchRequest, FetchResponse, MailFailure
 from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, error_kind, kept_globals
 from hoglab.delivery.runs.state import (
@@ -99,10 +99,10 @@ class Turn:
     Both are jobs of a `BodyPool`.
     """
 
-    def __init__(self, shop: TurnContext, claimed: ClaimedInvocation) -> None:
+    def __init__(self, context: TurnContext, claimed: ClaimedInvocation) -> None:
         self.claimed = claimed
-        self._shop = shop
-        self._started_at = shop.now()
+        self._context = context
+        self._started_at = context.now()
         self._state: RunState | None = None
         self._function: CompiledFunction | None = None
         self._token = ""
@@ -126,9 +126,9 @@ class Turn:
         return datetime.fromisoformat(captured_at) if is_first else None
 
     @property
-    def held(self) -> SuspendedRun | None:
+    def suspended(self) -> SuspendedRun | None:
         """The suspended program of the turn, while it is alive in its process."""
-        return None if self._run is None else self._run.held
+        return None if self._run is None else self._run.suspended
 
     @property
     def patience_s(self) -> float:
@@ -162,7 +162,7 @@ class Turn:
         except Exception as error:
             return self._broken(error)
 
-    def poisoned(self) -> Settled:
+    def poisoned(self) -> TurnResult:
         """Give up an invocation that lost its worker again and again."""
         message = "The invocation was given up: its worker ended unexpectedly each time it was run."
         self._note("error", message)
@@ -176,14 +176,14 @@ class Turn:
     # --- beginning
 
     def _begin(self, *, may_perform: bool) -> Step:
-        claimed, shop = self.claimed, self._shop
+        claimed, context = self.claimed, self._context
         try:
             state = self._state = decode_state(claimed.state)
         except InvalidStateError as error:
             self._note("error", str(error))
             return self._settle("failed", "failed", error=str(error))
         self._batch = BatchRun(state.items)
-        functions = shop.registry.for_project(claimed.project_id)
+        functions = context.registry.for_project(claimed.project_id)
         function = None if functions is None else functions.by_id.get(claimed.function_id)
         if functions is not None and claimed.function_id in functions.unusable:
             self._note("error", UNUSABLE)
@@ -211,15 +211,15 @@ class Turn:
 
     def _program_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
         """Return the program with its inputs: those it began with when it was suspended before, else new ones."""
-        shop, mapping = self._shop, function.mapping_of(state.mapping_id)
+        context, mapping = self._context, function.mapping_of(state.mapping_id)
         known = known_globals(state.globals)
-        more: dict[str, Any] = {"source": shop.site.source(function)}
+        more: dict[str, Any] = {"source": context.site.source(function)}
         if not known.person:
-            more["person"] = shop.event_globals.late_person(project, known.event.distinct_id)
+            more["person"] = context.event_globals.late_person(project, known.event.distinct_id)
         if not known.groups:
             more["groups"] = {}
         if state.sealed_request is not None:
-            more["request"] = orjson.loads(shop.box.decrypt_text(state.sealed_request))
+            more["request"] = orjson.loads(context.box.decrypt_text(state.sealed_request))
         redact: Redact | None = None
         source = function.hog
         if state.journal:
@@ -239,24 +239,24 @@ class Turn:
             json_of(more),
             run_id=self.claimed.id,
             redact=redact or function.redactor(inputs, mapping, more.get("request")),
-            now=shop.now,
+            now=context.now,
             journal=bytes(state.journal) if state.journal else None,
             timings=state.timings,
         )
 
     def _batch_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
         """Return the program on many events. Raises `BatchInputsError`."""
-        shop = self._shop
+        context = self._context
         run = self._batch.program(
             function,
             state,
             item_of(self.claimed, state),
-            source=shop.site.source(function),
+            source=context.site.source(function),
             build_inputs=self._build_inputs,
-            late_person=partial(shop.event_globals.late_person, project),
+            late_person=partial(context.event_globals.late_person, project),
             pinned=to_json(self._pinned_inputs(state)) if state.journal else None,
             run_id=self.claimed.id,
-            now=shop.now,
+            now=context.now,
         )
         self._inputs = self._batch.pins()
         return run
@@ -280,7 +280,7 @@ class Turn:
 
     def _pinned_inputs(self, state: RunState) -> dict[str, Any]:
         sealed = state.sealed_inputs
-        content = {} if sealed is None else dict(self._shop.box.unseal(sealed.encode()).inputs)
+        content = {} if sealed is None else dict(self._context.box.unseal(sealed.encode()).inputs)
         pinned: dict[str, Any] = from_json(content)
         return pinned
 
@@ -322,7 +322,9 @@ class Turn:
 
     def _send(self, call: PendingCall) -> Step:
         run, state = self._parts
-        request = sent_by(call, key_of(self.claimed.id, state.rerun, run.calls_made), self._shop.mail_limits)
+        request = sent_by(
+            call, key_of(self.claimed.id, state.rerun, run.calls_made), self._context.mail_limits
+        )
         if isinstance(request, FetchFailure | MailFailure):
             return self._answered(request, 0.0)
         if isinstance(request, FetchRequest):
@@ -330,7 +332,7 @@ class Turn:
             try:
                 request = marked(
                     request,
-                    site_url=self._shop.site.url,
+                    site_url=self._context.site.url,
                     token=self._token,
                     function_id=self.claimed.function_id,
                     causes=map(bytes, causes),
@@ -351,14 +353,14 @@ class Turn:
         if seconds is None:
             self._note("warn", "sleep takes a number of seconds from 0 to 86400; it did not wait.")
             return None
-        due = self._shop.now() + timedelta(seconds=seconds)
+        due = self._context.now() + timedelta(seconds=seconds)
         state.sleep_until = due.timestamp()
         return due if seconds else None
 
     def _answered(self, answer: Answer, duration_ms: float) -> Step:
         run, state = self._parts
         state.timings.append(Timing("async_function", round(duration_ms, 3)))
-        now = self._shop.now()
+        now = self._context.now()
         if isinstance(answer, FetchResponse) and answer.truncated:
             run.log("warn", "The response was too large; the rest of its body was cut off.")
         if is_failure(answer):
@@ -379,7 +381,9 @@ class Turn:
         return self._compute(run.resume(for_program(answer)), may_perform=False)
 
     def _retries(self) -> RetryPolicy:
-        return self._shop.retries.wanted_by(None if self._function is None else self._function.delivery.retry)
+        return self._context.retries.wanted_by(
+            None if self._function is None else self._function.delivery.retry
+        )
 
     def _age_s(self, now: datetime) -> float:
         first = self._parts[1].first_scheduled_us
@@ -397,7 +401,7 @@ class Turn:
 
     # --- settling
 
-    def _finish(self, run: ProgramRun, error: str | None = None) -> Settled:
+    def _finish(self, run: ProgramRun, error: str | None = None) -> TurnResult:
         state = self._parts[1]
         if error is None and run.postponed is not None:
             delayed = self._postpone(run, state, run.postponed)
@@ -416,9 +420,9 @@ class Turn:
         kind = POISON_PILL if run.crashed else None
         return self._settle("failed", "failed", error=failure, kind=kind)
 
-    def _postpone(self, run: ProgramRun, state: RunState, postponed: Postponed) -> Settled | None:
+    def _postpone(self, run: ProgramRun, state: RunState, postponed: Postponed) -> TurnResult | None:
         """Put the invocation back to its last call, as its program asked for; None when no attempt is left."""
-        now = self._shop.now()
+        now = self._context.now()
         delay_s = self._retries().delay_s(postponed, state.postponed + 1, now, self._age_s(now))
         if delay_s is None:
             return None
@@ -429,7 +433,7 @@ class Turn:
         run.log("error", f"{message} Retrying.{next_attempt_text(due, delay_s)}")
         return self._suspend(scheduled_at=due, error=message)
 
-    def _suspend(self, scheduled_at: datetime | None = None, *, error: str | None = None) -> Settled:
+    def _suspend(self, scheduled_at: datetime | None = None, *, error: str | None = None) -> TurnResult:
         """Return the invocation to be put back, with what is needed to reach this point again.
 
         ``error`` is the reason why the request is repeated.
@@ -455,16 +459,16 @@ class Turn:
     def _pin(self, run: ProgramRun, state: RunState) -> None:
         """Keep the code and the inputs that this run began with. Inputs may hold secrets, so they are sealed."""
         state.source = run.source
-        sealed = self._shop.box.seal(Secrets(inputs=self._inputs))
+        sealed = self._context.box.seal(Secrets(inputs=self._inputs))
         state.sealed_inputs = None if sealed is None else sealed.decode()
 
     def _settle(
         self, status: FinalStatus, result: ResultStatus, *, error: str | None = None, kind: str | None = None
-    ) -> Settled:
+    ) -> TurnResult:
         outcome = InvocationOutcome(self.claimed.id, self.claimed.lock_token, status)
         return self._settled(outcome, result, error=error, kind=kind)
 
-    def _broken(self, error: Exception) -> Settled:
+    def _broken(self, error: Exception) -> TurnResult:
         """End an invocation after an unexpected error."""
         _logger.error(
             "turn_failed",
@@ -483,12 +487,12 @@ class Turn:
         *,
         error: str | None = None,
         kind: str | None = None,
-    ) -> Settled:
-        now = self._shop.now()
+    ) -> TurnResult:
+        now = self._context.now()
         run = self._run
         over = outcome.status != "available"
         base = self._result(status, now, over=over, error=error, kind=kind)
-        next_version = partial(self._shop.versions.next, now)
+        next_version = partial(self._context.versions.next, now)
         results = self._batch.results(base, next_version, error, judged=over and status != "cancelled")
         metrics = [self._metric(*of, now, number) for of, number in self._calls.items()]
         statuses = [result.status for result in results] if over else []
@@ -496,7 +500,7 @@ class Turn:
             if number := statuses.count(ended):
                 metrics.append(self._metric(metric_kind, name, now, number))
         lines = self._lines if run is None else run.lines
-        return Settled(
+        return TurnResult(
             outcome=outcome,
             logs=[self._entry(line) for line in lines],
             metrics=metrics,
@@ -517,7 +521,7 @@ class Turn:
             function_id=claimed.function_id,
             status=status,
             attempts=1 + (0 if state is None else state.rerun),
-            version=self._shop.versions.next(now),
+            version=self._context.versions.next(now),
             is_retry=state is not None and state.rerun > 0,
             parent_run_id=claimed.parent_run_id,
             scheduled_at=claimed.scheduled_at,
@@ -542,7 +546,7 @@ class Turn:
         if self._run is not None:
             self._run.log(level, text)
         else:
-            self._lines.append(Line(level, clipped(text), self._shop.now()))
+            self._lines.append(Line(level, clipped(text), self._context.now()))
 
     def _entry(self, line: Line) -> LogEntry:
         claimed = self.claimed

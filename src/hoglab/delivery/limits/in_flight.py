@@ -98,11 +98,11 @@ class InFlight:
         """Return whether a function or project that was passed over may have more by now."""
         return self._passed_over != full
 
-    def quota(self, paces: RateLimiter, breakers: DestinationBreakers) -> Quota:
+    def quota(self, rate_limits: RateLimiter, breakers: DestinationBreakers) -> Quota:
         """Return the limits of the next claim."""
         tallies = self._tallies
         copies = tallies.functions.copy(), tallies.projects.copy()
-        return Quota(Tallies(tallies.most, tallies.per_function, *copies), paces, breakers)
+        return Quota(Tallies(tallies.most, tallies.per_function, *copies), rate_limits, breakers)
 
 
 class Quota:
@@ -112,9 +112,9 @@ class Quota:
     Used by the thread that claims.
     """
 
-    def __init__(self, tallies: Tallies, paces: RateLimiter, breakers: DestinationBreakers) -> None:
+    def __init__(self, tallies: Tallies, rate_limits: RateLimiter, breakers: DestinationBreakers) -> None:
         self._tallies = tallies
-        self._paces = paces
+        self._rate_limits = rate_limits
         self._breakers = breakers
         self._taken: Counter[str] = Counter()
 
@@ -123,7 +123,7 @@ class Quota:
         wanted = min(wanted, self._tallies.more_of(project_id, function_id))
         wanted = self._breakers.allowed(function_id, wanted) if wanted > 0 else 0
         had = self._taken[function_id]
-        return max(0, self._paces.allowance(function_id, wanted + had) - had) if wanted > 0 else 0
+        return max(0, self._rate_limits.allowance(function_id, wanted + had) - had) if wanted > 0 else 0
 
     def took(self, project_id: int, function_id: str, number: int) -> None:
         """Record that a function was given some runs."""
@@ -135,5 +135,5 @@ class Quota:
     def close(self) -> None:
         """Record in the rate limits what was begun."""
         for function_id, number in self._taken.items():
-            self._paces.began(function_id, number)
-        self._paces.settle()
+            self._rate_limits.began(function_id, number)
+        self._rate_limits.settle()

@@ -137,7 +137,7 @@ class FetchFailure:
     reason: str = field(default="", compare=False)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The failure as a text for people."""
         return f"{self.detail}: {self.reason}" if self.reason else self.detail
 

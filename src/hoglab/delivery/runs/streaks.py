@@ -12,7 +12,7 @@ import structlog
 if TYPE_CHECKING:
     from hoglab.storage.invocations import InvocationResult
 
-TOLD_AT = frozenset({1, 10, 100, 1_000, 10_000, 100_000, 1_000_000})
+LOGGED_AT = frozenset({1, 10, 100, 1_000, 10_000, 100_000, 1_000_000})
 """Numbers of failures in a row that are logged."""
 QUIET_S = 60.0
 """Minimum time in seconds between log lines about a function whose streaks are short."""
@@ -54,7 +54,7 @@ class Streaks:
         function_id, now = result.function_id, self._clock()
         streak = self._streaks.setdefault(function_id, _Streak())
         streak.failures += 1
-        if streak.failures not in TOLD_AT:
+        if streak.failures not in LOGGED_AT:
             return
         if streak.failures == 1 and now - self._told_at.get(function_id, -QUIET_S) < QUIET_S:
             return

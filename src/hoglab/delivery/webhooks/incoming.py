@@ -22,7 +22,7 @@ import structlog
 
 from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
 from hoglab.delivery.dispatch import DEGRADED_PRIORITY, OVERFLOW_QUEUE
-from hoglab.delivery.execution import CHAIN_HEADER, CaptureRefusedError, Settled, Turn, chain_of, clipped
+from hoglab.delivery.execution import CHAIN_HEADER, CaptureRefusedError, Turn, TurnResult, chain_of, clipped
 from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.runs.globals import NO_PERSON, milliseconds
 from hoglab.delivery.runs.state import RunState, encode_state, raw_json
@@ -272,7 +272,7 @@ def _status(wanted: Any) -> int:
 
 
 @dataclass(slots=True)
-class _Visit:
+class _WebhookRequest:
     """One request at work: the answer, and what has to be written before it is sent."""
 
     reply: Reply
@@ -292,7 +292,7 @@ class Webhooks:
     def __init__(
         self,
         queue: InvocationQueue,
-        shop: TurnContext,
+        context: TurnContext,
         function_breakers: FunctionBreakers,
         bodies: BodyPool,
         *,
@@ -303,7 +303,7 @@ class Webhooks:
         """Create the service. ``has_room`` says whether the queue accepts more work of a function."""
         self.limits = limits or WebhookLimits()
         self._queue = queue
-        self._shop = shop
+        self._context = context
         self._function_breakers = function_breakers
         self._bodies = bodies
         self._capture = capture
@@ -329,20 +329,22 @@ class Webhooks:
     def owner_of(self, address: str) -> str | None:
         """Return the owner on whose account requests to an address are; None before the first of them was answered."""
         function_id = parse_uuid(address.partition(".")[0])
-        project_id = None if function_id is None else self._shop.registry.known_project(function_id)
+        project_id = None if function_id is None else self._context.registry.known_project(function_id)
         return None if project_id is None else f"project:{project_id}"
 
     async def _answer(self, holder: Holder, function_id: str, request: IncomingRequest) -> Reply:
-        visit = await self._pool.run(holder, partial(self._visit, function_id, request))
-        if visit.captured is not None and self._capture is not None:
+        webhook = await self._pool.run(holder, partial(self._handle, function_id, request))
+        if webhook.captured is not None and self._capture is not None:
             try:
-                await self._capture(visit.project_id, visit.captured)
+                await self._capture(webhook.project_id, webhook.captured)
             except CaptureRefusedError as refusal:
-                visit = self._not_captured(visit) if refusal.for_now else self._refused(visit, str(refusal))
+                webhook = (
+                    self._not_captured(webhook) if refusal.for_now else self._refused(webhook, str(refusal))
+                )
             except Exception as error:
                 _logger.warning("webhook_event_not_stored", function_id=function_id, error=str(error))
-                visit = self._not_captured(visit)
-        return await self._pool.run(holder, partial(self._leave, visit))
+                webhook = self._not_captured(webhook)
+        return await self._pool.run(holder, partial(self._leave, webhook))
 
     def close(self) -> None:
         """Accept no more requests. Current ones are finished."""
@@ -350,26 +352,26 @@ class Webhooks:
 
     # --- in a thread
 
-    def _visit(self, function_id: str, request: IncomingRequest) -> _Visit:
-        found = self._shop.registry.find(function_id)
+    def _handle(self, function_id: str, request: IncomingRequest) -> _WebhookRequest:
+        found = self._context.registry.find(function_id)
         if found is None or found[1].type != WEBHOOK:
-            return _Visit(NOT_FOUND)
+            return _WebhookRequest(NOT_FOUND)
         project, function = found
-        visit = _Visit(DONE, project.id, function.id, str(uuid4()))
+        webhook = _WebhookRequest(DONE, project.id, function.id, str(uuid4()))
         if self._function_breakers.is_disabled(function.id):
-            self._count(visit, "failure", "disabled_permanently")
-            visit.reply = STOPPED
-            return visit
+            self._count(webhook, "failure", "disabled_permanently")
+            webhook.reply = STOPPED
+            return webhook
         try:
             state = self._state(project, request)
         except UnreadableRequestError as error:
-            return _Visit(error.reply)
-        self._count(visit, "other", "triggered")
+            return _WebhookRequest(error.reply)
+        self._count(webhook, "other", "triggered")
         if self._function_breakers.is_degraded(function.id):
-            self._defer(visit, state)
+            self._defer(webhook, state)
         else:
-            self._run(visit, function, state)
-        return visit
+            self._run(webhook, function, state)
+        return webhook
 
     def _state(self, project: Project, request: IncomingRequest) -> RunState:
         """Return the state that the program runs on.
@@ -389,7 +391,7 @@ class Webhooks:
                 "distinct_id": distinct_id,
                 "properties": {CHAIN_PROPERTY: chain} if chain else {},
                 "elements_chain": "",
-                "timestamp": milliseconds(self._shop.now()),
+                "timestamp": milliseconds(self._context.now()),
                 "url": "",
             },
             "person": NO_PERSON,
@@ -398,29 +400,29 @@ class Webhooks:
             globals=raw_json(globals_),
             event_uuid=event_uuid,
             distinct_id=distinct_id if isinstance(distinct_id, str) else None,
-            sealed_request=self._shop.box.encrypt_text(orjson.dumps(seen).decode()),
+            sealed_request=self._context.box.encrypt_text(orjson.dumps(seen).decode()),
         )
 
-    def _defer(self, visit: _Visit, state: RunState) -> None:
+    def _defer(self, webhook: _WebhookRequest, state: RunState) -> None:
         """Leave the run of a slow function to the worker, behind the others."""
-        visit.invocations.append(
+        webhook.invocations.append(
             NewInvocation(
-                visit.run_id,
-                visit.project_id,
-                visit.function_id,
+                webhook.run_id,
+                webhook.project_id,
+                webhook.function_id,
                 encode_state(state),
                 queue=OVERFLOW_QUEUE,
                 priority=DEGRADED_PRIORITY,
             )
         )
-        self._log(visit, "warn", DEFERRED)
-        visit.reply = Reply(200)
+        self._log(webhook, "warn", DEFERRED)
+        webhook.reply = Reply(200)
 
-    def _run(self, visit: _Visit, function: CompiledFunction, state: RunState) -> None:
-        now = self._shop.now()
+    def _run(self, webhook: _WebhookRequest, function: CompiledFunction, state: RunState) -> None:
+        now = self._context.now()
         claimed = ClaimedInvocation(
-            visit.run_id,
-            visit.project_id,
+            webhook.run_id,
+            webhook.project_id,
             function.id,
             None,
             "hog",
@@ -431,25 +433,25 @@ class Webhooks:
             lock_token="",
             created_at=now,
         )
-        turn = Turn(self._shop, claimed)
+        turn = Turn(self._context, claimed)
         settled = self._bodies.call(turn.inline, function.id)
-        assert isinstance(settled, Settled)  # noqa: S101 - it may perform nothing
-        visit.captured = settled.captured
-        visit.logs += settled.logs
-        visit.metrics += settled.metrics
-        visit.results += settled.results
+        assert isinstance(settled, TurnResult)  # noqa: S101 - it may perform nothing
+        webhook.captured = settled.captured
+        webhook.logs += settled.logs
+        webhook.metrics += settled.metrics
+        webhook.results += settled.results
         if settled.timings:
             self._function_breakers.observe(Counter({function.id: cost_of(settled.timings)}))
-        visit.reply = self._reply(visit, turn, settled)
+        webhook.reply = self._reply(webhook, turn, settled)
 
-    def _reply(self, visit: _Visit, turn: Turn, settled: Settled) -> Reply:
+    def _reply(self, webhook: _WebhookRequest, turn: Turn, settled: TurnResult) -> Reply:
         outcome, run = settled.outcome, turn.program_run
         if outcome.status == "available":
-            visit.invocations.append(
+            webhook.invocations.append(
                 NewInvocation(
-                    visit.run_id,
-                    visit.project_id,
-                    visit.function_id,
+                    webhook.run_id,
+                    webhook.project_id,
+                    webhook.function_id,
                     outcome.state or b"",
                     scheduled_at=outcome.scheduled_at,
                 )
@@ -465,45 +467,56 @@ class Webhooks:
         text = f"Responded with response status - {reply.status}"
         if reply.status >= 400:
             reason = reply.body.decode("utf-8", "replace")
-            self._log(visit, "warn", run.cleaned(f"{text}, reason: {reason}"))
+            self._log(webhook, "warn", run.cleaned(f"{text}, reason: {reason}"))
         else:
-            self._log(visit, "info", text)
+            self._log(webhook, "info", text)
         return reply
 
-    def _refused(self, visit: _Visit, reason: str) -> _Visit:
+    def _refused(self, webhook: _WebhookRequest, reason: str) -> _WebhookRequest:
         """Return the answer for a captured event that is invalid, also when it is sent again; log the reason."""
-        self._log(visit, "error", f"The captured event was not stored: {reason}.")
-        return visit
+        self._log(webhook, "error", f"The captured event was not stored: {reason}.")
+        return webhook
 
-    def _not_captured(self, visit: _Visit) -> _Visit:
+    def _not_captured(self, webhook: _WebhookRequest) -> _WebhookRequest:
         """Return the answer that asks to send again, and store nothing but the reason."""
-        metrics = [one for one in visit.metrics if one.metric_kind == "other"]
-        left = replace(visit, reply=NOT_STORED, captured=None, invocations=[], metrics=metrics, results=[])
+        metrics = [one for one in webhook.metrics if one.metric_kind == "other"]
+        left = replace(webhook, reply=NOT_STORED, captured=None, invocations=[], metrics=metrics, results=[])
         self._log(left, "error", "The captured event could not be stored; the sender was asked to try again.")
         self._count(left, "failure", "failed")
         return left
 
-    def _leave(self, visit: _Visit) -> Reply:
+    def _leave(self, webhook: _WebhookRequest) -> Reply:
         """Write the outcome of a request. Return the answer, which is another when that cannot be done."""
-        traces: dict[str, Any] = {"logs": visit.logs, "metrics": visit.metrics, "results": visit.results}
+        traces: dict[str, Any] = {
+            "logs": webhook.logs,
+            "metrics": webhook.metrics,
+            "results": webhook.results,
+        }
         try:
-            if visit.invocations:
-                if not self._has_room(visit.function_id):
+            if webhook.invocations:
+                if not self._has_room(webhook.function_id):
                     return NOT_STORED
-                self._queue.enqueue(InvocationBatch(visit.invocations, **traces))
+                self._queue.enqueue(InvocationBatch(webhook.invocations, **traces))
             elif any(traces.values()):
                 self._queue.finish([], **traces)
         except DatabaseError as error:
-            _logger.warning("webhook_traces_lost", function_id=visit.function_id, error=str(error))
-            return NOT_STORED if visit.invocations else visit.reply
-        return visit.reply
+            _logger.warning("webhook_traces_lost", function_id=webhook.function_id, error=str(error))
+            return NOT_STORED if webhook.invocations else webhook.reply
+        return webhook.reply
 
-    def _log(self, visit: _Visit, level: str, text: str) -> None:
-        visit.logs.append(
+    def _log(self, webhook: _WebhookRequest, level: str, text: str) -> None:
+        webhook.logs.append(
             LogEntry(
-                visit.project_id, visit.function_id, visit.run_id, self._shop.now(), level, clipped(text)
+                webhook.project_id,
+                webhook.function_id,
+                webhook.run_id,
+                self._context.now(),
+                level,
+                clipped(text),
             )
         )
 
-    def _count(self, visit: _Visit, kind: str, name: str) -> None:
-        visit.metrics.append(AppMetric(visit.project_id, visit.function_id, kind, name, 1, self._shop.now()))
+    def _count(self, webhook: _WebhookRequest, kind: str, name: str) -> None:
+        webhook.metrics.append(
+            AppMetric(webhook.project_id, webhook.function_id, kind, name, 1, self._context.now())
+        )

@@ -11,7 +11,7 @@ import orjson
 from hoglab.functions import icons
 from hoglab.functions.api.listing import FunctionList, FunctionListing, moment_or_none
 from hoglab.functions.api.search import MAX_SEARCH_LENGTH
-from hoglab.functions.configuration import Sent, unknown_inputs
+from hoglab.functions.configuration import FunctionPatch, unknown_inputs
 from hoglab.functions.configuration.schemas import (
     CompletionsOut,
     CompletionsQuery,
@@ -197,8 +197,8 @@ def router(service: FunctionService) -> ResourceRouter:
 JSON_FIELDS = frozenset({"inputs_schema", "inputs", "filters", "masking", "mappings"})
 
 
-def _sent(call: Call) -> Sent:
-    return Sent(_from_form(call.body) if call.decoded.is_form else call.body)
+def _sent(call: Call) -> FunctionPatch:
+    return FunctionPatch(_from_form(call.body) if call.decoded.is_form else call.body)
 
 
 def _from_form(form: Mapping[str, Any]) -> dict[str, Any]:

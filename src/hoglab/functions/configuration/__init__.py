@@ -5,14 +5,14 @@ from hoglab.functions.configuration.builder import (
     ORDERED_TYPES,
     TESTED_TYPES,
     Builder,
-    Sent,
+    FunctionPatch,
     recompiled,
     unknown_inputs,
 )
 from hoglab.functions.configuration.compiler_version import COMPILER_VERSION
 from hoglab.functions.configuration.filtering import TABLE_SOURCES
 from hoglab.functions.configuration.model import Configuration
-from hoglab.functions.configuration.secret_history import TurnedSecret
+from hoglab.functions.configuration.secret_history import NewlySecret
 
 __all__ = [
     "COMPILER_VERSION",
@@ -21,8 +21,8 @@ __all__ = [
     "TESTED_TYPES",
     "Builder",
     "Configuration",
-    "Sent",
-    "TurnedSecret",
+    "FunctionPatch",
+    "NewlySecret",
     "delivery_policy",
     "inputs",
     "recompiled",

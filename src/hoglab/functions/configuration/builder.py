@@ -65,7 +65,7 @@ REPAIRED = ("integration", "integration_key", "integration_field", "requires_fie
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class FunctionPatch:
     """A request body, read field by field. A field is absent when it was not sent."""
 
     body: Mapping[str, Any]
@@ -91,7 +91,7 @@ def _wire_name(name: str) -> str:
 class Builder:
     """Builds one configuration. ``current`` is the stored one, None for a new function."""
 
-    sent: Sent
+    sent: FunctionPatch
     current: Configuration | None
     context: FilterContext
 
@@ -430,11 +430,11 @@ def compiled_masking(masking: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**masking, "bytecode": compiled.artefact}
 
 
-def _completed(sent: Sent, template: Template) -> Sent:
+def _completed(sent: FunctionPatch, template: Template) -> FunctionPatch:
     """Return the body with the fields that it lacks and its template has."""
     known = template.wire() | {"hog": template.code}
     copied = {name: known[name] for name in COPIED_FROM_TEMPLATE if not sent.body.get(name)}
-    return Sent({**sent.body, **{name: value for name, value in copied.items() if value}})
+    return FunctionPatch({**sent.body, **{name: value for name, value in copied.items() if value}})
 
 
 def _dialect(kind: str | None, source: str) -> TemplateDialect:

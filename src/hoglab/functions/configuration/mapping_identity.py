@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Face:
+class _MappingSignature:
     """The features by which a mapping is recognised.
 
     ``label`` is None without a name; ``filters`` and ``values`` are JSON.
@@ -40,19 +40,21 @@ def counterparts(
     sent: Sequence[MappingBody], stored: Sequence[MappingConfiguration], kind: str | None
 ) -> list[MappingConfiguration | None]:
     """Return for each sent mapping the stored one that it is; None for new ones. ``kind`` is the function's type."""
-    old = _faces(
+    old = _signatures(
         [one.name for one in stored],
         [None if one.filters is None else bare_filters(one.filters) for one in stored],
         [{key: item.get("value") for key, item in one.inputs.plain.items()} for one in stored],
     )
-    new = _faces(
+    new = _signatures(
         [one.name for one in sent],
         [None if one.filters is None else arrange_filters(one.filters, kind) for one in sent],
         [_plain_values(one) for one in sent],
     )
     paired: dict[int, int] = {}
 
-    def pair(key: Callable[[_Face], Hashable], *, named: bool = False, alone: bool = False) -> None:
+    def pair(
+        key: Callable[[_MappingSignature], Hashable], *, named: bool = False, alone: bool = False
+    ) -> None:
         """Pair the remaining mappings that have the same key; without ``named``, only those without a name.
 
         With ``alone``, only where there is one of each.
@@ -72,14 +74,16 @@ def counterparts(
     return [stored[paired[place]] if place in paired else None for place in range(len(sent))]
 
 
-def _faces(
+def _signatures(
     names: Sequence[str | None],
     filters: Sequence[Mapping[str, Any] | None],
     values: Sequence[Mapping[str, Any]],
-) -> list[_Face]:
+) -> list[_MappingSignature]:
     labels = mapping_labels(names)
     return [
-        _Face(place, labels[place] if names[place] else None, _json(filters[place]), _json(values[place]))
+        _MappingSignature(
+            place, labels[place] if names[place] else None, _json(filters[place]), _json(values[place])
+        )
         for place in range(len(names))
     ]
 
@@ -89,13 +93,15 @@ def _json(value: Any) -> bytes:
 
 
 def _by_key(
-    key: Callable[[_Face], Hashable], faces: Sequence[_Face], paired: Collection[int]
+    key: Callable[[_MappingSignature], Hashable],
+    signatures: Sequence[_MappingSignature],
+    paired: Collection[int],
 ) -> dict[Hashable, list[int]]:
     """Return by key the places of the mappings that are not paired, in their order."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
-    for face in faces:
-        if face.place not in paired and key(face) is not None:
-            groups[key(face)].append(face.place)
+    for signature in signatures:
+        if signature.place not in paired and key(signature) is not None:
+            groups[key(signature)].append(signature.place)
     return groups
 
 

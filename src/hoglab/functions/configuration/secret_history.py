@@ -20,51 +20,51 @@ Part = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TurnedSecret:
+class NewlySecret:
     """The inputs that a change makes secret: keys of the function's own inputs, and of mappings by their label."""
 
     own: frozenset[str]
     mappings: Mapping[str, frozenset[str]]
 
     @classmethod
-    def between(cls, before: Configuration, after: Configuration) -> TurnedSecret:
+    def between(cls, before: Configuration, after: Configuration) -> NewlySecret:
         """Return the inputs that are plain values before and secrets after."""
         old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
-        turned: dict[str, frozenset[str]] = {}
+        newly_secret: dict[str, frozenset[str]] = {}
         for label, mapping in after.labelled_mappings():
             known, inputs = old.get(mapping.id, (label, Inputs()))
-            if keys := _turned(inputs, mapping.inputs):
+            if keys := _newly_secret(inputs, mapping.inputs):
                 for name in {label, known}:
-                    turned[name] = turned.get(name, frozenset()) | keys
-        return cls(_turned(before.inputs, after.inputs), turned)
+                    newly_secret[name] = newly_secret.get(name, frozenset()) | keys
+        return cls(_newly_secret(before.inputs, after.inputs), newly_secret)
 
     def __bool__(self) -> bool:
         return bool(self.own or self.mappings)
 
-    def taken_from_content(self, content: Mapping[str, Any]) -> Part:
+    def removed_from_content(self, content: Mapping[str, Any]) -> Part:
         """Return the content of a version, or of a draft, without these inputs."""
-        take: Mapping[str, Callable[[Any], Any]] = {
-            "inputs": self._taken_from_inputs,
-            "mappings": self._taken_from_mappings,
+        remove: Mapping[str, Callable[[Any], Any]] = {
+            "inputs": self._removed_from_inputs,
+            "mappings": self._removed_from_mappings,
         }
-        return {name: take[name](part) if name in take else part for name, part in content.items()}
+        return {name: remove[name](part) if name in remove else part for name, part in content.items()}
 
-    def taken_from_change(self, change: Mapping[str, Any]) -> Part:
+    def removed_from_change(self, change: Mapping[str, Any]) -> Part:
         """Return one change of an activity entry without these inputs."""
-        take: Callable[[Any], Any]
+        remove: Callable[[Any], Any]
         match change["field"]:
             case "inputs":
-                take = self._taken_from_inputs
+                remove = self._removed_from_inputs
             case "mappings":
-                take = self._taken_from_mappings
+                remove = self._removed_from_mappings
             case _:
                 return dict(change)
-        return {**change, "before": take(change["before"]), "after": take(change["after"])}
+        return {**change, "before": remove(change["before"]), "after": remove(change["after"])}
 
-    def _taken_from_inputs(self, inputs: Mapping[str, Any] | None) -> Part | None:
+    def _removed_from_inputs(self, inputs: Mapping[str, Any] | None) -> Part | None:
         return None if inputs is None else _without(inputs, self.own)
 
-    def _taken_from_mappings(self, mappings: list[Part] | None) -> list[Part] | None:
+    def _removed_from_mappings(self, mappings: list[Part] | None) -> list[Part] | None:
         if mappings is None:
             return None
         labels = mapping_labels([one.get("name") for one in mappings])
@@ -76,7 +76,7 @@ class TurnedSecret:
         ]
 
 
-def _turned(before: Inputs, after: Inputs) -> frozenset[str]:
+def _newly_secret(before: Inputs, after: Inputs) -> frozenset[str]:
     return frozenset(before.plain.keys() & after.secret.keys())
 
 

@@ -147,7 +147,7 @@ class _Notes:
 
 
 @dataclass(slots=True, eq=False)
-class _Passage:
+class _EventInFlight:
     """An event on its way through the functions.
 
     ``shown`` are the globals they see, made when they are first needed.
@@ -201,25 +201,25 @@ class Transformations:
         if functions is None or not functions.transformations:
             return events
         notes = _Notes(project_id, allowed_s=allowed_s)
-        passages = []
+        flights = []
         for event in events:
             for name in (SUCCEEDED, FAILED, SKIPPED):
                 event.properties.pop(name, None)
-            passages.append(_Passage(event, {SUCCEEDED: [], FAILED: [], SKIPPED: []}))
-        left = passages
+            flights.append(_EventInFlight(event, {SUCCEEDED: [], FAILED: [], SKIPPED: []}))
+        left = flights
         for function in functions.transformations.functions:
             self._apply(function, left, notes)
-            left = [passage for passage in left if not passage.is_dropped]
+            left = [flight for flight in left if not flight.is_dropped]
         self._shares.spent(project_id, notes.used_s, len(events))
         if notes.left_s < 0:
             _logger.warning(
                 "transformations_over_share", project_id=project_id, used_s=round(notes.used_s, 1)
             )
-        for passage in left:
-            passage.event.properties.update({name: all_ for name, all_ in passage.outcomes.items() if all_})
+        for flight in left:
+            flight.event.properties.update({name: all_ for name, all_ in flight.outcomes.items() if all_})
         if notes.counts or notes.logs:
             self._record(notes.metrics(self._now()), notes.logs)
-        return [passage.event for passage in left]
+        return [flight.event for flight in left]
 
     def _globals(self, event: TransformableEvent, project_id: int) -> dict[str, Any]:
         properties = event.properties
@@ -237,23 +237,23 @@ class Transformations:
             },
         }
 
-    def _apply(self, function: CompiledFunction, passages: Sequence[_Passage], notes: _Notes) -> None:
+    def _apply(self, function: CompiledFunction, flights: Sequence[_EventInFlight], notes: _Notes) -> None:
         """Run one function on events, and apply its results to them."""
         label = f"{function.label} ({function.id})"
         hurried = notes.slow_s > PROJECT_SLOW_S or self._is_slowed(function.id)
         if hurried:
             notes.quota.hurry(function.filter)
             notes.quota.hurry(function.id)
-        asked: deque[tuple[_Passage, Redact]] = deque()
+        asked: deque[tuple[_EventInFlight, Redact]] = deque()
 
         def wanted() -> Iterator[bytes]:
-            for passage in passages:
-                outcome = self._prepare(function, passage, notes)
+            for flight in flights:
+                outcome = self._prepare(function, flight, notes)
                 if isinstance(outcome, str):
-                    passage.outcomes[outcome].append(label)
+                    flight.outcomes[outcome].append(label)
                 else:
                     text, redact = outcome
-                    asked.append((passage, redact))
+                    asked.append((flight, redact))
                     yield text
 
         shared: dict[str, Any] = {"project": {"id": notes.project_id, "name": "", "url": self._site_url}}
@@ -271,19 +271,19 @@ class Transformations:
         )
         with closing(runs):
             for run in runs:
-                passage, redact = asked.popleft()
-                outcome = self._settle(function, passage, run, redact, notes)
+                flight, redact = asked.popleft()
+                outcome = self._settle(function, flight, run, redact, notes)
                 if outcome is None:
-                    passage.is_dropped = True
+                    flight.is_dropped = True
                 else:
-                    passage.outcomes[outcome].append(label)
+                    flight.outcomes[outcome].append(label)
         excess_s = sum(map(notes.quota.excess_s, (function.filter, function.id)))
         if excess_s:
             notes.slow_s += excess_s
             self._watch(function.id, (SLOW_RUN_S + excess_s) * 1_000)
 
     def _prepare(
-        self, function: CompiledFunction, passage: _Passage, notes: _Notes
+        self, function: CompiledFunction, flight: _EventInFlight, notes: _Notes
     ) -> str | tuple[bytes, Redact]:
         """Return the globals of a run, as JSON, and the function that hides the secrets among them.
 
@@ -293,11 +293,11 @@ class Transformations:
             notes.count(function, "disabled_permanently")
             return SKIPPED
         if notes.left_s < 0:
-            self._give_up(function, passage.event, notes)
+            self._give_up(function, flight.event, notes)
             return FAILED
-        if passage.shown is None:
-            passage.shown = self._globals(passage.event, notes.project_id)
-        shown = passage.shown
+        if flight.shown is None:
+            flight.shown = self._globals(flight.event, notes.project_id)
+        shown = flight.shown
         if not self._matches(function, shown, notes):
             return SKIPPED
         try:
@@ -312,7 +312,7 @@ class Transformations:
         except _INPUT_ERRORS as error:
             notes.count(function, "inputs_failed")
             text = f"Error building inputs: {function.input_failure(error)}"
-            self._log(function, passage.event, [], text, str, notes)
+            self._log(function, flight.event, [], text, str, notes)
             return FAILED
 
     def _matches(self, function: CompiledFunction, shown: dict[str, Any], notes: _Notes) -> bool:
@@ -331,10 +331,10 @@ class Transformations:
         return False
 
     def _settle(
-        self, function: CompiledFunction, passage: _Passage, run: BodyRun, redact: Redact, notes: _Notes
+        self, function: CompiledFunction, flight: _EventInFlight, run: BodyRun, redact: Redact, notes: _Notes
     ) -> str | None:
         """Apply the result of a run. Return the event's list of outcomes, None for a dropped event."""
-        event = passage.event
+        event = flight.event
         result = None if run.value is None else orjson.loads(run.value)
         error = run.error
         if error is None and result is not None:
@@ -359,7 +359,7 @@ class Transformations:
         event.properties = result["properties"]
         event.event = result.get("event", event.event)
         event.distinct_id = result.get("distinct_id", event.distinct_id)
-        passage.shown = None
+        flight.shown = None
         return SUCCEEDED
 
     def _give_up(self, function: CompiledFunction, event: TransformableEvent, notes: _Notes) -> None:
