@@ -51,12 +51,12 @@ def record(
     is_system: bool = False,
     now: datetime | None = None,
 ) -> None:
-    """Log something inside the transaction that does it.
+    """Log a change inside the transaction that makes it.
 
     ``activity`` is ``created``, ``updated``, ``deleted``, ``restored``, …; ``scope`` is ``Experiment``,
     ``FeatureFlag``, ``HogFunction``, …; ``detail`` needs ``name`` and may have ``changes`` (see `change`) and
-    ``type``. A ``user_id`` of None means that the server itself did it. Functions hear of it by an event `ACTIVITY`
-    whose properties are the entry as the API shows it.
+    ``type``. A ``user_id`` of None means that the server itself made the change. Functions get it as an event
+    `ACTIVITY` whose properties are the entry as the API shows it.
     """
     moment = now or utc_now()
     row = {
@@ -78,7 +78,7 @@ def record(
 def forget_old(
     database: Database, *, now: datetime | None = None, most: int = MAX_ENTRIES, age: timedelta = MAX_AGE
 ) -> int:
-    """Delete entries that are too old or too many, a part at a time; how many."""
+    """Delete entries that are too old or too many, a part at a time. Return how many."""
     forgotten = 0
     newest_first = (activity_log.c.created_at.desc(), activity_log.c.id.desc())
     while True:
@@ -101,7 +101,7 @@ def rewrite(
     item_id: int | str,
     change: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> None:
-    """Put every logged change of one item through ``change``: for what nobody may read any longer."""
+    """Put every logged change of one item through ``change``, to remove what nobody may read any longer."""
     mine = (
         (activity_log.c.project_id == project_id)
         & (activity_log.c.scope == scope)
@@ -127,7 +127,7 @@ def entries(
     item_id: str | None = None,
     user_uuid: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a page of the log, newest first, as it goes on the wire, and how many entries there are in all."""
+    """Return a page of the log, newest first, in wire format, and the number of all entries."""
     where = [activity_log.c.project_id == project_id]
     if scopes:
         where.append(activity_log.c.scope.in_(scopes))

@@ -25,7 +25,7 @@ KEY_LABEL = "First key"
 
 @dataclass(frozen=True, slots=True)
 class FirstStart:
-    """Objects created by the first start; the key's value is to be shown once, because it is kept nowhere."""
+    """Objects created by the first start; the key's value is shown once, because it is not stored."""
 
     project_id: int
     api_key: str
@@ -42,9 +42,9 @@ def first_start(
 ) -> FirstStart | None:
     """Return credentials to show to the operator: those of this start, or of an earlier one that could not show them.
 
-    ``unannounced`` is a file that is there from before the key is made until it was shown: whoever shows it removes
-    the file. The value of a key is kept nowhere, so a key that nobody saw gets another value. The parameters are
-    those of `bootstrap`; a given key is known to who gave it. Raises `AccountError`.
+    ``unannounced`` is a file that exists from before the key is made until it was shown: the code that shows it
+    removes the file. The value of a key is not stored, so a key that nobody saw gets another value. The parameters
+    are those of `bootstrap`; a given key is known to the caller. Raises `AccountError`.
     """
     if api_key is None:
         with database.read() as connection:

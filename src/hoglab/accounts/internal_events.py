@@ -1,7 +1,7 @@
-"""Events of the server itself: what happened to a project, for functions that want to know (spec: hog-runtime 7.4).
+"""Events of the server itself: what happened to a project, for functions that subscribe to it (spec: hog-runtime 7.4).
 
-They are written in the transaction of what they tell of, and wait there until delivery has asked the functions of
-type `internal_destination`. They are no events of the project: nobody finds them among those.
+They are written in the transaction of the change they report, and wait there until delivery has evaluated the
+functions of type `internal_destination`. They are not among the events of the project.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def emit(
     user_id: int | None,
     now: datetime | None = None,
 ) -> None:
-    """Let functions know of something, if the transaction of it succeeds.
+    """Report something to functions, if its transaction succeeds.
 
-    ``user_id``: who did it; None means that the server itself did.
+    ``user_id`` is the user who did it; None means the server itself.
     """
     author = store.users(tx.connection, [user_id]).get(user_id or 0)
     person = None
@@ -78,6 +78,6 @@ def waiting(connection: Connection, limit: int) -> list[InternalEvent]:
 
 
 def forget(tx: Transaction, events: Sequence[InternalEvent]) -> None:
-    """Remove events that were dealt with."""
+    """Remove events that were dispatched."""
     ids = [event.id for event in events]
     tx.connection.execute(delete(internal_event).where(internal_event.c.id.in_(ids)))

@@ -12,7 +12,7 @@ from hoglab.http.management.access import TOKEN_PREFIX
 KEY_PREFIX = "phx_"
 SECRET_PREFIX = "phs_"  # noqa: S105 - how project secret keys begin
 RANDOM_CHARACTERS = 48
-"""Random part of what we make: 48 characters out of 62 carry 285 bits."""
+"""Length of the random part of generated keys: 48 characters out of 62 carry 285 bits."""
 
 _BASE62 = string.digits + string.ascii_letters
 _KEY = re.compile(r"phx_[A-Za-z0-9_-]{32,200}")
@@ -26,17 +26,17 @@ def new_key() -> str:
 
 
 def new_secret_key() -> str:
-    """Return a project secret key: what SDKs that evaluate flags on their own identify themselves with."""
+    """Return a project secret key, with which SDKs that evaluate flags on their own authenticate."""
     return SECRET_PREFIX + _random()
 
 
 def new_token() -> str:
-    """Return a project token. It is public: it says where events belong and opens nothing."""
+    """Return a project token. It is public: it says where events belong and gives no access."""
     return TOKEN_PREFIX + _random()
 
 
 def new_distinct_id() -> str:
-    """Return new distinct id by which a user of this server is known as a person."""
+    """Return a new distinct id by which a user of this server is known as a person."""
     return _random()
 
 
@@ -45,12 +45,12 @@ def _random() -> str:
 
 
 def hash_key(key: str) -> str:
-    """Return stored hash of a key. Keys are random, so one plain SHA-256 cannot be guessed back."""
+    """Return the hash of a key to store. Keys are random, so one plain SHA-256 cannot be guessed back."""
     return _HASH_PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def mask_key(key: str) -> str:
-    """Return masked form of a key for people: ``phx_...abcd``."""
+    """Return the masked form of a key for people: ``phx_...abcd``."""
     prefix = SECRET_PREFIX if key.startswith(SECRET_PREFIX) else KEY_PREFIX
     return f"{prefix}...{key[-4:]}"
 

@@ -1,4 +1,4 @@
-"""Memory, for some seconds, of what secrets stand for: nearly every request comes with one that was just seen."""
+"""Memory, for some seconds, of the principals of secrets: nearly every request has a secret that was just seen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 RECHECK_S = 5.0
-"""Time for which a secret is trusted from memory: the delay with which a revocation by another process is noticed."""
+"""Time in seconds for which a secret is trusted from memory: the maximum delay of a revocation by another process."""
 REMEMBERED = 10_000
 """Maximum number of secrets in memory."""
 
@@ -65,6 +65,6 @@ class PrincipalCache:
         return principal
 
     def forget(self) -> None:
-        """Ask the database again for all."""
+        """Drop every remembered principal, so that the database is read again."""
         self._generation += 1
         self._known = {}

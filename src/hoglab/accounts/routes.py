@@ -131,7 +131,7 @@ def _project(accounts: AccountService, check_account_filters: CheckFilters) -> R
 
     @router.patch("/delete_secret_token_backup", response=ProjectOut)
     def delete_secret_token_backup(call: Call) -> dict[str, Any]:
-        """Make the secret key before the current one worthless. Needs an admin."""
+        """Revoke the secret key before the current one. Needs an admin."""
         access.check_level(call.principal, Level.ADMIN)
         accounts.revoke_backup_secret_key(call.project.id)
         return project_object(call.project, call.principal)
@@ -233,7 +233,7 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
         limited_keys=True,
     )
     def create_project(call: Call, organization_id: TextId) -> dict[str, Any]:
-        """Make a project. Needs an admin, and a key that is not limited to some projects."""
+        """Create a project. Needs an admin, and a key that is not limited to some projects."""
         identifier = _organization_id(call, organization_id)
         if call.principal.scoped_projects is not None:
             raise errors.permission_denied("API keys with scoped projects cannot create projects.")
@@ -249,7 +249,7 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
 
 
 def me_object(accounts: AccountService, principal: Principal) -> dict[str, Any]:
-    """Return the user who calls, as the wire shows them."""
+    """Return the calling user in wire format."""
     user = principal.user
     organizations = _organization_objects(accounts, principal)
     current = [each for each in organizations if each["id"] == principal.organization_id]
@@ -329,7 +329,7 @@ def _keys(accounts: AccountService) -> ResourceRouter:
 
     @router.post("/", body=KeyIn, response=KeyOut, status=201, shows_secret=True)
     def create_key(call: Call) -> Response:
-        """Make a key. Its value is in this answer and cannot be had again."""
+        """Create a key. Its value is in this answer and cannot be read again."""
         body = call.validate(KeyIn)
         check_grant(call.principal, body.scopes, body.expires_at)
         _check_limits(call.principal, body.scoped_teams, body.scoped_organizations, accounts)
@@ -435,7 +435,7 @@ def _activity(database: Database) -> ResourceRouter:
 
 
 def _page(call: Call, everything: Sequence[Any]) -> dict[str, Any]:
-    """Return a page of a list that is in memory as a whole."""
+    """Return a page of a list that is completely in memory."""
     page = call.page()
     return envelope(call, everything[page.offset : page.offset + page.limit], len(everything))
 

@@ -146,7 +146,7 @@ class ProjectSecretOut(ProjectOut):
 
     secret_api_token: str
     secret_api_token_backup: str | None
-    """The key before it, masked: it still works."""
+    """The previous key, masked: it still works."""
 
 
 class OrganizationOut(WireModel):

@@ -1,4 +1,4 @@
-"""Scopes of keys: which there are."""
+"""Scopes of keys: the known ones."""
 
 from __future__ import annotations
 

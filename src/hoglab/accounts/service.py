@@ -106,7 +106,7 @@ class AccountService:
             return self.principal_of_key(connection, row)
 
     def principal_of_key(self, connection: Connection, key: Mapping[str, Any]) -> Principal | None:
-        """Return authenticated user of the row of a key; None when it is expired, or its user is inactive."""
+        """Return the authenticated user of a key's row; None when it is expired, or its user is inactive."""
         if key["expires_at"] is not None and key["expires_at"] <= self.now():
             return None
         user = self.principal_of_user(connection, key["user_id"])
@@ -124,7 +124,7 @@ class AccountService:
         )
 
     def principal_of_user(self, connection: Connection, user_id: int) -> Principal | None:
-        """Return a user with all that they may do; None when there is none, or an inactive one."""
+        """Return a user with all permissions; None when there is none, or an inactive one."""
         user = store.user_by_id(connection, user_id)
         if user is None or not user.is_active:
             return None
@@ -145,7 +145,7 @@ class AccountService:
         return next(iter(levels), None)
 
     def used(self, principal: Principal) -> None:
-        """Take note that a key was used; written to the database later."""
+        """Record that a key was used; written to the database later."""
         if principal.key_id is not None:
             self.usage.note(principal.key_id)
 
@@ -156,7 +156,7 @@ class AccountService:
         return self._by_id.get(project_id)
 
     def project_by_token(self, token: str) -> Project | None:
-        """Return the project of a token (``phc_…``), from memory: fit for every event request."""
+        """Return the project of a token (``phc_…``), from memory: fast enough for every event request."""
         return self._by_token.get(token)
 
     def projects(self, organization_id: str | None = None) -> list[Project]:
@@ -174,7 +174,7 @@ class AccountService:
                 found = store.projects(connection)
             self._by_token = {project.api_token: project for project in found}
             self._by_id = {project.id: project for project in found}
-        # Whom a key lets in where depends on projects too.
+        # The permissions of a key depend on projects too.
         self._known.forget()
 
     def create_project(
@@ -194,7 +194,7 @@ class AccountService:
         token: str | None = None,
         timezone: str = "UTC",
     ) -> Project:
-        """Return the same as `create_project`, inside a transaction of the caller."""
+        """Create a project like `create_project`, inside a caller's transaction."""
         now = self.now()
         values: dict[str, Any] = {
             "uuid": str(uuid4()),
@@ -217,7 +217,7 @@ class AccountService:
         return project
 
     def update_project(self, project_id: int, values: Mapping[str, Any]) -> Project:
-        """Return change fields of a project. Raises `AccountError`, and `LookupError` when there is none."""
+        """Change fields of a project. Raises `AccountError`, and `LookupError` when there is none."""
         changes = dict(values)
         if "name" in changes:
             changes["name"] = _name(changes["name"])
@@ -235,7 +235,7 @@ class AccountService:
         return project
 
     def update_experiment_defaults(self, project_id: int, changes: Mapping[str, Any]) -> Project:
-        """Change what experiments of a project start with; None takes a value away, what is not named stays.
+        """Change the defaults of a project's experiments; None removes a value, values that are not named stay.
 
         Raises `LookupError` when there is no such project.
         """
@@ -254,7 +254,7 @@ class AccountService:
     # Organizations and users
 
     def create_organization(self, name: str) -> str:
-        """Make an organization without members; returns its id. Raises `AccountError`."""
+        """Make an organization without members. Return its id. Raises `AccountError`."""
         organization_id = str(uuid4())
         with self._database.write() as tx:
             store.insert_organization(tx.connection, organization_id, _name(name), self.now())
@@ -275,7 +275,7 @@ class AccountService:
     def insert_user(
         self, tx: Transaction, email: str, first_name: str, last_name: str, current_project_id: int | None
     ) -> User:
-        """Return the same as `create_user`, inside a transaction of the caller."""
+        """Create a user like `create_user`, inside a caller's transaction."""
         if store.user_by_email(tx.connection, email) is not None:
             raise AccountError(f"There is already a user {email}.", "email")
         values = {
@@ -297,7 +297,7 @@ class AccountService:
             tx.changed("keys", EVERYWHERE)
 
     def leave(self, organization_id: str, user_id: int) -> bool:
-        """End a membership; False when there was none."""
+        """End a membership. Return False when there was none."""
         with self._database.write() as tx:
             tx.changed("keys", EVERYWHERE)
             return store.delete_membership(tx.connection, organization_id, user_id)
@@ -369,7 +369,7 @@ class AccountService:
         expires_at: datetime | None = None,
         value: str | None = None,
     ) -> NewKey:
-        """Return the same as `create_key`, inside a transaction of the caller."""
+        """Create a key like `create_key`, inside a caller's transaction."""
         now = self.now()
         if store.count_keys(tx.connection, user_id) >= MAX_KEYS_PER_USER:
             raise AccountError(f"A user may have at most {MAX_KEYS_PER_USER} personal API keys.")
@@ -402,7 +402,7 @@ class AccountService:
             return store.keys(connection, user_id, key_id)
 
     def personal_keys(self, user_id: int, key_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the keys that are a user's own affair: not the secret keys of projects that this user had made."""
+        """Return a user's own keys, without the secret keys of projects that this user made."""
         return [row for row in self.keys(user_id, key_id) if not row["mask_value"].startswith(SECRET_PREFIX)]
 
     def update_key(self, key_id: str, values: Mapping[str, Any]) -> None:
@@ -418,7 +418,7 @@ class AccountService:
             tx.changed("keys", EVERYWHERE)
 
     def roll_key(self, key_id: str) -> NewKey:
-        """Give a key a new value; the old one is worth nothing from now on, and its sessions end.
+        """Give a key a new value; the old one stops working at once, and its sessions end.
 
         Raises `LookupError`.
         """
@@ -462,19 +462,19 @@ class AccountService:
         )
 
     def revoke_backup_secret_key(self, project_id: int) -> None:
-        """Make the secret key before the current one worthless."""
+        """Revoke the secret key before the current one."""
         for row in self.secret_keys(project_id)[1:]:
             self.revoke_key(row["id"])
 
     def revoke_key(self, key_id: str) -> bool:
-        """Remove a key and its sessions for good; False when there is none."""
+        """Remove a key and its sessions for good. Return False when there is none."""
         with self._database.write() as tx:
             tx.changed("keys", EVERYWHERE)
             return store.delete_key(tx.connection, key_id)
 
 
 def check_scopes(scopes: Sequence[str], objects: Set[str] = KNOWN) -> list[str]:
-    """Return scopes without repetitions. Raises `AccountError` for none, too many, or one that is none."""
+    """Return scopes without repetitions. Raises `AccountError` for none, too many, or an invalid one."""
     if not scopes:
         raise AccountError("A key needs at least one scope.", "scopes")
     if len(scopes) > MAX_SCOPES:

@@ -49,7 +49,7 @@ def insert_project(connection: Connection, values: Mapping[str, Any]) -> Project
 
 
 def update_project(connection: Connection, project_id: int, values: Mapping[str, Any]) -> Project | None:
-    """Return change columns of a project; None when there is none."""
+    """Change columns of a project. Return None when there is none."""
     statement = update(project).where(project.c.id == project_id).values(**values)
     row = connection.execute(statement.returning(*_PROJECT_COLUMNS)).one_or_none()
     return None if row is None else Project(*row)
@@ -155,13 +155,13 @@ def count_keys(connection: Connection, user_id: int) -> int:
 
 
 def update_key(connection: Connection, key_id: str, values: Mapping[str, Any]) -> bool:
-    """Return change columns of a key; False when there is none."""
+    """Change columns of a key. Return False when there is none."""
     statement = update(personal_api_key).where(personal_api_key.c.id == key_id).values(**values)
     return connection.execute(statement).rowcount > 0
 
 
 def delete_key(connection: Connection, key_id: str) -> bool:
-    """Remove a key and the sessions that were made from it; False when there is none."""
+    """Remove a key and the sessions that were made from it. Return False when there is none."""
     delete_sessions(connection, user_session.c.key_id == key_id)
     statement = delete(personal_api_key).where(personal_api_key.c.id == key_id)
     return connection.execute(statement).rowcount > 0
@@ -196,13 +196,13 @@ def sessions(connection: Connection, user_id: int | None = None) -> list[dict[st
 
 
 def touch_session(connection: Connection, session_id: str, moment: datetime) -> None:
-    """Note when a session was last seen."""
+    """Store the time when a session was last seen."""
     statement = update(user_session).where(user_session.c.id == session_id)
     connection.execute(statement.values(last_seen_at=moment))
 
 
 def delete_sessions(connection: Connection, where: ColumnElement[bool]) -> int:
-    """Remove the sessions that a condition holds for; how many."""
+    """Remove the sessions for which a condition holds. Return how many."""
     return connection.execute(delete(user_session).where(where)).rowcount
 
 
@@ -217,7 +217,7 @@ def link_by_hash(connection: Connection, secure_value: str) -> dict[str, Any] | 
 
 
 def use_link(connection: Connection, secure_value: str, now: datetime) -> bool:
-    """Use a link up; False when it is used already, or expired."""
+    """Mark a link as used. Return False when it was used already, or has expired."""
     fresh = (
         login_link.c.secure_value == secure_value,
         login_link.c.used_at.is_(None),
@@ -227,5 +227,5 @@ def use_link(connection: Connection, secure_value: str, now: datetime) -> bool:
 
 
 def delete_links(connection: Connection, before: datetime) -> int:
-    """Remove the links that expired before a moment; how many."""
+    """Remove the links that expired before a moment. Return how many."""
     return connection.execute(delete(login_link).where(login_link.c.expires_at < before)).rowcount

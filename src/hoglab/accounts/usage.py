@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 class KeyUsage(BackgroundService):
-    """Last use of each key, collected in memory and written down now and then."""
+    """Last use of each key, collected in memory and written now and then."""
 
     NAME = "key-usage"
 
@@ -44,7 +44,7 @@ class KeyUsage(BackgroundService):
         self._pending[key_id] = self._now()
 
     def write(self) -> int:
-        """Write down what was collected; returns how many keys that were."""
+        """Write the collected times. Return the number of keys."""
         # Swapping the dictionary is atomic; a note that races with it lands in either of the two.
         pending, self._pending = self._pending, {}
         if not pending:
@@ -74,7 +74,7 @@ class KeyUsage(BackgroundService):
 
 
 class SessionUsage(KeyUsage):
-    """Last use of each session, collected and written down likewise."""
+    """Last use of each session, collected in memory and written now and then."""
 
     NAME = "session-usage"
 

@@ -78,7 +78,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. What an operator can mend is one line on stderr, never a traceback."""
+    """Run the command line. An error that an operator can correct is one line on stderr, never a traceback."""
     _open_standard_streams()
     try:
         app()
@@ -87,14 +87,14 @@ def main() -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(1)  # an engine that was opened halfway has much to say when the interpreter is taken apart
+        os._exit(1)  # a partly opened engine prints errors when the interpreter is taken down
 
 
 def _open_standard_streams() -> None:
-    """Let a standard stream that came closed lead nowhere.
+    """Point a closed standard stream to nowhere.
 
-    Else the next file or socket takes its number, which libuv takes for a fault, and which is written to by whatever
-    writes to that stream.
+    Otherwise the next file or socket takes its number, which libuv treats as an error, and output for that stream
+    would be written into it.
     """
     for number, (name, mode) in enumerate([("stdin", "r"), ("stdout", "w"), ("stderr", "w")]):
         if getattr(sys, name) is None:

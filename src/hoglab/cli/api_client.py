@@ -43,7 +43,7 @@ class ApiClient:
             return _decoded(answer)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return fields that are None are left out."""
+        """Send a POST request. Return the decoded answer. Fields that are None are left out."""
         sent = {name: value for name, value in body.items() if value is not None}
         with self._request("POST", path, json.dumps(sent), timeout_s=self._timeout_s) as answer:
             return _decoded(answer)

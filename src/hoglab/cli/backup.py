@@ -133,7 +133,7 @@ def check(
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Look whether all files can be read and fit together, also beside a running server. Exit status 1 if not."""
+    """Check that all files can be read and fit together, also beside a running server. Exit status 1 if not."""
     from hoglab.backup.checking import check as look_through
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
@@ -158,10 +158,10 @@ def check(
 
 
 def repair(data: DataOption = None) -> None:
-    """Set aside a damaged write-ahead log of the event store, and begin a damaged index of persons anew.
+    """Set aside a damaged write-ahead log of the event store, and rebuild a damaged index of persons.
 
-    Files that are sound stay as they are. The server must be stopped. Events that were in the write-ahead log are
-    ingested again from the event log at the next start, which tells when some are there no more.
+    Sound files stay as they are. The server must be stopped. Events that were in the write-ahead log are ingested
+    again from the event log at the next start, which reports events that are lost.
     """
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
@@ -173,7 +173,7 @@ def repair(data: DataOption = None) -> None:
     _refuse_remote_events(settings)
     try:
         with DataDirectory.open(settings.data) as directory:
-            if not directory.events_path.exists():  # to open it would make an empty one
+            if not directory.events_path.exists():  # opening it would create an empty one
                 raise OperatorError(
                     f"{directory.events_path} is missing and cannot be made again: restore a backup"
                 )
@@ -186,7 +186,7 @@ def repair(data: DataOption = None) -> None:
                     raise OperatorError(
                         f"{error}; nothing can be made again here: restore a backup"
                     ) from error
-                # Both caches know events that are in the damaged log alone, and that are to be ingested again.
+                # Both caches know events that are only in the damaged log, and that are to be ingested again.
                 aside = [wal, directory.known_keys_path, directory.aggregate_cache_path]
                 names = ", ".join(path.name for path in aside if path.exists())
                 folder = directory.set_aside(aside)

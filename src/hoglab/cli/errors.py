@@ -1,4 +1,4 @@
-"""Errors that stop a command in a way that the operator can mend."""
+"""Errors that stop a command and that the operator can correct."""
 
 from __future__ import annotations
 

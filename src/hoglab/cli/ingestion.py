@@ -1,4 +1,4 @@
-"""``hoglab ingestion``: events that could not be processed, of a data directory that a server may be using."""
+"""``hoglab ingestion``: quarantined records of a data directory that a server may be using."""
 
 from __future__ import annotations
 
@@ -86,10 +86,7 @@ def show(
 
 @quarantine_app.command()
 def replay(ids: IdsArgument = None, every: AllOption = False, data: DataOption = None) -> None:
-    """Ingest records again: now, when a server runs, else when it is started.
-
-    Those that fail again come back. No event is stored twice.
-    """
+    """Replay quarantined records: now, if a server runs, else when it is started."""
     wanted = _wanted(ids, every)
     with opened_quarantine(data) as quarantine:
         for record_id in wanted or ():

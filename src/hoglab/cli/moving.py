@@ -59,10 +59,10 @@ def migrate_to(
     ] = None,
     data: DataOption = None,
 ) -> None:
-    """Move what a server keeps between a data directory and PostgreSQL, with ClickHouse and Kafka if these are named.
+    """Move a server's data between a data directory and PostgreSQL, with ClickHouse and Kafka if these are named.
 
-    Stop the server first. What is where it came from stays there, marked, so that no server takes it for current. When
-    it is interrupted, run it again: it goes on where it was. At the end all of both sides is compared.
+    Stop the server first. The data stay in the old place, too, marked so that no server takes them for current.
+    After an interruption, run it again: it continues where it was. At the end both sides are compared completely.
     """
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DataDirectory, DirectoryError
@@ -112,7 +112,7 @@ def migrate_to(
 def _ends(
     directory: DataDirectory, settings: Settings, *, back: bool, is_looked_at: bool
 ) -> tuple[Location, Location]:
-    """Return the places where everything is, and where it shall be."""
+    """Return the places where the data are, and where they shall be."""
     from hoglab.storage.moving.places import (
         directory_place,
         events_in,

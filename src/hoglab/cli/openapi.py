@@ -18,7 +18,7 @@ def openapi(
         Path | None, typer.Option("--output", "-o", help="Write it to this file instead.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Print the OpenAPI document of the API, to make clients from.
+    """Print the OpenAPI document of the API, to generate clients from.
 
     It is the one that a running server has at /api/schema/; no server and no data directory are needed.
     """

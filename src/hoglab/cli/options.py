@@ -35,7 +35,7 @@ ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project
 
 
 def existing_settings(data: Path | None) -> Settings:
-    """Return settings of a command that needs a data directory that is there: only `serve` and `demo` make one.
+    """Return settings of a command that needs an existing data directory: only `serve` and `demo` make one.
 
     Raises `OperatorError`, which says where it looked and what to do.
     """

@@ -12,7 +12,7 @@ secrets_app = typer.Typer(help="Secrets of functions and flags at rest.", no_arg
 
 @secrets_app.callback()
 def _group() -> None:
-    """A group, although it has one command yet."""
+    """Group commands, although there is only one yet."""
 
 
 @secrets_app.command()

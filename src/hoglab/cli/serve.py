@@ -113,19 +113,21 @@ def serve(
     except OperatorError as error:
         if os.environ.get("HOGLAB_LOG_FORMAT") != "json":
             raise
-        configure_logging("error", "json")  # for who collects the lines: what hoglab says first is JSON, too
+        configure_logging(
+            "error", "json"
+        )  # for the collector of the lines: the first output of hoglab is JSON, too
         _log.error("start_failed", reason=str(error))
         raise typer.Exit(1) from None
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # nobody reads it any more
             stream.flush()
-    os._exit(0)  # all is closed; to take the interpreter apart takes up to half a second of computing
+    os._exit(0)  # all is closed; taking the interpreter down takes up to half a second of computing
 
 
 def migrate(database_url: DatabaseOption = None) -> None:
-    """Bring the tables of a PostgreSQL database up to date, making what is missing; beside running servers, too.
+    """Migrate the tables of a PostgreSQL database, creating missing ones; beside running servers, too.
 
-    Servers wait for it at their start. The files of a data directory are brought up to date by `hoglab serve` itself.
+    Servers wait for it at their start. The files of a data directory are migrated by `hoglab serve` itself.
     """
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.engines import upgrade_databases
@@ -268,7 +270,7 @@ def _first_start_text(address: Address, first: FirstStart, site: str, login_toke
 
 
 def _first_start_line(address: Address, first: FirstStart, site: str, login_token: str) -> str:
-    """Return the same for programs that read lines of JSON."""
+    """Return the first start's facts as a line of JSON, for programs."""
     from hoglab.accounts.sessions.service import login_address
 
     facts = {

@@ -72,7 +72,7 @@ def import_events(
         typer.Option("--journal", metavar="FILE", help="File in which the progress of each file is noted."),
     ] = Path("hoglab-import.jsonl"),
 ) -> None:
-    """Send events of files to a running server, as history: nothing runs on them.
+    """Send events of files to a running server, as history: no function runs on them.
 
     Run it again after an interruption: it continues, and nothing is stored twice. Exit status 3 says that rows were
     refused.
@@ -149,7 +149,7 @@ class _Report:
             raise OperatorError(f"{path} cannot be written: {error.strerror or error}") from error
 
     def reject(self, path: Path) -> Callable[[Rejected], None]:
-        """Take the refused rows of one file."""
+        """Record the refused rows of one file."""
 
         def take(rejected: Rejected) -> None:
             self.refused += 1
@@ -165,7 +165,7 @@ class _Report:
         return take
 
     def add(self, file: RowFile, outcome: ImportOutcome) -> None:
-        """Say what became of one file."""
+        """Report the result of one file."""
         text = f"{file.path}: {outcome.taken} events taken"
         if outcome.refused:
             text += f", {outcome.refused} rows refused"

@@ -1,4 +1,4 @@
-"""``hoglab warehouse``: tables beside the events."""
+"""``hoglab warehouse``: warehouse tables."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def list_tables(project: ProjectOption = 1, as_json: JsonOption = False, data: D
 
 @warehouse_app.command()
 def remove(name: NameArgument, project: ProjectOption = 1, data: DataOption = None) -> None:
-    """Forget a table. Its files stay."""
+    """Delete a table. Its files stay."""
     from hoglab.warehouse import store
 
     with _opened(data, project) as (warehouse, _):

@@ -22,9 +22,9 @@ SEARCH_TIMEOUT_S: Final = 0.02
 QUICK_SEARCH_S: Final = 0.002
 """Duration of a search beyond which it is charged to the bucket of its account."""
 BURST_S: Final = 0.2
-"""Capacity of the bucket of one account, in time of searches, which hold up everybody's flags."""
+"""Capacity of the bucket of one account in seconds of searches, which delay the flags of all projects."""
 REFILL: Final = 0.02
-"""And how much of it comes back in a second, in seconds."""
+"""Time of searches by which a bucket refills in a second, in seconds."""
 MAX_ACCOUNTS: Final = 10_000
 """Accounts whose buckets are remembered; beyond that all count as full."""
 
@@ -40,7 +40,7 @@ _buckets: dict[int, TokenBucket] = {}
 
 
 def search_on_account(project_id: int) -> None:
-    """From now on, searches in this context are on the account of a project; before, they are on nobody's."""
+    """Charge later searches in this context to a project; before the first call, they are charged to nobody."""
     _account.set(project_id)
 
 

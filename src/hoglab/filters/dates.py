@@ -56,7 +56,7 @@ def parse_property_date(value: object, now: datetime, zone: tzinfo) -> datetime 
 
 
 def is_relative(text: str) -> bool:
-    """Return whether the value is counted back from now, so that it must be resolved anew at each use."""
+    """Return whether the value is relative to now, so that it must be resolved again at each use."""
     return len(text) <= MAX_DATE_LENGTH and _RELATIVE.fullmatch(text.strip()) is not None
 
 
@@ -92,7 +92,10 @@ def _before(now: datetime, digits: str, unit: str) -> datetime | None:
 
 
 def _years_before(moment: datetime, years: int) -> datetime | None:
-    """29 February becomes the 28th on the first step and stays it: no two leap years follow each other."""
+    """Return the moment some years before; 29 February becomes the 28th on the first step.
+
+    It stays the 28th, because no two leap years follow each other.
+    """
     if moment.year - years < 1:
         return None
     day = _SHORTEST_MONTH if years and (moment.month, moment.day) == (2, 29) else moment.day

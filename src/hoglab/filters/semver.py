@@ -31,7 +31,7 @@ class Version:
         return self._order() < other._order()
 
     def _order(self) -> tuple[Core, bool, tuple[tuple[bool, int, str], ...]]:
-        """Return numeric identifiers come before words, a release after all of its pre-releases."""
+        """Return a sort key: numeric identifiers are before words, a release is after all of its pre-releases."""
         identifiers = tuple(
             (False, int(part), "") if part.isdigit() else (True, 0, part) for part in self.prerelease
         )
@@ -62,7 +62,7 @@ class VersionRange:
 
 
 def tilde_range(value: str) -> VersionRange | None:
-    """``~1.2.3`` is ``>=1.2.3 <1.3.0``."""
+    """Return the range of a tilde: ``~1.2.3`` is ``>=1.2.3 <1.3.0``."""
     low = parse_version(value)
     if low is None:
         return None
@@ -71,7 +71,7 @@ def tilde_range(value: str) -> VersionRange | None:
 
 
 def caret_range(value: str) -> VersionRange | None:
-    """``^1.2.3`` is ``<2.0.0``, ``^0.2.3`` is ``<0.3.0``, ``^0.0.3`` is ``<0.0.4``."""
+    """Return the range of a caret: ``^1.2.3`` is ``<2.0.0``, ``^0.2.3`` ``<0.3.0``, ``^0.0.3`` ``<0.0.4``."""
     low = parse_version(value)
     if low is None:
         return None
@@ -84,7 +84,7 @@ def caret_range(value: str) -> VersionRange | None:
 
 
 def wildcard_range(value: str) -> VersionRange | None:
-    """``1.*`` is ``>=1.0.0 <2.0.0``, ``1.2.*`` is ``>=1.2.0 <1.3.0``, ``*`` is every version."""
+    """Return the range of a wildcard: ``1.*`` is ``>=1.0.0 <2.0.0``, ``*`` is every version."""
     text = value.strip()
     if text == "*":
         return VersionRange(Version((0, 0, 0), ("0",)), None)

@@ -60,7 +60,10 @@ class Parameters:
     """The values of one statement, and how much is written with them. `bind` returns how it refers to a value."""
 
     def __init__(self, reference: Callable[[str, Bindable], str] = lambda name, _value: f"${name}") -> None:
-        """``reference`` is how the engine wants a value referred to: ``$name``, or with its type."""
+        """Create an empty collection.
+
+        ``reference`` is the engine's form of a reference: ``$name``, or with its type.
+        """
         self._reference = reference
         self._length = 0
         self._values: dict[str, Any] = {}
@@ -177,12 +180,12 @@ class FilterField(Protocol):
 
     @property
     def json_number(self) -> str | None:
-        """None for what never is one."""
+        """The JSON number; None for a field that never is one."""
         ...
 
     @property
     def any_item(self) -> Callable[[str], str] | None:
-        """Of a list: whether a condition over an item, never NULL, holds for any of them; may be NULL."""
+        """A function of a list: whether a condition over an item, never NULL, holds for any of them; may be NULL."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The whole of what is served, as one ASGI application."""
+"""The whole server as one ASGI application."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from hoglab.http.streams import Streams
 
 MAX_LOGGED = 500
-"""Characters of a path, and of a query, that go into a line of the log."""
+"""Maximum number of characters of a path, and of a query, in a line of the log."""
 WRITE_TIMEOUT_S = 30.0
 """Time limit for a client to read one part of a response."""
 PART_BYTES = 64 * 1024
-"""Longer answers are handed to the connection in parts of this size, each when the one before is on its way."""
+"""Size of the parts in which longer answers are sent, each when the previous one is on its way."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _log = structlog.get_logger("hoglab.http")
@@ -79,7 +79,7 @@ class HttpSettings:
     metrics_token: str | None = None
     """Token for ``/metrics``; without one, only this machine may read it."""
     late_check_blocks: bool = True
-    """Whether a health check that does not end keeps the process from being ready."""
+    """Whether a health check that does not end makes the process not ready."""
     home: str | None = None
     """Path to which ``/`` redirects browsers; None: they get a page there."""
     handler_threads: int = HANDLER_THREADS
@@ -118,14 +118,14 @@ def build_app(
     lifespan: Lifespan | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> HoglabApp:
-    """Put everything that is served together.
+    """Build the application from all routes.
 
-    ``hot_routes`` are exact paths, served with and without a slash at the end before anything else is looked
-    at; ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers.
-    ``sessions``: what the cookies of browsers stand for, which only the routers' operations look at.
-    ``public_routes`` (webhooks, say) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document.
-    ``streams``: what the routers answer open-ended requests with. ``lag_s``: how late stored events are.
-    ``catch_up``: what is called before each request to the routers, where other processes may have changed something.
+    ``hot_routes`` are exact paths, served with and without a slash at the end before any other lookup;
+    ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers. ``sessions``
+    are the credentials of browsers' cookies, which only the routers' operations read. ``public_routes`` (webhooks,
+    for example) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document. ``streams`` are the
+    open-ended answers of the routers. ``lag_s`` returns how late stored events are. ``catch_up`` is called before
+    each request to the routers, where other processes may have changed something.
     """
     management = ManagementApi(
         routers,
@@ -170,7 +170,7 @@ def build_app(
 
 
 class HoglabApp:
-    """The ASGI application: finds who answers, gives every request an id, logs, measures, answers errors."""
+    """The ASGI application: finds the endpoint, gives every request an id, logs, measures, answers errors."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class HoglabApp:
         self._lifespan = lifespan
         self._in_flight: set[asyncio.Task[Any] | None] = set()
         self.is_crowded: Callable[[], bool] = lambda: False
-        """Whether connections run short, so that none is kept for further requests."""
+        """Whether connections are scarce, so that none is kept for further requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -212,14 +212,14 @@ class HoglabApp:
             self._streams.close()
 
     def abort_requests(self) -> int:
-        """Cancel what is still being answered; returns how many requests that were. For a shutdown in haste."""
+        """Cancel unfinished requests, for a shutdown in haste. Return how many they were."""
         left = [task for task in self._in_flight if task is not None and not task.done()]
         for task in left:
             task.cancel()
         return len(left)
 
     def close(self) -> None:
-        """Take no more requests for the management API."""
+        """Accept no more requests for the management API."""
         self.management.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -305,11 +305,11 @@ class HoglabApp:
 
 
 CLIENT_GONE = 499
-"""Status in logs and metrics of a request whose client hung up before it was complete, or did not read its answer."""
+"""Status in logs and metrics of a request whose client disconnected early, or did not read its answer."""
 
 
 class _Answer:
-    """The way back to the client, with the headers that every answer has."""
+    """Sends an answer to the client, with the headers that every answer has."""
 
     __slots__ = ("_added", "_is_head", "_send", "_timeout_s", "started", "status")
 
@@ -336,7 +336,7 @@ class _Answer:
         return self._send(message)
 
     async def _send_parts(self, body: bytes, *, more: bool) -> None:
-        """Send in parts, so that a connection holds little of what its client has not read.
+        """Send in parts, so that a connection holds little that its client has not read.
 
         Raises `ClientGoneError` when the client does not read.
         """

@@ -17,13 +17,13 @@ GZIP = "gzip"
 LEAST_BYTES = 1024
 """Shorter answers fit into one packet anyway."""
 LEVEL = 5
-"""Of gzip: JSON gets hardly smaller beyond."""
+"""Compression level of gzip; higher levels make JSON hardly smaller."""
 
 _MEDIA_TYPES = ("json", "text/html", "text/css", "text/plain", "image/svg+xml", "javascript")
 
 
 def compress(response: Response, scope: Scope) -> None:
-    """Compress a whole answer where its client takes that. For answers without secrets; takes 10 ms a megabyte.
+    """Compress a whole answer where its client accepts that. For answers without secrets; takes 10 ms a megabyte.
 
     Its entity tag stays: it is that of the state of an object, by which changes are guarded, whatever the coding.
     """

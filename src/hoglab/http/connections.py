@@ -1,8 +1,8 @@
-"""Connections: how many there may be, and who loses theirs when there are nearly too many.
+"""Connections: their maximum number, and which ones are cut when there are nearly too many.
 
-The server itself only knows one limit for all. What is bounded here, by looking at the sockets from outside: how long
-a client may leave what was sent unread, what the system keeps for it meanwhile, and what one address may have of all
-connections once they run short.
+The server itself only knows one limit for all. This module adds limits by looking at the sockets from outside: how
+long a client may leave sent data unread, how much of it the system buffers, and which share of all connections one
+address may have when they are scarce.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 MAX_CONNECTIONS = 8192
 """Connections served at the same time; more wait in the backlog."""
 CROWDED_PART = 0.75
-"""With more of all connections in use than this, each is closed after its next answer."""
+"""Part of all connections in use above which each is closed after its next answer."""
 ADDRESS_SHARE = 0.5
 """Share of one address in all connections while they are crowded: those of it that are silent longest are cut."""
 FILES_PART = 0.75
@@ -59,7 +59,7 @@ class Connections:
     def on(cls, port: int, *, most: int | None = None) -> Iterator[Connections]:
         """Provide the connections of a server that is about to listen on a port.
 
-        ``most``: instead of what is reasonable.
+        ``most`` replaces the maximum that the limit on open files suggests.
         """
         first = os.open(os.devnull, os.O_RDONLY)
         try:
@@ -70,11 +70,11 @@ class Connections:
             os.close(first)
 
     def are_crowded(self) -> bool:
-        """Return whether so many are open that the one that asks should not be kept for further requests.
+        """Return whether so many are open that the calling connection should not be kept for further requests.
 
-        Open files are counted, which takes a while where there are thousands. So every question counts as one more
+        Open files are counted, which takes a while where there are thousands. So every call counts as one more
         connection until the next look, and while connections are crowded looks take a small part of the time. Both
-        err on one side: never are more kept than `CROWDED_PART`, and the rest is for those who wait.
+        err on one side: never are more kept than `CROWDED_PART`, and the rest is for waiting clients.
         """
         self.spare -= 1
         if self.spare < 0 and time.monotonic() >= self.look_at:
@@ -90,7 +90,7 @@ class Connections:
             return self.most
 
     def bound_buffers(self) -> None:
-        """Have the system cut connections whose clients do not read. What the listener has, connections inherit."""
+        """Make the system cut connections whose clients do not read. Connections inherit the listener's options."""
         for _, listener in _sockets():
             with suppress(OSError):
                 if self._is_ours(listener) and _accepts(listener):
@@ -107,7 +107,7 @@ class Connections:
                     _log.warning("connections_cut", client=address, count=count)
 
     def cut_excess(self) -> dict[str, int]:
-        """Cut what each address has over its share; how many that were."""
+        """Cut the connections of each address beyond its share. Return how many they were."""
         by_address: dict[str, list[tuple[int, int, Any]]] = {}
         for number, sock in _sockets():
             with suppress(OSError):

@@ -74,7 +74,7 @@ class ApiError(WireError):
 
 
 class BareError(WireError):
-    """For the few endpoints whose errors are a bare ``{"detail": …}`` or ``{"error": …}``, or no body."""
+    """Error of the few endpoints that answer with a bare ``{"detail": …}`` or ``{"error": …}``, or no body."""
 
     def __init__(
         self, status: int, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None
@@ -116,7 +116,7 @@ def not_authenticated(hint: str = "") -> ApiError:
 def authentication_failed(place: str, hint: str = "") -> ApiError:
     """Return 401: the key is unknown, revoked or expired.
 
-    ``place`` says where it was found (see `hoglab.http.management.access`), ``hint`` what it is instead of a key.
+    ``place`` says where it was found (see `hoglab.http.management.access`), ``hint`` what the text is if not a key.
     """
     return ApiError(
         401,
@@ -139,7 +139,7 @@ def session_ended() -> ApiError:
 
 
 def login_refused() -> ApiError:
-    """Return 401: what should open a session does not. The same for all that may be wrong with it."""
+    """Return 401: the credential does not open a session. The answer is the same for every reason."""
     return ApiError(
         401,
         AUTHENTICATION,
@@ -150,12 +150,12 @@ def login_refused() -> ApiError:
 
 
 def foreign_page() -> ApiError:
-    """Return 403: a page of somebody else had a browser ask for what only pages of this server may."""
+    """Return 403: a page of another origin had a browser send what only pages of this server may send."""
     return permission_denied("Only pages of this server may do this, not those of another origin.")
 
 
 def metrics_refused(hint: str) -> ApiError:
-    """Return 401: the metrics are not for everybody."""
+    """Return 401: the metrics are not public."""
     return ApiError(
         401,
         AUTHENTICATION,
@@ -219,7 +219,7 @@ def conflict(detail: str, code: str = "conflict", headers: Mapping[str, str] | N
 
 
 def unprocessable(detail: str, code: str, attr: str | None = None) -> ApiError:
-    """Return 422: well-formed, but in contradiction to what came before."""
+    """Return 422: well-formed, but contradicting an earlier request."""
     return ApiError(422, INVALID_REQUEST, code, detail, attr)
 
 
@@ -230,7 +230,7 @@ def precondition_failed(current_tag: str) -> ApiError:
 
 
 def bad_host() -> ApiError:
-    """Return 400: it is not said which host the request is for, or it is said twice."""
+    """Return 400: the request names no host, or names it twice."""
     return ApiError(
         400,
         INVALID_REQUEST,
@@ -298,12 +298,12 @@ def server_error() -> ApiError:
 
 
 def unavailable(detail: str, retry_after_s: int) -> ApiError:
-    """Return 503: cannot be done now, may be tried again."""
+    """Return 503: it cannot be done now, and may be tried again."""
     return ApiError(503, SERVER, "service_unavailable", detail, headers={"Retry-After": str(retry_after_s)})
 
 
 def known_error(error: BaseException) -> WireError | None:
-    """Return the answer that an exception stands for; None for one that is a defect of ours."""
+    """Return the answer for an exception; None for a defect of ours."""
     if isinstance(error, WireError):
         return error
     if isinstance(error, HTTPException):

@@ -1,4 +1,4 @@
-"""Probes: is the process up, can it take events, what does it measure (spec: sdk-wire 1.1)."""
+"""Probes: whether the process is up, whether it accepts events, and its metrics (spec: sdk-wire 1.1)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Problem:
 
 
 Checks = Callable[[], Sequence[Problem]]
-"""Tells what does not work now; nothing when all does. May block: it runs in a thread."""
+"""Function that returns the present problems; nothing when there are none. May block: it runs in a thread."""
 
 CHECKS_TIMEOUT_S = 5.0
 """A check that takes longer than this counts as failed."""
@@ -95,7 +95,7 @@ def probes(
     running: list[asyncio.Task[list[Problem]]] = []
 
     async def found() -> list[Problem]:
-        """Return one look at a time, however many ask: anybody may."""
+        """Return the problems, by one check at a time, however many requests there are: anybody may send them."""
         if not running:
             running.append(asyncio.create_task(_problems(checks, late_blocks)))
             running[0].add_done_callback(lambda _: running.clear())

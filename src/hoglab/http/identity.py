@@ -1,4 +1,4 @@
-"""Identities: who is calling, and which project is meant; the data behind every access check."""
+"""Identities: the caller, and the project that is meant; the data behind every access check."""
 
 from __future__ import annotations
 
@@ -89,17 +89,17 @@ class Principal:
 
     @property
     def credential(self) -> str:
-        """The id of what was sent to say who calls: what requests are counted by."""
+        """The id of the credential that was sent; requests are counted by it."""
         return self.session_id or self.key_id or ""
 
     @property
     def level(self) -> int | None:
-        """Membership level in the organization at hand; None for no member."""
+        """Membership level in the current organization; None for no member."""
         return None if self.organization_id is None else self.levels.get(self.organization_id)
 
     @property
     def is_admin(self) -> bool:
-        """Whether the user is an admin or owner of the organization at hand."""
+        """Whether the user is an admin or owner of the current organization."""
         return (self.level or 0) >= Level.ADMIN
 
     def has_scope(self, scope: str) -> bool:
@@ -122,7 +122,7 @@ class Principal:
         return self.user.current_project_id
 
     def at(self, organization_id: str) -> Principal:
-        """Return the same principal, speaking about another organization."""
+        """Return the principal with another current organization."""
         return (
             self
             if self.organization_id == organization_id
@@ -130,7 +130,7 @@ class Principal:
         )
 
     def access_level(self, created_by_id: int | None) -> str:
-        """``user_access_level`` of an object: admins and its creator manage it, others edit it.
+        """Return the ``user_access_level`` of an object: admins and its creator manage it, others edit it.
 
         spec: experiments-api 1.10
         """
@@ -159,7 +159,7 @@ class Credentials(Protocol):
         ...
 
     def used(self, principal: Principal, /) -> None:
-        """Take note that a secret was used. Called on the event loop: must only remember."""
+        """Record that a secret was used. Called on the event loop: must only remember."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Logging: structured lines on standard error, and what may never be in them."""
+"""Logging: structured lines on standard error, without secrets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _request_id: ContextVar[str] = ContextVar("hoglab_request_id")
 
 
 def bind_request_id(request_id: str) -> None:
-    """Let every line about the request at hand name it."""
+    """Bind the request's id to every log line about it."""
     _request_id.set(request_id)
 
 
@@ -84,7 +84,7 @@ def _with_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]
 
 
 def _without_keys(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """Return exceptions quote what they failed on, and that may be a key."""
+    """Return the lines of exceptions without keys: they quote the values that they failed on."""
     for name in ("event", "exception"):
         if isinstance(event.get(name), str):
             event[name] = redact_keys(event[name])
@@ -102,12 +102,12 @@ def redact_query(query_string: bytes) -> str:
 
 
 def redact_keys(text: str) -> str:
-    """Return a text in which whatever looks like a secret key is blotted out."""
+    """Return a text without anything that looks like a secret key."""
     return _KEY.sub(r"\1***", text)
 
 
 def log_request(logger: Any, *, quiet: bool, **facts: Any) -> None:
-    """One line about a request that was answered; None values are left out."""
+    """Log one line about a request that was answered; None values are left out."""
     line = {name: value for name, value in facts.items() if value is not None}
     if facts["status"] >= 500:
         logger.error("request", **line)

@@ -32,11 +32,11 @@ class _Answers:
 
 
 _answers: dict[tuple[str, str, int], _Answers] = {}
-"""By method, route and status: as many as there are routes."""
+"""Counts by method, route and status: as many as there are routes."""
 
 
 def observe(method: str, route: str, status: int, seconds: float) -> None:
-    """Count one answered request. ``route`` is a template, never a path: paths would be without number."""
+    """Count one answered request. ``route`` is a template, never a path: the number of paths is unlimited."""
     answers = _answers.get((method, route, status))
     if answers is None:
         answers = _answers.setdefault((method if method in _KNOWN else "other", route, status), _Answers())

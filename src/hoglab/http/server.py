@@ -56,7 +56,7 @@ class Address:
 
     @property
     def local_url(self) -> str:
-        """The same for a browser on this machine: nobody can connect to the address that stands for all."""
+        """The URL for a browser on this machine: nobody can connect to the address that stands for all."""
         return replace(self, host=_LOOPBACK.get(self.host, self.host)).url
 
 

@@ -52,7 +52,7 @@ class ServerEvent:
     id: int | None = None
 
     def encode(self) -> bytes:
-        """Return the event as it goes over the wire."""
+        """Return the event in the form of the protocol."""
         place = b"" if self.id is None else b"id: %d\n" % self.id
         return b"%sevent: %s\ndata: %s\n\n" % (place, self.type.encode(), encode_json(self.data))
 
@@ -87,7 +87,7 @@ class Streams:
         return stream
 
     def close(self) -> None:
-        """End all of them: the server is stopping."""
+        """End all streams: the server is stopping."""
         self._closed = True
         for stream in self._open:
             stream.end()
@@ -176,7 +176,7 @@ async def _disconnect(receive: Receive) -> None:
 
 @dataclass(eq=False)
 class Follower:
-    """Somebody who follows a feed. What was there up to ``began_at``, a place of the feed's own, is not new to them."""
+    """A follower of a feed. Data up to ``began_at``, a place of the feed's own, is not new to it."""
 
     began_at: int
     waiting: deque[ServerEvent] = field(default_factory=deque)
@@ -184,14 +184,14 @@ class Follower:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, event: ServerEvent) -> None:
-        """Have an event wait to be taken. The oldest goes where too many wait; those with an id are counted."""
+        """Queue an event for the follower. The oldest is dropped where too many wait; those with an id are counted."""
         if len(self.waiting) >= MAX_WAITING:
             self.skipped += self.waiting.popleft().id is not None
         self.waiting.append(event)
         self.news.set()
 
     def offer_missed(self, events: Reversible[ServerEvent], left_out: int) -> None:
-        """Put what was missed before what has come in since. ``left_out``: how many more were missed."""
+        """Put missed events before those that have arrived since. ``left_out``: how many more were missed."""
         self.waiting.extendleft(reversed(events))
         self.skipped += left_out
         self.news.set()
@@ -201,7 +201,7 @@ FollowerT = TypeVar("FollowerT", bound=Follower)
 
 
 class LiveFeed(ABC, Generic[FollowerT]):
-    """Reads what is new once for all followers, and only while there are any. For one event loop."""
+    """Reads new data once for all followers, and only while there are any. For one event loop."""
 
     def __init__(self, poll_s: float) -> None:
         self._poll_s = poll_s
@@ -216,27 +216,27 @@ class LiveFeed(ABC, Generic[FollowerT]):
 
     @property
     def is_reading(self) -> bool:
-        """Whether what is new is being looked for."""
+        """Whether new data is being looked for."""
         return self._reader is not None and not self._reader.done()
 
     @abstractmethod
     async def _begin(self) -> None:
-        """The first follower comes: what is there by now is not new."""
+        """Begin with the first follower: existing data is not new."""
 
     @abstractmethod
     async def _look(self) -> None:
-        """Offer followers what is new. It may not raise, for the next look does it again."""
+        """Give the followers new data. It may not raise, for the next look does it again."""
 
     @abstractmethod
     async def _catch_up(self, follower: FollowerT, after: int) -> None:
-        """Offer a follower what it missed between a place and the one where it began."""
+        """Give a follower the data between a place and the one where it began."""
 
     async def _follow(
         self, begin: Callable[[], FollowerT], after: int | None
     ) -> AsyncGenerator[ServerEvent, None]:
         """Yield new events from now on, without end, or from behind the place ``after``; ``begin`` makes the follower.
 
-        Beside what is offered there is ``skipped``, with the ``count`` of events that came faster than they were taken.
+        Further events are ``skipped``, with the ``count`` of events that came faster than they were read.
         """
         follower = await self._added(begin)
         try:
@@ -254,7 +254,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
             self._followers.discard(follower)
 
     async def _added(self, begin: Callable[[], FollowerT]) -> FollowerT:
-        async with self._looking:  # or it would miss what is being read
+        async with self._looking:  # or it would miss the events that are being read
             if not self.is_reading:
                 await self._begin()
                 self._reader = asyncio.create_task(self._run())
@@ -263,7 +263,7 @@ class LiveFeed(ABC, Generic[FollowerT]):
             return follower
 
     async def _run(self) -> None:
-        """Look again and again, until nobody follows any more."""
+        """Look again and again, until there is no follower any more."""
         while True:
             await asyncio.sleep(self._poll_s)
             if not self._followers:

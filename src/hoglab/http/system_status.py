@@ -1,4 +1,4 @@
-"""Status of the server for its administrators: one look, made of what is measured already."""
+"""Status of the server for its administrators: one look at values that are measured already."""
 
 from __future__ import annotations
 
@@ -142,12 +142,12 @@ class SystemStatusOut(WireModel):
 
 
 def system_status_router(look: Callable[[], dict[str, Any]]) -> ResourceRouter:
-    """Return the routes of ``/api/system_status``. ``look`` gives what is shown; it is called in a thread."""
+    """Return the routes of ``/api/system_status``. ``look`` returns the status; it is called in a thread."""
     router = ResourceRouter("/api/system_status", tag="system", project_scoped=False)
 
     @router.get("/", scope="organization:read", response=SystemStatusOut)
     def read_system_status(call: Call) -> dict[str, Any]:
-        """Read how the server is doing. Needs an admin."""
+        """Read the status of the server. Needs an admin."""
         access.check_level(call.principal, Level.ADMIN)
         return look()
 

@@ -1,4 +1,4 @@
-"""Answers for those who look around: the page at ``/`` and the addresses that tools and people try first."""
+"""Answers for visitors: the page at ``/`` and the addresses that tools and people try first."""
 
 from __future__ import annotations
 

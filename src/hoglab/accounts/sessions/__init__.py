@@ -1,1 +1,1 @@
-"""Sessions of browsers: how somebody logs in, what a session may do, and when it ends."""
+"""Sessions of browsers: logging in, the permissions of a session, and its end."""

@@ -1,4 +1,4 @@
-"""The endpoints of sessions: logging in and out, and looking after what is open."""
+"""The endpoints of sessions: logging in and out, and managing open sessions."""
 
 from __future__ import annotations
 
@@ -57,10 +57,7 @@ def _session(sessions: SessionService, accounts: AccountService) -> ResourceRout
         shows_secret=True,
     )
     def open_session(call: Call) -> Response:
-        """Return log in: open a session, whose cookie comes with the answer.
-
-        The cookie is read where keys are, from pages of this server alone; no other page can use it.
-        """
+        """Log in: open a session, whose cookie is in the answer."""
         scope = call.request.scope
         secret = _secret(call.validate(SessionIn))
         former = session_token(scope, call.public_url)
@@ -79,9 +76,10 @@ def _session(sessions: SessionService, accounts: AccountService) -> ResourceRout
 
     @router.get("/", scope=ANY_KEY, response=SessionState, limited_keys=True, for_strangers=True)
     def read_session(call: Call) -> dict[str, Any]:
-        """Read the session whose cookie comes with the request.
+        """Read the session whose cookie is in the request.
 
-        Pages of this server are told as well that nobody is logged in: ``id``, ``user`` and ``expires_at`` are null.
+        Pages of this server also get an answer when nobody is logged in: ``id``, ``user`` and ``expires_at`` are
+        null.
         """
         if call.caller is None:
             return {"id": None, "user": None, "scopes": [], "expires_at": None}
@@ -90,7 +88,7 @@ def _session(sessions: SessionService, accounts: AccountService) -> ResourceRout
 
     @router.delete("/", scope=ANY_KEY, status=204, limited_keys=True)
     def end_session(call: Call) -> Response:
-        """Return log out: end the session whose cookie comes with the request."""
+        """Log out: end the session whose cookie is in the request."""
         sessions.end(_own_session(call))
         cookie = set_cookie(call.request.scope, call.public_url, "", 0)
         return empty_response(headers={"Set-Cookie": cookie})
@@ -125,7 +123,7 @@ def _sessions(sessions: SessionService) -> ResourceRouter:
 
 
 def _secret(body: SessionIn) -> str:
-    """Return the secret that is to open a session. Raises 400 unless exactly one was sent."""
+    """Return the secret that opens a session. Raises 400 unless exactly one was sent."""
     if body.email is not None or body.password is not None:
         raise errors.validation_error(
             "Logging in with e-mail and password is not offered: open a link of `hoglab login`, or send a "

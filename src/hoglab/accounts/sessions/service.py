@@ -1,7 +1,7 @@
 """Sessions of browsers and the links that open them: the rules.
 
-What a cookie or a link carries is 256 random bits, of which a hash is kept. A session may do what the key may that it
-was made from, as that key is now; one made from a link may do what its user may.
+A cookie or a link carries 256 random bits, of which a hash is stored. A session made from a key has the key's
+present permissions; one made from a link has the permissions of its user.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LoginRefusedError(Exception):
 
 
 class LoginThrottledError(Exception):
-    """Somebody was wrong too often of late."""
+    """Error after too many wrong credentials in a short time."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(wait_s)
@@ -73,7 +73,7 @@ class Browser:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session and what its cookie carries, which is kept nowhere."""
+    """A session and the value of its cookie, which is not stored."""
 
     principal: Principal
     token: str
@@ -106,7 +106,7 @@ class SessionService:
         return self._known.authenticate(token)
 
     def used(self, principal: Principal, /) -> None:
-        """Take note that a session was used; written to the database later."""
+        """Record that a session was used; written to the database later."""
         if principal.session_id is not None:
             self.usage.note(principal.session_id)
 
@@ -148,7 +148,7 @@ class SessionService:
         return token
 
     def log_in(self, secret: str, browser: Browser) -> NewSession:
-        """Open a session with what a link carries, or with a personal API key.
+        """Open a session with the token of a link, or with a personal API key.
 
         Raises `LoginRefusedError`, and `LoginThrottledError` after too many refusals of an address or an account.
         """
@@ -225,7 +225,7 @@ class SessionService:
             return None if row is None else self._principal(connection, row)
 
     def end(self, session_id: str, user_id: int | None = None) -> bool:
-        """End a session, of one user or of anybody; False when there is none."""
+        """End a session, of one user or of any. Return False when there is none."""
         where = user_session.c.id == session_id
         if user_id is not None:
             where &= user_session.c.user_id == user_id
@@ -234,7 +234,7 @@ class SessionService:
             return store.delete_sessions(tx.connection, where) > 0
 
     def forget_old(self) -> int:
-        """Remove sessions and links that are over; how many."""
+        """Remove ended sessions and links. Return how many."""
         now = self._accounts.now()
         over = (user_session.c.last_seen_at <= now - IDLE_LIFETIME) | (
             user_session.c.created_at <= now - LONGEST_LIFETIME
@@ -244,12 +244,12 @@ class SessionService:
 
 
 def login_address(base_url: str, token: str) -> str:
-    """Return the address that a link leads to. Browsers tell nobody what stands behind its ``#``."""
+    """Return the address of a link. Browsers do not send the part behind its ``#``."""
     return f"{base_url.rstrip('/')}/ui/login#t={token}"
 
 
 def login_line(base_url: str, token: str) -> str:
-    """Return the link as operators are shown it."""
+    """Return the link in the form that operators see."""
     minutes = LINK_LIFETIME // timedelta(minutes=1)
     return f"Open {login_address(base_url, token)}   (once, within {minutes} minutes)"
 

@@ -69,7 +69,7 @@ def revoke(
     key_id: Annotated[str, typer.Argument(help="The id of the key, as `hoglab keys list` shows it.")],
     data: DataOption = None,
 ) -> None:
-    """Make a key worthless, at once and for good."""
+    """Revoke a key, at once and for good."""
     with opened_accounts(data) as accounts:
         if not accounts.revoke_key(key_id):
             raise OperatorError(f"there is no key {key_id}: `hoglab keys list` shows the ids")

@@ -1,4 +1,4 @@
-"""``hoglab login`` and ``hoglab sessions``: logging in with a browser, and what is open."""
+"""``hoglab login`` and ``hoglab sessions``: logging in with a browser, and open sessions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def login(
 
 @sessions_app.command("list")
 def list_sessions(data: DataOption = None) -> None:
-    """List what is open, the session seen last first."""
+    """List open sessions, the one seen last first."""
     from hoglab.accounts.sessions.service import SessionService
 
     with opened_database(data) as (database, accounts):

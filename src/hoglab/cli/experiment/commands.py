@@ -136,7 +136,7 @@ def plan(
     key: KeyOption = None,
     data: DataOption = None,
 ) -> None:
-    """Say how many people and days an experiment takes, from what the project's people did so far."""
+    """Say how many people and days an experiment takes, from the past behaviour of the project's people."""
     from hoglab.reports.planning import plan_lines
 
     asked = {
@@ -171,7 +171,7 @@ def simulate(
     key: KeyOption = None,
     data: DataOption = None,
 ) -> None:
-    """Try the methods on experiments made up from the project's people: how often they are fooled, what they find."""
+    """Simulate experiments on the project's people: how often each method is fooled, and what it finds."""
     from hoglab.reports.planning import simulation_lines
 
     asked = {
@@ -195,9 +195,9 @@ def _history(days: int, event: str | None) -> dict[str, Any]:
 def _foreseen(
     source: Source, experiment_id: int, wanted: str | None, asked: Mapping[str, Any]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the answers for the metrics of an experiment, with their names; those without one are told on stderr.
+    """Return the answers for the metrics of an experiment, with their names.
 
-    Raises `OperatorError` when there is none at all.
+    Metrics without an answer are listed on stderr. Raises `OperatorError` when there is none at all.
     """
     from hoglab.analysis.definitions import metrics_of
     from hoglab.cli.experiment.source import AnswerError
@@ -243,7 +243,7 @@ def _show(
 
 
 def _report(source: Source, experiment_id: int, *, daily: bool) -> ExperimentReport:
-    """Return everything about an experiment. Raises `AnswerError` when nothing can be said about it."""
+    """Return the whole report of an experiment. Raises `AnswerError` when nothing can be reported."""
     from hoglab.analysis.definitions import metrics_of
     from hoglab.reports.report import ExperimentReport
     from hoglab.statistics import resolve_config

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 600.0
 SCOPES = ("experiment:read", "query:read", "project:read")
 ASK_AGAIN_S = 0.5
-"""After how long a server is asked again for results that it is still computing."""
+"""Interval in seconds at which a server is asked again for results that it is still computing."""
 KEY_LASTS = timedelta(days=1)
 """Lifetime of the key of one command, should the command not live to revoke it."""
 
@@ -48,7 +48,7 @@ class Source(Protocol):
         ...
 
     def results(self, experiment_id: int) -> dict[str, Any]:
-        """Return all that is known of it now: metrics, exposures, health and the verdict."""
+        """Return all present results: metrics, exposures, health and the verdict."""
         ...
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def opened_source(
 ) -> Iterator[Source]:
     """Provide the server at ``host``, else the data directory, else the server that has it. Raises `OperatorError`.
 
-    Without a ``key`` one is made for the command, which can read and nothing else, and revoked after it.
+    Without a ``key`` one is made for the command, which may only read, and is revoked at its end.
     """
     from hoglab.storage.directory import DataDirectory, DirectoryError, DirectoryLockedError
 
@@ -181,7 +181,7 @@ def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Ite
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Provide silence for log lines below errors: the answer says why a result is missing; defects are still shown."""
+    """Silence log lines below errors: the answer says why a result is missing; defects are still shown."""
     import structlog
 
     before = structlog.get_config()
@@ -251,7 +251,7 @@ class _Local:
         return dict(self._project.experiment_defaults)
 
     def _owner(self) -> Any:
-        """Whoever may use the directory may see everything in it."""
+        """Return the owner: a user of the directory may see everything in it."""
         from hoglab.http.identity import Level, Principal
 
         user_id = self._accounts.owner_id()
@@ -284,7 +284,7 @@ class _Local:
 
 @contextmanager
 def _as_answers() -> Iterator[None]:
-    """Provide the translation of refusals of a request into `AnswerError`."""
+    """Translate refusals of a request into `AnswerError`."""
     from hoglab.http.errors import WireError
 
     try:

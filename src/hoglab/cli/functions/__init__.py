@@ -1,4 +1,4 @@
-"""``hoglab functions``: what event functions of a running server do, and doing it again."""
+"""``hoglab functions``: the state of a running server's functions, and running them again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOTHING: dict[str, Any] = {
     "destination_away": False,
     "last_error": None,
 }
-"""Of a function that did nothing lately."""
+"""Figures of a function without recent activity."""
 
 functions_app = typer.Typer(help="Event functions of a running server.", no_args_is_help=True)
 functions_app.add_typer(dead_letters_app, name="dead-letters")
@@ -58,7 +58,7 @@ functions_app.add_typer(dead_letters_app, name="dead-letters")
 def list_functions(
     as_json: JsonOption = False, host: HostOption = None, key: KeyOption = None, project: ProjectOption = 1
 ) -> None:
-    """List the functions of a project and how they fared in the last 24 hours."""
+    """List the functions of a project and their results in the last 24 hours."""
     from rich.console import Console
 
     from hoglab.reports.tables import light_table, whole
@@ -169,14 +169,14 @@ def backfill(
 
 
 def _tell(job: dict[str, Any], text: str) -> None:
-    """Print what became of work in the background; the status of the command tells too."""
+    """Print the result of background work; the status of the command says it too."""
     typer.echo(text)
     if job["status"] in ("failed", "cancelled"):
         raise typer.Exit(FAILED)
 
 
 def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str, function: str) -> dict[str, Any]:
-    """Wait for the end of work in the background, with a bar. Interrupted, it ends the command and nothing else."""
+    """Wait for the end of background work, with a bar. An interruption ends the command and nothing else."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

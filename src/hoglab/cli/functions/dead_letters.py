@@ -37,7 +37,7 @@ def list_letters(
     key: KeyOption = None,
     project: ProjectOption = 1,
 ) -> None:
-    """List them with the reason, those that failed last first."""
+    """List dead letters with the reason, those that failed last first."""
     client = api(host, key, project)
     wanted = _wanted(client, function, since, until)
     found = list(client.pages(PATH, **wanted))
@@ -59,7 +59,7 @@ def retry(
     key: KeyOption = None,
     project: ProjectOption = 1,
 ) -> None:
-    """Ask the functions again that missed these events."""
+    """Retry events for the functions that missed them."""
     client = api(host, key, project)
     done = client.post(f"{PATH}retry/", {**_wanted(client, function, since, until), "dry_run": dry_run})
     queued = "would be queued" if dry_run else "queued"
@@ -79,7 +79,7 @@ def discard(
     key: KeyOption = None,
     project: ProjectOption = 1,
 ) -> None:
-    """Forget these events: they will not be delivered."""
+    """Discard events: they will not be delivered."""
     client = api(host, key, project)
     wanted = _wanted(client, function, since, until)
     number = client.get(PATH, **wanted, limit=1)["count"]

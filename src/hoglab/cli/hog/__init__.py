@@ -1,4 +1,4 @@
-"""``hoglab hog``: the language alone. One module per command."""
+"""``hoglab hog``: the language alone. One module for each command."""
 
 from __future__ import annotations
 

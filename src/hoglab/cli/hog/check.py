@@ -47,7 +47,7 @@ def check(
         bool, typer.Option("--json", help="Print a JSON array with the findings of each file.")
     ] = False,
 ) -> None:
-    """Say what is wrong with programs, or doubtful, without running them. The status is 1 when there are errors.
+    """List errors and doubtful places of programs, without running them. The status is 1 when there are errors.
 
     Without --kind, functions of every kind may be called and any globals be read. With a kind of function, and with
     --globals (those in that file), names that do not exist are reported.

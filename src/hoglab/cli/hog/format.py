@@ -19,10 +19,10 @@ def format_files(
     ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Change nothing; print what would change.")] = False,
 ) -> None:
-    """Put programs into the one style of the language.
+    """Rewrite programs in the one style of the language.
 
-    Files are changed in place; standard input (-) goes to standard output. What a program means never changes, and
-    comments stay. Files that do not parse are named and left alone, and the status is 1.
+    Files are changed in place; standard input (-) goes to standard output. The meaning of a program never changes,
+    and comments stay. Files that do not parse are named and left alone, and the status is 1.
     """
     failed = changes = 0
     for file in files:

@@ -29,11 +29,11 @@ an empty line ends them. Variables and functions stay for the lines that follow.
   :quit, Ctrl-D       leave"""
 
 HISTORY_LINES = 1_000
-"""Lines of history that are kept."""
+"""Number of lines of history that are kept."""
 
 
 def repl(globals_file: GlobalsOption = None) -> None:
-    """Try the language line by line. `:help` shows what else can be entered."""
+    """Try the language line by line. `:help` shows the possible input."""
     from hoglab.hog import Session
 
     session = Session(read_globals(globals_file))
@@ -63,7 +63,7 @@ class _Loop:
                 typer.echo("\ninterrupted")
 
     def read(self) -> str | None:
-        """Return one whole input, which may take several lines; None at the end of everything."""
+        """Return one whole input, which may take several lines; None at the end of the input."""
         from hoglab.hog import is_complete
 
         lines: list[str] = []
@@ -83,7 +83,7 @@ class _Loop:
                 return source
 
     def enter(self, source: str) -> bool:
-        """Return answers one input; False if it asks to leave."""
+        """Answer one input. Return False if it asks to leave."""
         text = source.strip()
         if not text.startswith(":"):
             if text:
@@ -147,7 +147,7 @@ class _History:
         self.readline = _readline()
         if self.readline is None:
             return
-        with suppress(OSError):  # there is none yet, or it is not for us
+        with suppress(OSError):  # there is none yet, or it may not be read
             self.readline.read_history_file(self.path)
         self.readline.set_history_length(HISTORY_LINES)
         self.readline.set_completer_delims(" \t\n()[]{},;:+-*/%=<>'\"")

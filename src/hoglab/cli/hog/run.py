@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from hoglab.hog import HogSourceError, Result, TraceStep
 
 TRACE_LINES = 10_000
-"""Statements that a trace shows."""
+"""Maximum number of statements in a trace."""
 TRACE_WIDTH = 120
-"""Characters of a statement or value in a trace."""
+"""Maximum number of characters of a statement or value in a trace."""
 
 
 def run(

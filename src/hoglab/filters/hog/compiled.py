@@ -50,7 +50,7 @@ class CompiledFilter:
             self._names = expression.event_names if expression.events_only else None
 
     def matches_in_time(self, globals_: Globals, quota: ComputeQuota) -> bool:
-        """`matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
+        """Return the result of `matches`, unless the filter was slow too often in a batch. Raises `FilterFailure`."""
         refusal = quota.refusal(self)
         if refusal is not None:
             raise FilterFailure(refusal)

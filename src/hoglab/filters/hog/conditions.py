@@ -125,7 +125,7 @@ def both(parts: Sequence[Condition]) -> Leaf:
 
 
 def either(parts: Sequence[Condition]) -> Leaf:
-    """Any of some conditions as one."""
+    """Return a condition of which any of some conditions must hold."""
     if len(parts) == 1:
         return Leaf(parts[0].node, parts[0].decisions)
     return plain(any_of([part.node for part in parts]))

@@ -1,8 +1,8 @@
-"""Dispatch of an event to those of many filters that match, in far less time than asking each.
+"""Dispatch of an event to those of many filters that match, far faster than evaluating each.
 
-Filters are sorted into buckets by the event names that can match them; each bucket becomes one generated
-function, a decision tree in which a condition that several filters share is looked at once (`fuse`). Filters
-that any event may match have a bucket of their own. The answer is the same as that of every filter alone.
+Filters are sorted into buckets by the event names that can match them; each bucket becomes one generated function,
+a decision tree in which a condition that several filters share is evaluated once (`fuse`). Filters that any event
+may match have a bucket of their own. The answer is the same as that of every filter alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class _Draft:
             self.risky.append(place)
 
     def bucket(self, name: str | None, before: _Bucket | None) -> _Bucket:
-        """``before``: the bucket of the same name of a moment ago, which stays if its filters do."""
+        """Return the bucket of these filters.
+
+        ``before`` is the previous bucket of the same name, which is taken over if its filters are the same.
+        """
         made_of = (*self.sure,)
         risky = (*self.risky,)
         if before is not None and _same(before.made_of, made_of):
@@ -72,7 +75,7 @@ class _Draft:
 
 
 class _Buckets(NamedTuple):
-    """Those by the names of events, and that of filters that any event may match."""
+    """The buckets by names of events, and the bucket of filters that any event may match."""
 
     named: Mapping[str, _Bucket]
     anywhere: _Bucket | None
@@ -92,7 +95,10 @@ class FusedDispatcher:
     """All filters of one project's functions. Immutable: a change of configuration makes a new one."""
 
     def __init__(self, filters: Sequence[CompiledFilter], before: FusedDispatcher | None = None) -> None:
-        """``before``: that of a moment ago, whose buckets are taken over where they are the same."""
+        """Distribute filters to buckets.
+
+        ``before`` is the previous dispatcher, whose buckets are taken over where they are the same.
+        """
         self._filters = tuple(filters)
         named: dict[str, _Draft] = defaultdict(_Draft)
         anywhere = _Draft()
@@ -116,18 +122,18 @@ class FusedDispatcher:
 
     @property
     def buckets(self) -> _Buckets:
-        """For the next one."""
+        """The buckets, for the next dispatcher."""
         return _Buckets(self._named, self._anywhere)
 
     def __len__(self) -> int:
         return len(self._filters)
 
     def concerns(self, event: str) -> bool:
-        """Return whether events of this name can match a filter or make one fail; others need not be asked about."""
+        """Return whether events of this name can match a filter or make one fail; other events need no evaluation."""
         return self._asks_all or event in self._named
 
     def match(self, globals_: Globals, quota: ComputeQuota | None = None) -> Matches:
-        """Ask every filter about one event. ``quota``: with what is slow in the batch that the event is of."""
+        """Evaluate every filter on one event. ``quota`` accounts for slow filters of the event's batch."""
         quota = quota or ComputeQuota()
         matched: list[int] = []
         failed = [*self._broken]
@@ -157,7 +163,7 @@ class FusedDispatcher:
         failed: list[tuple[int, str]],
         quota: ComputeQuota,
     ) -> None:
-        """Ask filters one by one."""
+        """Evaluate filters one by one."""
         for place in places:
             try:
                 if self._filters[place].matches_in_time(globals_, quota):

@@ -1,4 +1,4 @@
-"""Explanation why a filter matches an event, or does not: every term with its value and with what it looked at.
+"""Explanation of a filter's verdict on an event: every term with its value and the values that it read.
 
 The verdict is that of the filter as it runs; the terms are evaluated one by one beside it, so that one that fails
 does not hide the others.

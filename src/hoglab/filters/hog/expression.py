@@ -1,4 +1,4 @@
-"""The stored filters of a hog function as one tree: what it is run, explained and fused from.
+"""The stored filters of a hog function as one tree, from which they are run, explained and fused.
 
 spec: hog-runtime 2.1-2.3.
 """

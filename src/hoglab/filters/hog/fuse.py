@@ -221,7 +221,7 @@ class _Block:
             self.statements.append(ast.If(condition, inner.statements, []))
 
     def holds(self, places: Sequence[int]) -> None:
-        """Notes cases that hold."""
+        """Add statements that record cases that hold."""
         if len(places) == 1:
             self.statements.append(run(call("append", name("r"), const(places[0]))))
         else:
@@ -259,7 +259,7 @@ class _Block:
         )
 
     def search_sets(self, pending: Sequence[_Pending]) -> None:
-        """Runs the patterns that several cases need of one property together."""
+        """Add statements that run together the patterns that several cases need of one property."""
         patterns: dict[Chain, dict[Predicate, None]] = {}
         for case in pending:
             for decision in case.left:
@@ -338,7 +338,7 @@ class _Block:
         return [case for case in pending if case.place not in decided]
 
     def each_asked(self, cases: Sequence[tuple[Predicate, int]], value: str) -> ast.stmt:
-        """For a value that is not of the common kind, each case's own expression is asked."""
+        """Evaluate each case's own expression, for a value that is not of the common kind."""
         asked = self.constant(
             _by_asking([(decision, _when_needed(decision.node), place) for decision, place in cases])
         )

@@ -112,7 +112,7 @@ def condition(field: Expr, operator: str, operand: Operand) -> Leaf:
 
 
 def _false_when_null(field: Expr, built: Leaf, *, answer: bool) -> Leaf:
-    """`built`, guarded if it would answer true for null (`answer` says whether it would)."""
+    """Return `built`, guarded if it would be true for null (`answer` says whether it would)."""
     return both([is_set(field), built]) if answer else built
 
 
@@ -374,7 +374,7 @@ def _version_range(find: Callable[[Operand], tuple[Core, Core | None]]) -> Build
 
 
 def _tilde(operand: Operand) -> tuple[Core, Core]:
-    """``~1.2.3`` leaves the last part free, ``~1`` the last two."""
+    """Return the bounds of a range: ``~1.2.3`` leaves the last part free, ``~1`` the last two."""
     major, minor, patch = _core(operand)
     named = operand.text().split("-")[0].split("+")[0].count(".") + 1
     return (major, minor, patch), (major + 1, 0, 0) if named == 1 else (major, minor + 1, 0)

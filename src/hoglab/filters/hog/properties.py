@@ -193,13 +193,13 @@ def _cohort_ids(value: object) -> list[int | None]:
 
 
 def _any_element(values: Expr, operator: str, operand: Operand) -> Leaf:
-    """Some element of a list meets the condition."""
+    """Return the condition that some element of a list meets a condition."""
     body = condition(path_to("one"), operator, operand).node
     return plain(call("arrayExists", lambda_("one", body), values))
 
 
 def selector_condition(selector: str, path: str) -> Leaf:
-    """Some element of the chain is what a CSS selector describes (spec: hog-runtime 2.7)."""
+    """Return the condition that some element of the chain matches a CSS selector (spec: hog-runtime 2.7)."""
     try:
         parts = parse_selector(selector)
     except FilterError as error:
@@ -216,7 +216,7 @@ def selector_condition(selector: str, path: str) -> Leaf:
 
 
 def tag_condition(tag: str, path: str) -> Leaf:
-    """Some element of the chain has this tag (spec: hog-runtime 2.6)."""
+    """Return the condition that some element of the chain has this tag (spec: hog-runtime 2.6)."""
     pattern = tag_pattern(tag)
     try:
         compile_regex(pattern)

@@ -69,7 +69,7 @@ def response_name(status: int) -> str:
 
 
 def meaning(status: int) -> str:
-    """Meaning of an error's status, in a sentence."""
+    """Return the meaning of an error's status, in a sentence."""
     return _MEANINGS[status][0]
 
 

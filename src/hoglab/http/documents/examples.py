@@ -1,4 +1,4 @@
-"""Examples in the OpenAPI document, put together from what the fields say of themselves."""
+"""Examples in the OpenAPI document, composed from the descriptions of the fields."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Examples:
             self._open.pop()
 
     def _alternative(self, schemas: list[Mapping[str, Any]], required_only: bool) -> Any:
-        """Return the first of several; but null, where that may be, rather than a value that says nothing."""
+        """Return the first of several schemas; but null, where it is allowed, rather than an empty value."""
         nullable = any(schema.get("type") == "null" for schema in schemas)
         if nullable and not _TELLING & schemas[0].keys():
             return None

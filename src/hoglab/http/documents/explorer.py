@@ -22,7 +22,7 @@ _POLICY = content_policy.page_policy(
     script_src="'self'", style_src="'self' 'unsafe-inline'", img_src="'self' data:", connect_src="'self'"
 )
 _HEADERS = {content_policy.HEADER: _POLICY, "Referrer-Policy": "no-referrer"}
-"""Whoever types a key here can rely on it going to this server and nowhere else."""
+"""A key typed into this page goes to this server and nowhere else."""
 _KEPT = {"Cache-Control": "max-age=3600"}
 
 _PAGE = f"""<!doctype html><html lang=en><meta charset=utf-8>
@@ -60,7 +60,7 @@ def explorer_apps() -> dict[str, ASGIApp]:
 
 
 def link(tag: str, operation_id: str) -> str:
-    """Return link to an operation in the explorer."""
+    """Return a link to an operation in the explorer."""
     return f"{PATH}/#/{tag.replace(' ', '%20')}/{operation_id}"
 
 

@@ -99,7 +99,7 @@ _KIND_SCHEMAS: dict[Kind, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """A further path of an operation of the management API, for everybody: no key, and no project in the path."""
+    """A further public path of an operation of the management API: without a key, and without a project in the path."""
 
     like: str
     """The path of that operation, whose method is GET."""
@@ -191,7 +191,7 @@ class _Schemas:
         return model if isinstance(model, dict) else self._by_key[repr((model, mode))]
 
     def resolved(self, model: Any, mode: Mode) -> dict[str, Any]:
-        """Return the same, with a reference at the top followed."""
+        """Return the schema of `of`, with a reference at the top followed."""
         schema = self.of(model, mode)
         reference = schema.get("$ref")
         resolved: dict[str, Any] = self.definitions[reference.rpartition("/")[2]] if reference else schema

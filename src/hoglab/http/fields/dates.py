@@ -20,12 +20,12 @@ def utc_now() -> datetime:
 
 
 def format_moment(moment: datetime) -> str:
-    """``2026-01-02T03:04:05.678901Z``; the microseconds are left out when they are zero."""
+    """Return a moment as ``2026-01-02T03:04:05.678901Z``, without microseconds when they are zero."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def format_offset(moment: datetime) -> str:
-    """``2026-01-02T03:04:05.678901+00:00``: the form of the timeseries endpoints."""
+    """Return a moment as ``2026-01-02T03:04:05.678901+00:00``: the form of the timeseries endpoints."""
     return moment.astimezone(UTC).isoformat()
 
 

@@ -91,7 +91,7 @@ def attribute_docstrings(model: type[WireModel]) -> dict[str, str]:
 
 @lru_cache
 def _docstrings_of_module(name: str) -> Mapping[str, Mapping[str, str]]:
-    """Return docstrings of attributes by the qualified name of their class, outside of functions."""
+    """Return the docstrings of attributes by the qualified name of their class, outside of functions."""
     found: dict[str, dict[str, str]] = {}
 
     def visit(body: Sequence[ast.stmt], prefix: str) -> None:
@@ -154,7 +154,7 @@ class Text(_Marker):
     blank: bool = False
     trim: bool = True
     pattern: str | None = None
-    """For the documents alone; rooms check it with their own code and text."""
+    """Limits for the documents alone; rooms check them with their own code and text."""
 
     def read(self, value: Any) -> str:
         text = _text(value)

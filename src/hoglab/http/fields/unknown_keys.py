@@ -88,11 +88,11 @@ class UnknownKey:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The path whatever the positions in lists, which change when others are added."""
+        """The path without the positions in lists, which change when items are added."""
         return tuple("*" if isinstance(part, int) else part for part in self.path)
 
     def error(self) -> ApiError:
-        """400 for the key."""
+        """Return the 400 for the key."""
         return validation_error(self.detail, self.attr, UNKNOWN_FIELD)
 
     def warning(self) -> WarningEntry:
@@ -102,12 +102,12 @@ class UnknownKey:
 
 
 def attr_of(path: Path) -> str:
-    """``filters__groups__0__roll_out``."""
+    """Return a path in the form of an error's ``attr``: ``filters__groups__0__roll_out``."""
     return "__".join(map(str, path))
 
 
 def shown_path(path: Path) -> str:
-    """``filters.groups[0].roll_out``."""
+    """Return a path in the form for people: ``filters.groups[0].roll_out``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -151,7 +151,7 @@ def first_refused(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ())
 
 
 def refuse(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ()) -> None:
-    """Raise 400 for what `first_refused` finds."""
+    """Raise 400 for the result of `first_refused`."""
     if (found := first_refused(sent, stored)) is not None:
         raise found.error()
 
@@ -162,11 +162,7 @@ def warnings_of(found: Iterable[UnknownKey]) -> list[WarningEntry]:
 
 
 def warnings_of_body(body: Any, answer: Any, sent: object) -> list[WarningEntry]:
-    """``warnings`` of a request: unknown keys inside of its fields, and beside them.
-
-    ``body`` and ``answer`` are the models of an operation. What answers show may be sent back; operations whose
-    answers have no ``warnings`` tell nothing.
-    """
+    """Return the ``warnings`` of a request: unknown keys inside of its fields, and beside them."""
     if not (_is_model(body) and _is_model(answer) and "warnings" in _fields(answer)):
         return []
     if not isinstance(sent, Mapping):
@@ -226,7 +222,7 @@ def _shape(kind: Any) -> _Shape:
 
 
 def named_kinds(model: Any) -> dict[str, Any]:
-    """Return named types of a model's fields for the documents, by their names."""
+    """Return the named types of a model's fields for the documents, by their names."""
     marks = (mark for info in model.model_fields.values() for mark in _marks(info.annotation, info.metadata))
     return {mark.name: mark.described for mark in marks if mark.name is not None}
 
@@ -309,7 +305,7 @@ def _model_of(models: tuple[type[BaseModel], ...], value: Mapping[str, Any]) -> 
 
 
 def _guess(key: str, model: type[BaseModel]) -> tuple[str | None, bool]:
-    """Known key that was probably meant, and whether that is likely: a typing error, or another way to write it."""
+    """Return the known key that was probably meant, and whether that is likely: a typing error, or another spelling."""
     meant: str | None = getattr(model, "mistakable", {}).get(key)
     if meant is not None:
         return meant, True

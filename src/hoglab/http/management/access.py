@@ -1,4 +1,4 @@
-"""The checks before a handler runs: who calls, and may they (spec: experiments-api 1.2, 1.3, 1.4)."""
+"""The checks before a handler runs: the caller and its permissions (spec: experiments-api 1.2, 1.3, 1.4)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def key_from_query(query_string: bytes) -> str | None:
 
 
 def no_key(text: str) -> str:
-    """Return the explanation of what was sent in place of a key, as a further sentence.
+    """Return an explanation of the text that was sent in place of a key, as a further sentence.
 
     Empty where the text looks like a key.
     """

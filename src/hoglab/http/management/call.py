@@ -165,7 +165,7 @@ class Call:
             raise errors.missing_scope(scope)
 
     def access_level(self, created_by_id: int | None) -> str:
-        """``user_access_level`` of an object with that creator (spec: experiments-api 1.10)."""
+        """Return the ``user_access_level`` of an object with that creator (spec: experiments-api 1.10)."""
         return self.principal.access_level(created_by_id)
 
 

@@ -152,7 +152,7 @@ class ManagementApi:
         self._decoders = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="hoglab-decode")
 
     def close(self) -> None:
-        """Take no more work. Handlers that are still running are not waited for."""
+        """Accept no more work. Running handlers are not waited for."""
         self._threads.close()
         self._heavy_threads.close()
         self._decoders.shutdown(wait=False, cancel_futures=True)
@@ -227,7 +227,7 @@ class ManagementApi:
         return response
 
     async def _is_allowed(self, arrived: _Arrived, operation: Operation, project: Project) -> bool:
-        """Return whether who has sent a request might send it now, too."""
+        """Return whether the sender of an earlier request might send it now, too."""
         try:
             found = await self._recognised(arrived)
             if found is None:
@@ -297,7 +297,7 @@ class ManagementApi:
         return remembered
 
     def _credentials(self, principal: Principal) -> Credentials:
-        """Those that a principal was known by."""
+        """Return the credentials by which a principal was authenticated."""
         if principal.session_id is not None and self._sessions is not None:
             return self._sessions
         return self._authenticator
@@ -382,7 +382,7 @@ class ManagementApi:
             raise errors.throttled(CROWDED_RETRY_S) from None
 
     async def _finished(self, response: Response, operation: Operation, call: Call) -> Response:
-        """Return the same as `_finished` for an answer that was made on the event loop."""
+        """Return the answer to send, from one that was made on the event loop; see the function `_finished`."""
         finish = partial(_finished, lambda: response, operation, call)
         return finish() if len(response.body) <= _INLINE_BYTES else await asyncio.to_thread(finish)
 
@@ -413,7 +413,7 @@ def _encoded(result: Any, operation: Operation, call: Call) -> Response:
 
 
 def _finished(answer: Callable[[], Response], operation: Operation, call: Call) -> Response:
-    """An answer as it is sent: with a tag where it is read, nothing at all where the client has it, else compressed."""
+    """Return the answer to send: with a tag after a read, without a body when the client has it, else compressed."""
     response = answer()
     if operation.is_tagged and response.status_code == 200 and "etag" not in response.headers:
         tag = tag_of(bytes(response.body))

@@ -92,10 +92,10 @@ class Idempotency:
         self._lock = threading.Lock()  # of the two above
 
     def answer(self, call: Call, raw_body: bytes, handle: Callable[[], Response]) -> Response:
-        """Return the answer to a request that carries the header: that of ``handle``, or the one given before.
+        """Return the answer to a request that has the header: that of ``handle``, or the stored one.
 
-        Called in the thread of the handler. Raises 400 for a key that is none, 409 and 422, and what ``handle``
-        raises.
+        Called in the thread of the handler. Raises 400 for an invalid key, 409 and 422, and the errors of
+        ``handle``.
         """
         claim = _Claim(call.principal.user.id, _checked_key(call), _fingerprint(call, raw_body), call.now)
         self._prune(claim.now)
@@ -110,7 +110,7 @@ class Idempotency:
             self._end(claim)
 
     def _begin(self, claim: _Claim) -> str | None:
-        """Be the one to deal with a key; the fingerprint of another request when that one is at it."""
+        """Reserve a key for this thread. Return the fingerprint of another request that has it."""
         with self._lock:
             running = self._running.get(claim.name)
             if running is None:
@@ -141,7 +141,7 @@ class Idempotency:
             raise _in_use()
 
     def _first(self, claim: _Claim, handle: Callable[[], Response]) -> Response:
-        """Carry a request out, and keep its answer when it is a success."""
+        """Carry out a request, and store its answer when it succeeds."""
         try:
             with self._database.accompanied(lambda transaction: self._mark_applied(transaction, claim)):
                 response = handle()
@@ -155,7 +155,7 @@ class Idempotency:
         return response
 
     def _take(self, claim: _Claim) -> Response | None:
-        """Reserve the key; the answer to give instead when it is spent."""
+        """Reserve the key. Return the answer to give instead when it is used already."""
         values = {
             "fingerprint": claim.fingerprint,
             "applied": False,
@@ -189,7 +189,7 @@ class Idempotency:
         return Response(kept["body"], stored["status"], {**kept["headers"], REPLAYED: "true"})
 
     def _keep(self, claim: _Claim, response: Response) -> None:
-        """Remember the answer. What has happened is told even when that fails."""
+        """Store the answer. A failure of that does not hide that the request took effect."""
         body = bytes(response.body)
         kept = None
         if len(body) <= MAX_ANSWER_BYTES:
@@ -205,7 +205,7 @@ class Idempotency:
             _log.warning("idempotent_answer_not_kept", error=str(error))
 
     def _release(self, claim: _Claim) -> None:
-        """Forget a key whose request changed nothing."""
+        """Release a key whose request changed nothing."""
         try:
             with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
                 transaction.execute(

@@ -21,7 +21,7 @@ MAX_OFFSET = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Page of a list that is requested."""
+    """The requested page of a list."""
 
     limit: int
     offset: int
@@ -31,7 +31,7 @@ class ListRequest(Protocol):
     """A request for a list."""
 
     def page(self) -> Page:
-        """Return the part that is asked for."""
+        """Return the requested page."""
 
     def link(self, **changes: int | str | None) -> str:
         """Return the address of the request with some query parameters replaced; None removes one."""
@@ -49,7 +49,7 @@ class Paged(WireModel, Generic[ItemT]):
 def read_page(
     limit: str | None, offset: str | None, *, default: int = DEFAULT_LIMIT, maximum: int = MAX_LIMIT
 ) -> Page:
-    """Return the page that two query parameters ask for. Values that make no sense count as missing."""
+    """Return the page that two query parameters ask for. Invalid values count as missing."""
     wanted = _natural(limit)
     return Page(min(wanted, maximum) if wanted else default, min(_natural(offset) or 0, MAX_OFFSET))
 
@@ -81,7 +81,7 @@ def envelope(call: ListRequest, items: Sequence[Any], count: int, page: Page | N
 
 
 def replace_query(query: str, changes: dict[str, int | str | None]) -> str:
-    """Return a query string with some parameters replaced (None removes one), sorted by name and encoded anew."""
+    """Return a query string with some parameters replaced (None removes one), sorted by name and encoded again."""
     pairs = [
         pair for pair in parse_qsl(query, keep_blank_values=True, errors="replace") if pair[0] not in changes
     ]

@@ -92,8 +92,10 @@ INHERIT = _Special.INHERIT
 ANY_KEY = _Special.ANY_KEY
 """Scope of operations that any valid key may use."""
 OPEN = _Special.OPEN
-"""Scope of operations for those who have no key yet: nobody looks for one. They take JSON alone, and nothing from pages
-of another origin."""
+"""Scope of public operations, which need no key: none is looked for.
+
+They take JSON alone, and nothing from pages of another origin.
+"""
 
 ScopeNeed = str | Either
 Scope = ScopeNeed | Sequence[ScopeNeed] | _Special | None
@@ -111,7 +113,7 @@ class Operation:
     """None: the method is refused with an empty 405."""
     needs: tuple[ScopeNeed, ...] | None
     is_open: bool
-    """Whether nobody is asked who calls."""
+    """Whether the caller is not authenticated."""
     tag: str
     project_scoped: bool
     params: Mapping[str, Kind] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class Operation:
     reads_events: bool = False
     """Whether the answer follows from stored events, and so tells by how much these are late."""
     recall: Callable[..., Any] | None = None
-    """Asked before the handler: the answer from memory, or None."""
+    """Function called before the handler: the answer from memory, or None."""
     for_strangers: bool = False
     """Whether pages of this server are answered also without key and session, by a call without a caller."""
     shows_secret: bool = False
@@ -188,8 +190,10 @@ class Options(TypedDict, total=False):
     shows_secret: bool
     """Whether the answer may have a key or a secret in it: it is not compressed, and has no tag of its bytes."""
     recall: Callable[..., Any] | None
-    """Asked before the handler, with its arguments, on the event loop: the answer from memory, or None. A read that
-    is answered so costs no thread."""
+    """Function called before the handler, with its arguments, on the event loop: the answer from memory, or None.
+
+    A read that is answered so costs no thread.
+    """
 
 
 class ResourceRouter:

@@ -1,7 +1,7 @@
-"""The cookie of a session in a browser: what it is called, and which requests may be made on its account.
+"""The cookie of a session in a browser: its name, and the requests that it authenticates.
 
-Cookies go with whatever a browser sends, also where a foreign page made it do so. One counts only where the browser
-says that a page of this server asked (Fetch Metadata, RFC 6454), which needs no tokens in forms.
+Browsers send cookies with every request, also where a foreign page caused it. A cookie counts only where the
+browser says that a page of this server sent the request (Fetch Metadata, RFC 6454), which needs no tokens in forms.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def session_token(scope: Scope, public_url: str | None) -> str | None:
 
 
 def is_same_origin(scope: Scope, public_url: str | None) -> bool:
-    """Return whether a page of this server asked, or nobody can have asked for more than reading."""
+    """Return whether a page of this server sent the request, or nobody can have asked for more than reading."""
     site, origin = _headers(scope, b"sec-fetch-site"), _headers(scope, b"origin")
     if not site and not origin:
         return scope["method"] in SAFE_METHODS
@@ -55,7 +55,7 @@ def is_same_origin(scope: Scope, public_url: str | None) -> bool:
 
 
 def is_foreign(scope: Scope, public_url: str | None) -> bool:
-    """Return whether a browser says that something else than a page of this server asked."""
+    """Return whether a browser says that another page than one of this server sent the request."""
     site = _headers(scope, b"sec-fetch-site")
     if site:
         return site != [b"same-origin"]
@@ -72,7 +72,10 @@ def set_cookie(scope: Scope, public_url: str | None, token: str, max_age_s: int)
 
 
 def _cookie_name(scope: Scope, public_url: str | None) -> str:
-    """Without HTTPS with the port, which cookies ignore: two servers of one machine must not log each other out."""
+    """Return the name of the cookie, which without HTTPS has the port.
+
+    Cookies ignore ports, and two servers of one machine must not log each other out.
+    """
     if _is_https(scope, public_url):
         return _SECURE_NAME
     host = _headers(scope, b"host")
@@ -81,7 +84,10 @@ def _cookie_name(scope: Scope, public_url: str | None) -> str:
 
 
 def _is_https(scope: Scope, public_url: str | None) -> bool:
-    """By the settings where they say it; what a proxy may have sent along is not asked."""
+    """Return whether the server's address has HTTPS, by the settings if they say so.
+
+    Headers that a proxy may have sent are not considered.
+    """
     scheme = scope["scheme"] if public_url is None else urlsplit(public_url).scheme
     return bool(scheme == "https")
 

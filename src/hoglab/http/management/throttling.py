@@ -1,4 +1,4 @@
-"""Sliding-window throttles: per personal API key (spec: experiments-api 1.8), or whatever else is counted by."""
+"""Sliding-window throttles: per personal API key (spec: experiments-api 1.8), or by other keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most ``requests`` within any ``period_s`` seconds."""
+    """A limit: at most ``requests`` within any ``period_s`` seconds."""
 
     requests: int
     period_s: float
@@ -33,7 +33,7 @@ class Throttle:
     _swept_at: float = 0.0
 
     def admit(self, key: str) -> float | None:
-        """None when the request may pass, and it is counted; else how many seconds to wait, uncounted."""
+        """Count the request and return None when it may pass; else return how many seconds to wait."""
         now = self.clock()
         self._sweep(now)
         windows = self._windows.get(key)
@@ -53,7 +53,7 @@ class Throttle:
         return None
 
     def _sweep(self, now: float) -> None:
-        """Forget keys that have been silent for the longest period, once per such period."""
+        """Drop keys that have been silent for the longest period, once per such period."""
         longest = max(rate.period_s for rate in self.rates)
         if now - self._swept_at < longest:
             return

@@ -56,7 +56,7 @@ MULTIPART = "multipart/form-data"
 
 
 class ClientGoneError(Exception):
-    """The client hung up before its request was complete; nobody is left to answer."""
+    """The client disconnected before its request was complete; nobody is left to answer."""
 
 
 async def read_body(
@@ -118,7 +118,7 @@ async def discard_body(scope: Scope, receive: Receive) -> None:
 async def _drain(
     scope: Scope, receive: Receive, whole: int | None, limit_bytes: int, kept: _Arriving | None
 ) -> bytes:
-    """Receive until the body ends: there is no more of it, or there are the ``whole`` bytes that it has."""
+    """Receive until the body ends: there is no more of it, or its ``whole`` bytes have arrived."""
     size = 0
     while True:
         message = await receive()
@@ -176,11 +176,11 @@ class _Arriving:
             lease.take(size)
 
     def whole(self) -> bytes:
-        """Return everything that arrived, without a copy."""
+        """Return all bytes that arrived, without a copy."""
         return b"" if self._buffer is None else self._buffer.getvalue()
 
     def end(self) -> None:
-        """No more is waited for, so nothing is left that could give way."""
+        """Record that reading has ended, so that this request cannot give way to others any more."""
         if self._lease is not None:
             self._lease.receiver = None
 
@@ -232,7 +232,7 @@ class Body:
 
 
 def empty_body() -> Body:
-    """Return the body of a request without one; a dictionary of its own, for handlers may write into it."""
+    """Return the body of a request without one: a new dictionary, because handlers may write into it."""
     return Body({})
 
 

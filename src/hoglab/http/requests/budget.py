@@ -1,9 +1,9 @@
-"""The memory that bodies of requests may take: one budget for the whole server, with parts and shares of it.
+"""The memory for bodies of requests: one budget for the whole server, with parts and shares of it.
 
-Bytes are charged as they arrive and given back with the answer. A body of somebody who is not known yet counts for
-strangers together and for its address; one whose key or token is known counts for its project or user. When there is
-no room, the largest body that is still arriving gives way to smaller ones, so that a few endless uploads do not keep
-events out; when there is none larger, the request itself is refused with 503.
+Bytes are charged as they arrive and given back with the answer. A body from an unknown sender counts for strangers
+together and for its address; one with a known key or token counts for its project or user. When there is no room,
+the largest body that is still arriving gives way to smaller ones, so that a few endless uploads do not keep events
+out; when there is none larger, the request itself is refused with 503.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Lease:
         self.receiver: asyncio.Task[Any] | None = None
         """The task that is reading the body, while it does."""
         self.gave_way = False
-        """Whether somebody else got the memory: the wait for the rest of the body was ended."""
+        """Whether another request got the memory: the wait for the rest of the body was ended."""
 
     def take(self, size: int) -> None:
         """Charge further bytes. Raises 503 when there is no room for them."""
@@ -64,7 +64,7 @@ class Lease:
         self._budget.move(self, size)
 
     def belongs_to(self, owner: str) -> None:
-        """Charge what is held to somebody who is known now. Raises 503 when that is too much."""
+        """Charge the lease to an owner who has become known. Raises 503 when that is too much."""
         if owner == self.owner:
             return
         held = self.held
@@ -180,7 +180,7 @@ def charge(scope: Scope, size: int) -> None:
 
 
 def known_owner(scope: Scope, owner: str) -> None:
-    """Charge a request to somebody who is known now: ``project:1``, ``user:7``. Raises 503."""
+    """Charge a request to an owner who has become known: ``project:1``, ``user:7``. Raises 503."""
     scope[_OWNER_KEY] = owner
     lease: Lease | None = scope.get(_LEASE_KEY)
     if lease is not None:
@@ -188,7 +188,7 @@ def known_owner(scope: Scope, owner: str) -> None:
 
 
 def release(scope: Scope) -> None:
-    """Give back what a request holds: it was answered."""
+    """Give back the memory of an answered request."""
     lease: Lease | None = scope.pop(_LEASE_KEY, None)
     if lease is not None:
         lease.release()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def client_ip(scope: Scope) -> str | None:
-    """Return the address of the client, behind proxies too; None when nothing tells it."""
+    """Return the address of the client, behind proxies too; None when it is not known."""
     forwarded = next((value for name, value in scope["headers"] if name == b"x-forwarded-for"), None)
     ip = forwarded_ip(forwarded) if forwarded else None
     if ip is None and scope.get("client"):
@@ -33,10 +33,11 @@ def _shown(entry: bytes) -> str | None:
 
 
 def nearest_address(scope: Scope) -> str:
-    """Return the address that shares are counted by: nobody can choose it freely, as they can that of `client_ip`.
+    """Return the address by which shares are counted: nobody can choose it freely, unlike the one of `client_ip`.
 
     It is the peer's, and behind a proxy (a peer on this machine or in a private network) the last address in
-    ``X-Forwarded-For`` that is not such a proxy too. Of IPv6 the network (/64), which one customer has as a whole.
+    ``X-Forwarded-For`` that is not such a proxy too. For IPv6 it is the network (/64), which one customer has as a
+    whole.
     """
     peer = scope["client"][0] if scope.get("client") else ""
     forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
@@ -44,15 +45,15 @@ def nearest_address(scope: Scope) -> str:
 
 
 def peer_address(scope: Scope) -> str:
-    """Return the address of whoever is connected, a proxy perhaps.
+    """Return the address of the connected peer, perhaps a proxy.
 
-    What headers say has no part in it; IPv6 as above.
+    Headers are ignored; IPv6 as in `nearest_address`.
     """
     return _nearest(scope["client"][0] if scope.get("client") else "", b"")
 
 
 def is_local(scope: Scope) -> bool:
-    """Return whether a request comes from this machine, and not from somebody else through a proxy on it."""
+    """Return whether a request comes from this machine, and not from elsewhere through a proxy on it."""
     if any(name in _FORWARDING for name, _ in scope["headers"]):
         return False
     peer = _unmapped(scope["client"][0]) if scope.get("client") else None
@@ -99,7 +100,7 @@ def _nearest(peer: str, forwarded: bytes) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an address without its port; None for what is none."""
+    """Return an address without its port; None for an invalid one."""
     entry = text.strip()
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
@@ -112,6 +113,6 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _unmapped(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the same, and IPv4 as IPv4 also where it came over a socket of IPv6."""
+    """Return the address that a text spells, IPv4 also where it came over a socket of IPv6."""
     found = _address(text)
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

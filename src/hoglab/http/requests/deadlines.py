@@ -32,7 +32,7 @@ class Deadlines:
 
     @classmethod
     def here(cls) -> Deadlines:
-        """Those of the running loop."""
+        """Return the deadlines of the running loop."""
         loop = asyncio.get_running_loop()
         known = cls._latest  # a server has one loop, and weak references are slow to look up
         if known is None or known.loop is not loop:
@@ -75,7 +75,7 @@ class Deadlines:
             self.loop.call_later(min(timeout_s, SWEEP_S), self._sweep)
 
     def end(self, task: asyncio.Task[object]) -> bool:
-        """Return the wait is over, one way or the other; whether the deadline had passed and cancelled the task."""
+        """Record that the wait is over. Return whether the deadline had passed and cancelled the task."""
         self._until.pop(task, None)
         if task in self._expired:
             self._expired.discard(task)
