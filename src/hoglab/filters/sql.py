@@ -162,7 +162,7 @@ class Row(Protocol):
         ...
 
     def depend_on_now(self) -> None:
-        """Declaration that conditions on the row depend on the time of evaluation."""
+        """Declare that conditions on the row depend on the time of evaluation."""
         ...
 
 
