@@ -202,7 +202,7 @@ def test_13_7_1_a_metric_and_a_function_from_an_event(page: Page, lab: Lab) -> N
     page.fill("dialog input >> nth=0", "Paid in all")
     page.tell("choose", selector="dialog select >> nth=0", text="the sum of “amount” of each person")
     page.button("Make the metric")
-    page.see("is there for every experiment")
+    page.see("Every experiment can use the shared metric")
     metrics = lab.client.call("GET", "experiment_saved_metrics/")["results"]
     (made,) = [each for each in metrics if each["name"] == "Paid in all"]
     assert made["query"]["metric_type"] == "mean"
@@ -232,7 +232,7 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     page.see("Saved.")
     assert lab.client.call("GET", "/api/projects/1/")["name"] == "Shop"
     page.button("New key …")
-    page.see("Servers with the present key go on working")
+    page.see("Servers can use the present key until you remove it")
     page.button("Make it")
     page.see("Shown only now.")
     shown = page.run("() => document.querySelector('[role=status].secret code').innerText")
@@ -240,7 +240,7 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     page.button("Remove the former key …")
     page.see("get no more flags")
     page.click('dialog >> role=button[name="Remove"]')
-    page.see("The former key no longer works.")
+    page.see("The previous key no longer works.")
     assert shown in page.text()
 
     page.show("/p/1/settings/keys", "First key")

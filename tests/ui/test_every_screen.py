@@ -109,7 +109,7 @@ def test_13_9_1_axe_finds_nothing_in_dialogs(page: Page, names: dict[str, Any]) 
 
 def test_13_9_1_axe_finds_nothing_on_the_page_to_log_in(browser: NodeProcess, lab: Lab) -> None:
     page = Page(browser, lab.server.url, "/login#t=" + "x" * 43)
-    page.see("This link was used already")
+    page.see("This link was already used")
     for how, rules in LOOKS.items():
         page.look(how)
         assert page.axe(*rules) == []

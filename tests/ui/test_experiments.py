@@ -283,9 +283,9 @@ def test_13_3_7_methods_are_named_and_a_goal_turns_colours_not_signs(page: Page,
     scenario.settle(lab.client, made, 4_000)
     page.show(
         path_of(made),
-        "Frequentist, sequential: p-values and 95 % intervals hold whenever they are looked at.",
+        "Frequentist, sequential: p-values and 95 % intervals are valid at every look.",
     )
-    page.see("The method holds at any time: you may look as often as you like.")
+    page.see("The method is valid at any time: you may look as often as you like.")
     page.see("Changes are relative")
     page.see("less is better")
     row = page.run(ROWS)[1]

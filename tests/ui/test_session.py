@@ -103,7 +103,7 @@ def test_13_1_1_the_printed_link_opens_the_set_up_once(browser: NodeProcess, spa
     page.end()
 
     other = Page(browser, site, f"/login#t={token}")
-    other.see("This link was used already, or is older than 15 minutes.")
+    other.see("This link was already used, or is older than 15 minutes.")
     other.see("hoglab login")
     assert token not in other.address()
     other.end()
@@ -114,7 +114,7 @@ def test_13_1_1_a_link_opens_nothing_after_fifteen_minutes(browser: NodeProcess,
     late = micros(datetime.now(UTC) - timedelta(seconds=1))
     assert changed(spare, "UPDATE login_link SET expires_at = ? WHERE used_at IS NULL", late) >= 1
     page = Page(browser, site, f"/login#t={token}")
-    page.see("This link was used already, or is older than 15 minutes.")
+    page.see("This link was already used, or is older than 15 minutes.")
     page.see("hoglab login")
     assert page.tell("cookies") == []
     page.end()

@@ -111,7 +111,7 @@ def test_13_3_3_what_is_known_and_the_next_action(
     )
     wanted = STATES[state][3]
     assert buttons == ([] if wanted is None else [wanted])
-    page.see("The method is for a single look at the planned end")
+    page.see("The method is valid for one look, at the planned end")
     bought, returned = page.run(MARKS)
     tones = {"better": ("better", "unclear"), "worse": ("worse", "unclear"), "mixed": ("better", "worse")}
     assert (bought["tone"], returned["tone"]) == tones.get(state, ("unclear", "unclear"))
@@ -124,7 +124,7 @@ def test_13_3_3_what_is_known_and_the_next_action(
         page.press("Escape")
         page.until("() => !document.querySelector('dialog')")
         assert lab.client.call("GET", f"experiments/{states[state]['id']}/")["status"] == "running"
-    page.click("summary:has-text('What it rests on')")
+    page.click("summary:has-text('Reasons')")
     for reason in verdict["reasons"]:
         page.see(reason["text"])
 
@@ -205,7 +205,7 @@ def test_13_3_5_cuped_breakdowns_quantiles_and_why_there_is_no_result(
     spent, nobody, median = rare["results"]["metrics"]
     opened = ",".join(each["uuid"] for each in (spent, nobody, median))
     page.show(path_of(rare, open=opened), "Breakdown")
-    page.see("CUPED: effects are adjusted by what people did before; values are as measured.")
+    page.see("CUPED: effects are adjusted by people's earlier behaviour; values are as measured.")
 
     def table(metric: dict[str, Any], name: str) -> str:
         code = "([id, name]) => [...document.querySelectorAll(`[id='metric-${id}'] h3`)]"
@@ -230,7 +230,7 @@ def test_13_3_5_cuped_breakdowns_quantiles_and_why_there_is_no_result(
             for bound in row["credible_interval"] or ():
                 assert effect_text(bound, relative=True) in cells
     assert "Too few people: statistics need at least 50" in cells  # of those on the rarer plan
-    reason = "The baseline's value is zero, so that no share of it can be told."
+    reason = "The baseline's value is zero, so there is no relative change."
     assert nobody["result"]["baseline"]["validation_failures"] == ["baseline-mean-is-zero"]
     assert reason in page.run(
         "(id) => document.getElementById(id).querySelector('.why').innerText", nobody["uuid"]

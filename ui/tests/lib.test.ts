@@ -107,7 +107,7 @@ it("percentiles have the ending of their number", () => {
 it("a method for one look warns before the planned end, and afterwards no more", () => {
   const verdict = { reads_at_any_time: false, state: "running", withholds_decisions: false } as const
   expect(lookText(verdict)).toContain("do not stop early")
-  expect(lookText({ ...verdict, state: "better" })).toContain("this is it")
+  expect(lookText({ ...verdict, state: "better" })).toContain("This was it")
   expect(lookText({ ...verdict, state: "better", withholds_decisions: true })).toContain("do not stop early")
   expect(lookText({ ...verdict, reads_at_any_time: true })).toContain("as often as you like")
 })

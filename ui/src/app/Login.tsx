@@ -64,7 +64,7 @@ export function Login({ session, back }: { session: Session | null; back: string
       {used && (
         <div class="caution" role="alert">
           <p>
-            <strong>This link was used already, or is older than 15 minutes.</strong>
+            <strong>This link was already used, or is older than 15 minutes.</strong>
           </p>
           <p>
             Get a new one on the machine of the server, in the directory that it was started in: <code>hoglab login</code>
@@ -79,7 +79,7 @@ export function Login({ session, back }: { session: Session | null; back: string
             Open the link that <code>hoglab serve</code> printed, or get a new one with <code>hoglab login</code> beside the running server. A personal API key does as well:
           </p>
           <form onSubmit={(event) => void submit(event)} class="card">
-            <Field label="Personal API key" error={fault} hint="It is sent once and not kept in this browser; what it may do, the session may do.">
+            <Field label="Personal API key" error={fault} hint="It is sent once and not stored in this browser. The session has its rights.">
               {(given) => <input {...given} ref={field} type="password" autocomplete="off" spellcheck={false} placeholder="phx_…" required />}
             </Field>
             <Button kind="primary" type="submit" disabled={busy}>

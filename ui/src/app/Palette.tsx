@@ -126,7 +126,7 @@ function Search({ project, onClose }: { project: string; onClose: () => void }) 
           </li>
         ))}
       </ul>
-      {found.length === 0 && <p class="quiet">Nothing is called that.</p>}
+      {found.length === 0 && <p class="quiet">No results.</p>}
     </Dialog>
   )
 }

@@ -70,7 +70,7 @@ function MetricDialog({ event, project, onClose }: DialogProps) {
     const query = metricOf(event, choices.find((each) => each.key === measure), name, goal)
     await post("/api/projects/{project_id}/experiment_saved_metrics/", { project_id: project }, { name, query })
     invalidate("/experiment_saved_metrics/")
-    toast(`The shared metric “${clipped(name, 60)}” is there for every experiment.`)
+    toast(`Every experiment can use the shared metric “${clipped(name, 60)}”.`)
   }, onClose)
   return (
     <Dialog title="Metric from this event" onClose={onClose}>
@@ -115,7 +115,7 @@ function FunctionDialog({ event, project, onClose }: DialogProps) {
   return (
     <Dialog title="Function from this event" onClose={onClose}>
       <form onSubmit={submit}>
-        <p>A webhook: each event of this name is sent on as JSON, tried again while the receiver fails, and kept as a dead letter after that.</p>
+        <p>A webhook: it sends each event of this name as JSON, and retries while the receiver fails. After that it keeps the event as a dead letter.</p>
         <Field label="Name" error={ofUrl ? null : fault?.text}>
           {(given) => <input {...given} value={name} required maxlength={400} onInput={(change) => setName(change.currentTarget.value)} />}
         </Field>

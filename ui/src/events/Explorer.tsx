@@ -48,7 +48,7 @@ export default function Explorer({ project, zone }: { project: string; zone: str
         {({ results }) =>
           results.length === 0 ? (
             <Empty title="No such events">
-              <p>Nothing that is stored passes these filters.</p>
+              <p>No stored event matches these filters.</p>
             </Empty>
           ) : (
             <>

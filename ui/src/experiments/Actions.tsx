@@ -132,7 +132,7 @@ function Shipping({ experiment, totals, variant, setVariant, everyone, setEveryo
         {experiment.end_date === null && " The experiment ends."}
       </p>
       <p>
-        <input id={id} type="checkbox" checked={everyone} onChange={(event) => setEveryone(event.currentTarget.checked)} /> <label for={id}>Release to everybody, whatever the flag's conditions</label>
+        <input id={id} type="checkbox" checked={everyone} onChange={(event) => setEveryone(event.currentTarget.checked)} /> <label for={id}>Release to everybody, ignoring the flag's conditions</label>
       </p>
       <div class="before-after">
         {rules.map(([title, each]) => (

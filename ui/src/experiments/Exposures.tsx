@@ -47,7 +47,7 @@ export function Exposures({ results, places, zone, started }: Props) {
             <strong>{countText(all)}</strong> {all === 1 ? "person" : "people"} in {counted(Math.max(1, ran), "day")}
           </p>
           <table class="shares">
-            <caption class="unseen">People by variant, and the share that was asked for</caption>
+            <caption class="unseen">People by variant, and the planned share</caption>
             <thead class="unseen">
               <tr>
                 <th scope="col">Variant</th>
@@ -96,7 +96,7 @@ function Ratio({ results }: { results: Results }) {
   const mismatch = results.exposures?.sample_ratio_mismatch
   const finding = results.health?.findings.find((each) => each.code === "sample_ratio_mismatch")
   if (!mismatch) return <p class="quiet">Too few people to test whether the groups have the right sizes.</p>
-  if (!finding) return <p class="quiet ratio">✓ The groups have the sizes that were asked for ({pText(mismatch.p_value)})</p>
+  if (!finding) return <p class="quiet ratio">✓ The groups have the planned sizes ({pText(mismatch.p_value)})</p>
   const seen = results.exposures?.total_exposures ?? {}
   return (
     <div class="caution ratio" role="note">

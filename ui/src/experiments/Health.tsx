@@ -13,7 +13,7 @@ export function Health({ parts, zone }: { parts: { project_id: string; experimen
       {(found) => (
         <section class="part">
           <h2>
-            {found.findings.length === 0 ? "Nothing endangers the results" : "What to look at"}
+            {found.findings.length === 0 ? "No problems with the results" : "Problems to check"}
           </h2>
           <ul class="findings">
             {found.findings.map((finding) => (

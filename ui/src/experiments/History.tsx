@@ -54,7 +54,7 @@ export function History({ project, id, zone }: { project: string; id: string; zo
               )
             })}
           </ol>
-          {found.results.length === 0 && <p>Nothing is written down of this experiment.</p>}
+          {found.results.length === 0 && <p>This experiment has no history.</p>}
         </section>
       )}
     </Loaded>

@@ -127,7 +127,7 @@ function Nothing({ filtered, project }: { filtered: boolean; project: string }) 
   if (filtered)
     return (
       <Empty title="No experiment matches">
-        <p>Nothing has these words, this status and this maker.</p>
+        <p>No experiment matches these words, this status and this creator.</p>
         <p>
           <Button onClick={() => ask({ search: null, status: null, by: null, archived: null, offset: null })}>Show all</Button>
         </p>
@@ -140,8 +140,8 @@ function Nothing({ filtered, project }: { filtered: boolean; project: string }) 
   return (
     <Empty title="No experiments yet" curl={curl}>
       <p>An experiment shows people different variants of something and finds out which one does better.</p>
-      <p>Each has a feature flag that decides who gets which variant, and metrics that decide what counts.</p>
-      <p>Make the first one with a personal API key; <code>make run</code> starts a demo that has one.</p>
+      <p>Its feature flag decides who gets which variant, and its metrics decide which one does better.</p>
+      <p>Create the first one with a personal API key; <code>make run</code> starts a demo that has one.</p>
     </Empty>
   )
 }

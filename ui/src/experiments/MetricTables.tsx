@@ -162,7 +162,7 @@ function whyEmpty(metric: Metric): string {
   const words: Record<Schemas["MetricOut"]["status"], string> = {
     pending: "It is being computed.",
     failed: "It could not be computed.",
-    unsupported: "It is of the former engine, whose results are not shown here.",
+    unsupported: "It belongs to the former engine, whose results are not shown here.",
     not_started: "The experiment has not begun.",
     completed: "There is no result.",
   }

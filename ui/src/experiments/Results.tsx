@@ -89,7 +89,7 @@ function Draft() {
   return (
     <div class="empty">
       <h2>Not launched yet</h2>
-      <p>Results come when the experiment runs: its flag is off, and nobody has a variant. Look at the set-up, then launch it.</p>
+      <p>There are no results yet: the flag is off, and nobody has a variant. Check the set-up, then launch the experiment.</p>
     </div>
   )
 }
@@ -121,7 +121,7 @@ function ResultsTab({ experiment, results, parts, zone, project }: TabProps) {
           <p key={line}>{line}</p>
         ))}
         <p class="freshness">
-          <span>{found.status === "partial" ? `Computing: ${done} of ${total} metrics are there.` : newest && <>Computed <When at={newest} zone={zone} />.</>}</span>
+          <span>{found.status === "partial" ? `Computing: ${done} of ${total} metrics are done.` : newest && <>Computed <When at={newest} zone={zone} />.</>}</span>
           <Refresh results={results} parts={parts} />
           <Button kind="quiet" onClick={() => saveAs(csvOf(found), `experiment-${found.experiment_id}.csv`, "text/csv")}>
             Download as CSV
@@ -155,7 +155,7 @@ function Refresh({ results, parts }: Pick<TabProps, "results" | "parts">) {
     )
   return (
     <>
-      <span role="status">Computing anew …</span>
+      <span role="status">Computing again …</span>
       <Button kind="quiet" onClick={() => waiting.abort()}>
         Stop waiting
       </Button>

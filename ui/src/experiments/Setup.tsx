@@ -12,7 +12,7 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
     <div class="two">
       <section class="card">
         <h2>Why</h2>
-        <p>{experiment.description ? <Theirs text={experiment.description} /> : "No hypothesis is written down."}</p>
+        <p>{experiment.description ? <Theirs text={experiment.description} /> : "No hypothesis."}</p>
         <h3>When</h3>
         <p>
           {experiment.start_date === null ? (

@@ -43,9 +43,9 @@ const DECIDED: ReadonlySet<string> = new Set(["better", "worse", "mixed", "incon
 
 /** Until when the numbers may be read: at any time, or once, at the planned end. */
 export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions">): string {
-  if (verdict.reads_at_any_time) return "The method holds at any time: you may look as often as you like."
-  if (DECIDED.has(verdict.state) && !verdict.withholds_decisions) return "The method is for a single look at the planned end: this is it, and later numbers do not decide again."
-  return "The method is for a single look at the planned end: do not stop early by what you see here."
+  if (verdict.reads_at_any_time) return "The method is valid at any time: you may look as often as you like."
+  if (DECIDED.has(verdict.state) && !verdict.withholds_decisions) return "The method is valid for one look, at the planned end. This was it; later numbers do not change the decision."
+  return "The method is valid for one look, at the planned end: do not stop early because of these numbers."
 }
 
 interface CardProps {
@@ -72,7 +72,7 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
         </p>
         {verdict.reasons.length > 0 && (
           <details>
-            <summary>What it rests on</summary>
+            <summary>Reasons</summary>
             <ul>
               {verdict.reasons.map((reason) => (
                 <li key={`${reason.code} ${reason.metric_uuid} ${reason.variant}`}>{visible(reason.text)}</li>

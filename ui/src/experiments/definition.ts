@@ -88,8 +88,8 @@ export function exposureTexts(experiment: object): string[] {
       : "People take part from the first time that code asked for their variant.",
     criteria.filterTestAccounts ? "Internal and test accounts are left out." : "Internal and test accounts are counted.",
     criteria.multiple_variant_handling === "first_seen"
-      ? "Who saw several variants counts for the first one."
-      : "Who saw several variants is left out.",
+      ? "People who saw several variants count for the first one."
+      : "People who saw several variants are left out.",
     ...(all.only_count_matured_users ? ["Only people whose windows have passed are counted."] : []),
   ]
 }

@@ -48,13 +48,13 @@ export function consequences(action: Action, experiment: Subject, people: number
   const them = people === null ? "People" : `${people.toLocaleString("en")} people`
   switch (action) {
     case "launch":
-      return [`${flag} is switched on: people get their variants from now on.`, "From here on the set of variants is fixed."]
+      return [`${flag} is switched on: people get their variants from now on.`, "From now on the variants are fixed."]
     case "pause":
-      return [`${flag} is switched off: ${them.toLowerCase()} see what they saw before the experiment.`, "Results stay; nobody new is counted."]
+      return [`${flag} is switched off: ${them.toLowerCase()} see what they saw before the experiment.`, "Results stay; new people are not counted."]
     case "resume":
       return [`${flag} is switched on again; people get the variants that they had.`]
     case "freeze_exposure":
-      return [`${flag} gives variants only to those who have seen one already.`, "Nobody new takes part; what people do goes on counting."]
+      return [`${flag} gives variants only to those who have seen one already.`, "Nobody new takes part; actions of current people still count."]
     case "unfreeze_exposure":
       return [`${flag} gives variants to everybody whom it reaches again.`]
     case "end":
@@ -66,7 +66,7 @@ export function consequences(action: Action, experiment: Subject, people: number
     case "duplicate":
       return ["A new draft with the same variants, metrics and settings. This one stays as it is.", "Both share the flag, unless the draft is given another one."]
     case "reset":
-      return ["Start, end and conclusion are forgotten: the experiment is a draft again.", `${flag} stays as it is. Events stay, but results are counted anew from the next launch.`]
+      return ["Start, end and conclusion are deleted: the experiment is a draft again.", `${flag} stays as it is. Events stay, but results start over at the next launch.`]
     case "ship_variant":
       return []
   }

@@ -32,7 +32,7 @@ export const WITHHELD = "withheld"
 const PROBLEMS: Record<string, string> = {
   "not-enough-exposures": "Too few people: statistics need at least 50 in each variant.",
   "not-enough-metric-data": "Too few people have done this yet.",
-  "baseline-mean-is-zero": "The baseline's value is zero, so that no share of it can be told.",
+  "baseline-mean-is-zero": "The baseline's value is zero, so there is no relative change.",
 }
 
 export function isShare(metric: Metric): boolean {
@@ -137,15 +137,15 @@ export function methodTexts(statistics: Statistics): string[] {
   const relative = statistics.difference_type === "relative"
   const said = [
     statistics.method === "bayesian"
-      ? `Bayesian: the chance to win is that of being above the baseline, intervals hold the effect with ${level} probability.`
+      ? `Bayesian: the chance to win is the probability of being above the baseline; an interval contains the effect with ${level} probability.`
       : statistics.is_sequential
-        ? `Frequentist, sequential: p-values and ${level} intervals hold whenever they are looked at.`
+        ? `Frequentist, sequential: p-values and ${level} intervals are valid at every look.`
         : `Frequentist: two-sided p-values and ${level} intervals for a single look at the planned end.`,
     relative ? "Changes are relative: shares of the baseline's value." : "Changes are absolute: differences from the baseline's value.",
   ]
   if (statistics.correction !== "none") said.push(`p-values of primary metrics are corrected for their number (${correctionName(statistics.correction)}); intervals are not.`)
   else if (statistics.method === "frequentist") said.push("p-values are not corrected for the number of metrics.")
-  if (statistics.cuped) said.push("CUPED: effects are adjusted by what people did before; values are as measured.")
+  if (statistics.cuped) said.push("CUPED: effects are adjusted by people's earlier behaviour; values are as measured.")
   return said
 }
 

@@ -9,7 +9,7 @@ export const WORDS = {
   failed: "This could not be loaded",
   loading: "Loading",
   needsScope: (scope: string) => `Your session may not do this: it lacks the scope ${scope}.`,
-  offline: "The server does not answer. What you see is from before; it is tried again every few seconds.",
+  offline: "The server does not answer. The data shown is older; the page tries again every few seconds.",
   requestId: "Request",
   slow: "Still computing.",
   unknownPage: "There is no such page",

@@ -18,7 +18,7 @@ export default function GroupPage({ project, zone, id, key2 }: { project: string
           return (
             <Empty title="There is no such group">
               <p>
-                No group of this type has the key <bdi>{clipped(key2, 200)}</bdi>, or nothing was told of it.
+                No group of this type has the key <bdi>{clipped(key2, 200)}</bdi>, or it has no properties.
               </p>
             </Empty>
           )

@@ -34,7 +34,7 @@ export default function Keys({ zone }: { zone: string }) {
       <header class="page-head">
         <div class="grow">
           <h1>API keys</h1>
-          <p class="lead">A key is as good as you are, within its scopes. Its value is shown once, when it is made.</p>
+          <p class="lead">A key has your rights, within its scopes. Its value is shown only once.</p>
         </div>
         <Button kind="primary" lacks={missing} onClick={() => setMaking(true)}>
           New key …
@@ -118,7 +118,7 @@ export default function Keys({ zone }: { zone: string }) {
       {making && <NewKey onClose={() => setMaking(false)} onMade={setShown} />}
       {asked && (
         <Confirm title={`${asked.what === "roll" ? "New value for" : "Revoke"} “${clipped(asked.key.label, 60)}”`} verb={asked.what === "roll" ? "Give it a new value" : "Revoke"} danger act={() => act(asked)} onClose={() => setAsked(null)}>
-          <p>Whatever uses its present value stops working at once{asked.what === "revoke" ? ", and sessions that were opened with it end" : ""}.</p>
+          <p>Everything that uses its present value stops working at once{asked.what === "revoke" ? ", and sessions that were opened with it end" : ""}.</p>
         </Confirm>
       )}
     </>
@@ -152,7 +152,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: Key) =
   return (
     <Dialog title="New key" onClose={onClose}>
       <form onSubmit={(event) => void make(event)}>
-        <Field label="Label" hint="Where it is used, so that you know it again.">
+        <Field label="Label" hint="Where it is used, so that you recognise it.">
           {(given) => <input {...given} value={label} required maxlength={40} onInput={(event) => setLabel(event.currentTarget.value)} />}
         </Field>
         <Field label="Expires">
@@ -176,7 +176,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (key: Key) =
             ))}
           </p>
           {choice === "*" ? (
-            <p>Everything that you may do.</p>
+            <p>All your rights.</p>
           ) : (
             <div class="scopes">
               {OBJECTS.map((object) => (

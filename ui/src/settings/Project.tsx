@@ -83,7 +83,7 @@ function General({ found }: { found: Project }) {
       <Field label="Name" error={at("name")}>
         {(given) => <input {...given} value={name} required maxlength={200} onInput={(event) => setName(event.currentTarget.value)} />}
       </Field>
-      <Field label="Time zone" error={at("timezone")} hint="Days of results are days of this zone.">
+      <Field label="Time zone" error={at("timezone")} hint="Days in results are days in this zone.">
         {(given) => (
           <>
             <input {...given} value={timezone} list="zones" required onInput={(event) => setTimezone(event.currentTarget.value)} />
@@ -95,7 +95,7 @@ function General({ found }: { found: Project }) {
           </>
         )}
       </Field>
-      <Field label="Internal and test accounts" error={at("test_account_filters")} hint="A JSON list of property filters; experiments leave out whom they do not let through.">
+      <Field label="Internal and test accounts" error={at("test_account_filters")} hint="A JSON list of property filters; experiments leave out people who do not match them.">
         {(given) => <textarea {...given} rows={6} spellcheck={false} value={filters} onInput={(event) => setFilters(event.currentTarget.value)} />}
       </Field>
       <Button kind="primary" type="submit" disabled={busy} lacks={lacks("project:write")}>
@@ -115,12 +115,12 @@ function Secret({ project }: { project: string }) {
   }
   const forgetBackup = async () => {
     await patch("/api/projects/{project_id}/delete_secret_token_backup/", { project_id: project }, {})
-    toast("The former key no longer works.")
+    toast("The previous key no longer works.")
   }
   return (
     <section class="card">
       <h2>Secret key</h2>
-      <p>Lets servers read flags to evaluate them themselves. It is shown only when it is made; the one before goes on working until its backup is removed.</p>
+      <p>Servers read flags with it, to evaluate them locally. It is shown only once. The previous key works until you remove it.</p>
       {shown && (
         <p class="secret" role="status">
           <code>{shown}</code> <Copy text={shown} label="secret key" /> <span class="quiet">Shown only now.</span>
@@ -136,12 +136,12 @@ function Secret({ project }: { project: string }) {
       </div>
       {asked === "roll" && (
         <Confirm title="New secret key" verb="Make it" act={roll} onClose={() => setAsked(null)}>
-          <p>Servers with the present key go on working with it until you remove it. A key before that one stops working now.</p>
+          <p>Servers can use the present key until you remove it. A key before that one stops working now.</p>
         </Confirm>
       )}
       {asked === "delete" && (
         <Confirm title="Remove the former key" verb="Remove" danger act={forgetBackup} onClose={() => setAsked(null)}>
-          <p>Servers that still use the key before the present one get no more flags.</p>
+          <p>Servers that still use the previous key get no more flags.</p>
         </Confirm>
       )}
     </section>

@@ -44,7 +44,7 @@ function Found({ found, zone }: { found: SystemStatus; zone: string }) {
   return (
     <>
       <section class={`card ${fine ? "ok" : "bad"}`} aria-live="polite">
-        <h2>{fine ? "Everything works" : found.ready ? "It works, but look at this" : "Not ready"}</h2>
+        <h2>{fine ? "Everything works" : found.ready ? "It works, with problems" : "Not ready"}</h2>
         {found.reasons.map((reason) => (
           <p key={reason}>{visible(reason)}</p>
         ))}
