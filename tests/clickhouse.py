@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.postgres import START_TIMEOUT_S
 from tests.shared_server import alone, keep, used
+from tests.waiting import PATIENCE_S
 
 SERVER = os.environ.get("HOGLAB_TEST_CLICKHOUSE")
 """The address of a real server, without a database: ``clickhouse://user:password@host:8123``."""
@@ -95,7 +95,7 @@ def _start(note: Path) -> None:
             start_new_session=True,
         )
     keep(note, process.pid, folder)
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while not (note / "ready").exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the adapter did not start: {(note / 'log').read_text()}")

@@ -14,14 +14,13 @@ import httpx
 from cryptography.fernet import Fernet
 from tests.conftest import free_port
 from tests.forked import ForkedServer
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 from hoglab.storage.engines import upgrade_databases
 
 KEY = "phx_" + "k" * 43
 TOKEN = "phc_testtokentesttoken"
-START_TIMEOUT_S = 120
-"""Several processes start at once, where others may be at work, too."""
 
 
 class RoundRobin:
@@ -101,7 +100,7 @@ class Cluster:
             host="127.0.0.1",
             port=free_port(),
             environment={**self.environment, "HOGLAB_ROLE": role, **environment},
-            start_timeout_s=START_TIMEOUT_S,
+            start_timeout_s=PATIENCE_S,
         )
         self.processes[name] = process
         return process

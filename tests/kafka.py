@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 from tests.shared_server import alone, keep, used
+from tests.waiting import PATIENCE_S
 
-START_TIMEOUT_S = 300
 JARS = Path(__file__).parent / "jars"
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -85,7 +85,7 @@ class Broker:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 from tests.shared_server import alone, keep, used
+from tests.waiting import PATIENCE_S
 
-START_TIMEOUT_S = 60
 _SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -149,7 +149,7 @@ def _start(programs: Path, note: Path) -> Path:
             server, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
         )
     keep(note, process.pid, folder)
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while subprocess.run([programs / "pg_isready", "-q", "-h", folder], check=False).returncode:
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"PostgreSQL did not start: {(note / 'log').read_text()}")

@@ -22,10 +22,10 @@ from pathlib import Path
 import httpx
 from starlette.types import ASGIApp
 from tests.forked import ForkedServer
+from tests.waiting import PATIENCE_S
 
 SHAPE = os.environ.get("HOGLAB_TEST_SHAPE", "all")
 KNOWN_AFTER_S = 1.0
-START_TIMEOUT_S = 120
 BESIDE = ("edge", "edge", "deliver", "deliver")
 _MAX_HEAD_BYTES = 64 * 1024
 # As docs/deploy/nginx.conf has them.
@@ -136,7 +136,7 @@ class SplitServer(ForkedServer):
             host=host,
             port=port,
             environment={**environment, "HOGLAB_ROLE": "core"},
-            start_timeout_s=START_TIMEOUT_S,
+            start_timeout_s=PATIENCE_S,
         )
         self._beside = [
             ForkedServer(
@@ -144,7 +144,7 @@ class SplitServer(ForkedServer):
                 host=host,
                 port=other_port,
                 environment={**environment, "HOGLAB_ROLE": role},
-                start_timeout_s=START_TIMEOUT_S,
+                start_timeout_s=PATIENCE_S,
             )
             for role, other_port in zip(BESIDE, other_ports, strict=True)
         ]

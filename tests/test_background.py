@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.background import MAX_RETRY_S, RETRY_S, BackgroundService
-
-WAIT_S = 10.0
 
 
 class Rounds(BackgroundService):
@@ -25,14 +24,14 @@ class Rounds(BackgroundService):
         self.wait_s = wait_s
 
     def round(self) -> float | None:
-        assert self.go_on.wait(WAIT_S)
+        assert self.go_on.wait(PATIENCE_S)
         self.done.release()
         if self.errors:
             raise self.errors.pop()
         return self.wait_s
 
     def was_done(self) -> bool:
-        return self.done.acquire(timeout=WAIT_S)
+        return self.done.acquire(timeout=PATIENCE_S)
 
 
 def test_a_service_works_at_once_and_when_it_is_woken() -> None:
@@ -42,7 +41,7 @@ def test_a_service_works_at_once_and_when_it_is_woken() -> None:
     assert not service.done.acquire(timeout=0.05), "nobody woke it"
     service.wake()
     assert service.was_done()
-    service.stop(WAIT_S)
+    service.stop(PATIENCE_S)
     assert not service._thread.is_alive()
 
 
@@ -50,7 +49,7 @@ def test_a_service_works_again_after_the_time_that_its_round_named() -> None:
     service = Rounds(0.001)
     service.start()
     assert all(service.was_done() for _ in range(3))
-    service.stop(WAIT_S)
+    service.stop(PATIENCE_S)
 
 
 def test_a_wake_during_a_round_is_not_lost() -> None:
@@ -61,11 +60,11 @@ def test_a_wake_during_a_round_is_not_lost() -> None:
     service.go_on.set()
     assert service.was_done()
     assert service.was_done()
-    service.stop(WAIT_S)
+    service.stop(PATIENCE_S)
 
 
 def test_a_service_that_never_started_can_be_stopped() -> None:
-    Rounds().stop(WAIT_S)
+    Rounds().stop(PATIENCE_S)
 
 
 def test_what_a_round_waits_for_is_interrupted_when_no_other_begins() -> None:
@@ -79,7 +78,7 @@ def test_what_a_round_waits_for_is_interrupted_when_no_other_begins() -> None:
     service = Waiting(0.0)
     service.go_on.clear()
     service.start()
-    service.stop(WAIT_S)
+    service.stop(PATIENCE_S)
     assert seen == [True]
     assert not service._thread.is_alive()
 
@@ -92,5 +91,5 @@ def test_rounds_that_fail_are_tried_less_and_less_often(monkeypatch: pytest.Monk
     monkeypatch.setattr(service._stopping, "wait", waits.append)
     service.start()
     assert all(service.was_done() for _ in range(9))
-    service.stop(WAIT_S)
+    service.stop(PATIENCE_S)
     assert waits == [RETRY_S, 2.0, 4.0, 8.0, 16.0, 32.0, MAX_RETRY_S, MAX_RETRY_S]

@@ -14,6 +14,7 @@ from tests.analysis.lab import PURCHASES, REVENUE, Lab, exposed
 from tests.analysis.test_live import START, hogql
 from tests.analysis.worst_statements import grouped, leaf, nested
 from tests.embedded import EmbeddedReader
+from tests.waiting import PATIENCE_S
 
 from hoglab.analysis.definitions.experiment_inputs import SeriesKey
 from hoglab.analysis.query.expressions import MAX_DEPTH
@@ -143,7 +144,11 @@ print("survived")
 def killed(path: Path) -> None:
     """A server that the metric takes down."""
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", KILLED, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout) == (137, ""), done.stderr[-2000:]
 

@@ -21,6 +21,7 @@ from tests.analysis.lab import REVENUE, Lab, bought, exposed
 from tests.analysis.test_live import START, hogql
 from tests.databases import ENGINES, Template, template
 from tests.embedded import EmbeddedReader
+from tests.waiting import PATIENCE_S
 
 from hoglab.analysis.timeseries import query_cache
 from hoglab.analysis.timeseries.attempts import FIRST_WAIT, STOPPED
@@ -29,7 +30,6 @@ from hoglab.people.cohorts.calculation import MAX_TRIES, RETRY_FIRST_S
 from hoglab.people.cohorts.calculation import STOPPED as COHORT_STOPPED
 from hoglab.storage.database import tables
 
-PATIENCE_S = 60
 TODAY = "2026-03-10"
 OTHER = hogql("sum(properties.amount)")
 
@@ -223,7 +223,7 @@ def killed(work: str, path: Path, *told: str) -> None:
         [sys.executable, "-c", KILLED + work, str(path), *told],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]

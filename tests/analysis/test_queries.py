@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.analysis.lab import NOW, REVENUE, Lab, bought, exposed
 from tests.embedded import EmbeddedEventStore, EmbeddedReader
+from tests.waiting import PATIENCE_S
 
 from hoglab.analysis.timeseries import query_cache as queries
 from hoglab.analysis.timeseries import query_status
@@ -19,7 +20,6 @@ from hoglab.storage.event_store import QueryCancelledError, QueryTimeoutError
 
 START = datetime(2026, 3, 8, 9, 0, tzinfo=UTC)
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
-PATIENCE_S = 60
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from tests.analysis.test_against_oracle import (
 )
 from tests.embedded import EmbeddedReader
 from tests.generated import examples
+from tests.waiting import PATIENCE_S
 
 from hoglab.analysis.cancellation import Cancellation, cancellable
 from hoglab.analysis.errors import ComputationError, DefinitionError
@@ -37,7 +38,6 @@ from hoglab.analysis.query.statements import Answer
 from hoglab.storage.event_store import QueryMemoryError
 
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
-PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def numbers(answer: Answer) -> dict[str, float]:
     return found
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_shared_results_are_those_of_each_question_alone(bench: Bench) -> None:
     @settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=seeds, setting=a_setting())

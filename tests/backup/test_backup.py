@@ -22,6 +22,7 @@ from tests.conftest import StartServer, free_port
 from tests.embedded import EmbeddedEventLog
 from tests.faults.destination import Destination
 from tests.ingestion.conftest import event, record
+from tests.waiting import PATIENCE_S
 
 from hoglab.app import Hoglab
 from hoglab.backup.checking import check
@@ -52,7 +53,7 @@ def hoglab(*arguments: str) -> subprocess.CompletedProcess[str]:
 def send(server: ChildServer, *names: str) -> list[str]:
     events = [{"uuid": str(uuid4()), "event": name, "distinct_id": "ann"} for name in names]
     body = {"api_key": server.project_token, "batch": events}
-    assert httpx.post(f"{server.url}/batch/", json=body, timeout=60).status_code == 200
+    assert httpx.post(f"{server.url}/batch/", json=body, timeout=PATIENCE_S).status_code == 200
     return [event["uuid"] for event in events]
 
 
@@ -84,7 +85,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         headers = {"Authorization": f"Bearer {self.server.api_key}"}
-        with httpx.Client(base_url=self.server.url, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=self.server.url, headers=headers, timeout=PATIENCE_S) as client:
             while not self.stopped.is_set():
                 self.sent += send(self.server, *["viewed"] * 20)
                 key = f"flag-{uuid4()}"
@@ -94,7 +95,7 @@ class Writer(threading.Thread):
                 self.flags.append(key)
 
 
-@pytest.mark.timeout(400 + 30 * BACKUPS)
+@pytest.mark.timeout(900 + 30 * BACKUPS)
 def test_a_backup_under_load_has_all_that_was_answered_before_it(
     start_server: StartServer, tmp_path: Path
 ) -> None:
@@ -134,7 +135,7 @@ def test_a_backup_under_load_has_all_that_was_answered_before_it(
     again.api_key, again.project_token = server.api_key, server.project_token
     marker = send(again, "marker")[0]
     headers = {"Authorization": f"Bearer {again.api_key}"}
-    with httpx.Client(base_url=again.url, headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=again.url, headers=headers, timeout=PATIENCE_S) as client:
         wait_for(lambda: client.get(f"/api/projects/1/events/{marker}/").status_code == 200)
     again.stop()
     events = uuids_in(data)
@@ -218,7 +219,7 @@ def test_what_waits_is_restored_and_held_until_somebody_lets_it_go(
         again = start_server(data=tmp_path / "restored", **LOCAL)
         again.api_key, again.project_token = server.api_key, server.project_token
         wait_for(lambda: {each["uuid"] for each in made_up} <= stored(again))
-        told = httpx.get(f"{again.url}/_readiness", timeout=60).json()["degraded"]
+        told = httpx.get(f"{again.url}/_readiness", timeout=PATIENCE_S).json()["degraded"]
         assert any("1 runs from before the restore are held" in each for each in told)
         new = send(again, "bought")
         wait_for(lambda: new[0] in destination.bodies)
@@ -257,7 +258,7 @@ def test_a_restored_server_delivers_nothing_twice(start_server: StartServer, tmp
         assert "held: 1 runs" in done.stdout, done.stderr
         again = start_server(data=tmp_path / "restored", **LOCAL)
         again.api_key, again.project_token = server.api_key, server.project_token
-        told = httpx.get(f"{again.url}/_readiness", timeout=60).json()["degraded"]
+        told = httpx.get(f"{again.url}/_readiness", timeout=PATIENCE_S).json()["degraded"]
         assert any("1 runs from before the restore are held" in each for each in told)
         second = send(again, "bought")  # what is new is delivered
         wait_for(lambda: set(second) <= destination.bodies.keys())

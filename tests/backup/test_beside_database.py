@@ -14,6 +14,7 @@ from tests.backup.test_backup import FORWARD, LOCAL, stored, wait_for
 from tests.conftest import StartServer, free_port
 from tests.faults.destination import Destination
 from tests.postgres import PostgresServer, _programs
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
@@ -41,7 +42,7 @@ def restored_database(postgres: PostgresServer, dumped: Path) -> str:
 def send(server: ChildServer, *names: str) -> set[str]:
     events = [{"uuid": str(uuid4()), "event": name, "distinct_id": "ann"} for name in names]
     body = {"api_key": server.project_token, "batch": events}
-    assert httpx.post(f"{server.url}/batch/", json=body, timeout=60).status_code == 200
+    assert httpx.post(f"{server.url}/batch/", json=body, timeout=PATIENCE_S).status_code == 200
     return {event["uuid"] for event in events}
 
 
@@ -90,7 +91,7 @@ def test_events_and_database_go_together_again(
         again = start_server(data=Path(new), **{**environment, "HOGLAB_DATABASE_URL": url})
         again.api_key, again.project_token = server.api_key, server.project_token
         wait_for(lambda: stored(again) == early | late | after)
-        health = httpx.get(f"{again.url}/_health", timeout=30).json()
+        health = httpx.get(f"{again.url}/_health", timeout=PATIENCE_S).json()
         assert any("1 runs from before the restore are held" in each for each in health["problems"])
         assert destination.bodies == {}
     again.stop()

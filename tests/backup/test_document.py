@@ -74,7 +74,7 @@ def quarantine(data: Path, offset: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.files
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_backup_check_and_restore(place: Place, start_server: StartServer) -> None:
     for command in commands("Check and repair"):
         assert "secrets" in place.run(command)
@@ -95,7 +95,7 @@ def test_backup_check_and_restore(place: Place, start_server: StartServer) -> No
 
 @pytest.mark.slow
 @pytest.mark.files
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_quarantine(place: Place) -> None:
     listing, showing, replaying, discarding = commands("Quarantine")
     assert str(RECORD) in place.run(listing)

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.embedded import EmbeddedEventLog
+from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
@@ -123,7 +124,7 @@ def address(server: Any) -> Iterator[Address]:
 
 
 def wait_until_it_answers(address: Address) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
             socket.create_connection((address.host, address.port), timeout=10).close()

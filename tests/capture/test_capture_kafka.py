@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.kafka import new_topic
+from tests.waiting import PATIENCE_S
 
 from hoglab.capture.decoding import Query
 from hoglab.capture.partitioning import DividedLog, partition_of
@@ -27,7 +28,7 @@ from hoglab.storage.event_log.kafka import KafkaEventLog
 from hoglab.storage.table_files import TableDirectory
 
 MIB = 1024 * 1024
-pytestmark = pytest.mark.timeout(600)  # of which a broker may need much to start
+pytestmark = pytest.mark.timeout(900)  # of which a broker may need much to start
 RULES = PathRules(body_limit=20 * MIB, event_limit=20 * MIB)
 
 
@@ -76,7 +77,7 @@ def stored(log: KafkaEventLog, count: int) -> Counter[tuple[int, str, str]]:
     found: Counter[tuple[int, str, str]] = Counter()
     readers = [log.partition(number) for number in range(log.partitions)]
     positions = [0] * log.partitions
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while found.total() < count and time.monotonic() < deadline:
         for number, reader in enumerate(readers):
             reader.wait(positions[number], 0.1)

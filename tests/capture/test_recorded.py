@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.embedded import EmbeddedEventStore
+from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.service import AccountService
 from hoglab.ingestion import Ingestion, Quarantine
@@ -161,7 +162,7 @@ class Replay:
         assert (answer.status_code, answer.json()) == (200, {"status": "Ok"})
 
     def rows(self, columns: str) -> list[Any]:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while self._loop.position < self._log.last_offset():
             assert time.monotonic() < deadline
             time.sleep(0.005)

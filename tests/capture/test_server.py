@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.capture import CaptureLimits
 from hoglab.http.requests.body import BODY_TIMEOUT_S
@@ -30,7 +31,7 @@ impatient = pytest.mark.parametrize("limits", [0.5], indirect=True, ids=["impati
 
 
 def post(address: Address, body: Any, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
         # A server that has refused a body may close before all of it is sent.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -129,7 +130,7 @@ def test_deep_json_is_refused(address: Address) -> None:
 
 def test_many_clients_at_once(address: Address, server: Any) -> None:
     def client() -> None:
-        connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE_S)
         with contextlib.closing(connection):
             for _ in range(25):
                 connection.request("POST", "/batch/", body=BODY)

@@ -20,7 +20,7 @@ import pytest
 from tests import forked
 from tests.conftest import StartServer
 from tests.delivery.conftest import Receiver
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.demo.server import ChildServer
 
@@ -266,7 +266,7 @@ def test_a_server_that_is_away_is_one_clear_line(place: Place) -> None:
         capture_output=True,
         text=True,
         env=place.environment,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 HOGLAB = [sys.executable, "-m", "hoglab", "hog"]
-TIMEOUT_S = 60
 
 
 def hog(
@@ -22,7 +22,7 @@ def hog(
         input=stdin.encode() if isinstance(stdin, str) else stdin,
         capture_output=True,
         env={**os.environ, **environment},
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert b"Traceback" not in done.stderr, done.stderr.decode()
@@ -228,7 +228,7 @@ def test_a_reader_that_leaves(program: Path) -> None:
             process.stdout.readline()
             process.stdout.close()
             assert "Traceback" not in process.stderr.read()
-            process.wait(TIMEOUT_S)
+            process.wait(PATIENCE_S)
 
 
 # --- docs

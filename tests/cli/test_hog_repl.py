@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 COMMAND = [sys.executable, "-m", "hoglab", "hog", "repl"]
 AS_FROM_A_SHELL = ["setsid", "--ctty", "env", "--default-signal=INT", *COMMAND]
 """Ctrl-C reaches it, even where our own process ignores it."""
-TIMEOUT_S = 30
 
 
 def test_from_a_pipe(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_from_a_pipe(tmp_path: Path) -> None:
         input="\n".join(lines),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0
@@ -66,7 +66,7 @@ def test_from_a_pipe(tmp_path: Path) -> None:
 
 def test_end_of_input_and_text_that_is_none() -> None:
     for given in (b"", b"1 +", b"\xff\xfe\n", b"fun f() {\n\n1"):
-        done = subprocess.run(COMMAND, input=given, capture_output=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(COMMAND, input=given, capture_output=True, timeout=PATIENCE_S, check=False)
         assert b"Traceback" not in done.stderr, given
 
 
@@ -84,7 +84,7 @@ class Terminal:
 
     def wait_for(self, text: str) -> str:
         """Reads until the text appears; what came before it, and it."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while text not in self.seen:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.master], [], [], left)[0]:
@@ -106,7 +106,7 @@ class Terminal:
         noticed with the next key.
         """
         stat = Path(f"/proc/{self.process.pid}/stat")
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while stat.read_text().rpartition(")")[2].split()[0] != "S":
             if time.monotonic() > deadline:
                 pytest.fail("the program does not come to rest")
@@ -136,7 +136,7 @@ def test_at_a_terminal(tmp_path: Path) -> None:
         terminal.wait_for("3\r\n")
         terminal.wait_for("hog> ")
         terminal.enter("\x04")  # Ctrl-D
-        assert terminal.process.wait(TIMEOUT_S) == 0
+        assert terminal.process.wait(PATIENCE_S) == 0
     finally:
         terminal.process.kill()
         terminal.process.wait()

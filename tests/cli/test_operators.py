@@ -21,20 +21,20 @@ import pytest
 from tests import forked
 from tests.conftest import StartServer, free_port
 from tests.delivery.mailbox import Mailbox
+from tests.waiting import PATIENCE_S
 
 from hoglab import __version__
 
 pytestmark = pytest.mark.slow
 
 HOGLAB = [sys.executable, "-m", "hoglab"]
-TIMEOUT_S = 180
 KEY = "phx_" + "a" * 40
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HOGLAB_")}
 """Without the variables that steer tests, which a server would tell of as unknown settings."""
 
 
 def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return forked.run(*arguments, environment={**ENVIRONMENT, **environment}, timeout_s=TIMEOUT_S)
+    return forked.run(*arguments, environment={**ENVIRONMENT, **environment}, timeout_s=PATIENCE_S)
 
 
 def assert_one_clear_line(done: subprocess.CompletedProcess[str], *parts: str) -> None:
@@ -56,7 +56,7 @@ def printed_by_a_function(url: str, source: str) -> str:
             "globals": {"event": {"event": "e", "distinct_id": "d", "properties": {}}},
         },
         headers={"Authorization": f"Bearer {KEY}"},
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert answer.status_code == 200, answer.text
     return str(answer.json()["logs"][0]["message"])
@@ -76,7 +76,7 @@ def test_a_free_port_is_named_in_the_addresses_that_functions_see(tmp_path: Path
         assert printed_by_a_function(url, "print(project.url)") == f"{url}/project/1"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
+        process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -90,7 +90,7 @@ def test_a_server_needs_no_standard_streams(tmp_path: Path, closed: str) -> None
         env={**os.environ, "HOGLAB_BOOTSTRAP_API_KEY": KEY},
     )
     try:
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not is_ready(url):
             assert process.poll() is None, process.returncode
             assert time.monotonic() < deadline
@@ -98,7 +98,7 @@ def test_a_server_needs_no_standard_streams(tmp_path: Path, closed: str) -> None
         assert printed_by_a_function(url, "print('hello')") == "hello"
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(TIMEOUT_S) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def is_ready(url: str) -> bool:
@@ -123,7 +123,7 @@ def test_first_start_prints_credentials_once_and_they_work(tmp_path: Path) -> No
                     assert httpx.get(f"http://127.0.0.1:{port}{path}").status_code == 200
         finally:
             process.send_signal(signal.SIGTERM)
-            printed, _ = process.communicate(timeout=10)  # the contract: exits within ten seconds
+            printed, _ = process.communicate(timeout=PATIENCE_S)  # the contract: exits within ten seconds
         assert process.returncode == 0
         return printed
 
@@ -218,7 +218,7 @@ def serving(data: Path, **environment: str) -> Iterator[tuple[str, list[str]]]:
             yield re.findall(r"http://[\d.:]+", line)[0], stdout.readlines()
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=TIMEOUT_S)
+            process.communicate(timeout=PATIENCE_S)
 
 
 def test_lines_of_json_from_the_first_on(tmp_path: Path) -> None:
@@ -548,6 +548,6 @@ def test_too_small_an_address_space_is_told_in_one_line(tmp_path: Path) -> None:
         str(tmp_path / "data"),
     ]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=ENVIRONMENT
+        command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=ENVIRONMENT
     )
     assert_one_clear_line(done, "1024 MiB (ulimit -v)", "2048 MiB")

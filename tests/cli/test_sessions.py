@@ -9,6 +9,7 @@ import httpx
 import pytest
 from tests.cli.test_operators import assert_one_clear_line, hoglab
 from tests.conftest import StartServer, free_port
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ def test_a_link_logs_in_once_and_the_session_is_listed_and_ended(start_server: S
         assert opened.json()["id"] in listed
         assert "owner@localhost" in listed
         assert hoglab("sessions", "revoke", opened.json()["id"], *data).returncode == 0
-        deadline = time.monotonic() + 30  # a change by another process is noticed soon
+        deadline = time.monotonic() + PATIENCE_S  # a change by another process is noticed soon
         while browser.get("/api/projects/1/").status_code != 401:
             assert time.monotonic() < deadline
             time.sleep(0.05)

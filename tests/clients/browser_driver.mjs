@@ -32,7 +32,7 @@ const AXE = readFileSync(`${folder}/axe-core/axe.min.js`, "utf8")
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 // For a machine with many times as much to do as it can: nothing that works waits for it.
-const PATIENCE_MS = 120_000
+const PATIENCE_MS = 240_000
 
 // Playwright waits for a promise of the page for ever.
 function inTime(promise) {

@@ -8,10 +8,9 @@ from typing import Any
 
 import httpx
 from posthog import Posthog
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
-
-PATIENCE_S = 120.0
 
 VARIANTS = {
     "variants": [

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.waiting import PATIENCE_S
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -106,7 +108,7 @@ class Tap:
     def _forward(
         self, handler: BaseHTTPRequestHandler, body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self._target, timeout=30)
+        connection = http.client.HTTPConnection(self._target, timeout=PATIENCE_S)
         try:
             connection.request(handler.command, handler.path, body, dict(handler.headers.items()))
             answer = connection.getresponse()

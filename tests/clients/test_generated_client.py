@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 
@@ -24,7 +25,7 @@ CONFIG = {
     "content_type_overrides": {"image/svg+xml": "application/octet-stream"},  # the icon of a function
 }
 USERS = 40
-PATIENCE_S, POLL_S = 30.0, 0.05
+POLL_S = 0.05
 
 pytestmark = [pytest.mark.clients]
 

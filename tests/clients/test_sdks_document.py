@@ -16,6 +16,7 @@ from tests.clients.project import VARIANTS, Project
 from tests.clients.site import MODULES, Site
 from tests.clients.tab import Tab
 from tests.conftest import StartServer
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.clients
 
@@ -41,7 +42,7 @@ def blocks(section: str, project: Project) -> list[str]:
 def run(*command: str | Path, folder: Path) -> str:
     """What a program prints; it must end well and complain of nothing."""
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

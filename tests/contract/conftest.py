@@ -15,6 +15,7 @@ import httpx
 import pytest
 from tests.contract.described import Described
 from tests.split import BESIDE, SHAPE, SplitTransport, secret_key
+from tests.waiting import PATIENCE_S
 
 from hoglab.app import Hoglab
 from hoglab.app.server import Beside
@@ -25,7 +26,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "api" / "openapi.json"
 OWNER_KEY = "phx_" + "k" * 43
 TOKEN = "phc_" + "t" * 43
 ABSOLUTE = ("/api", "/batch", "/flags")
-PATIENCE_S, POLL_S = 120.0, 0.02
+POLL_S = 0.02
 
 
 @dataclass(frozen=True)

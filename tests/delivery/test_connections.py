@@ -18,6 +18,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.generated import examples
+from tests.waiting import PATIENCE_S
 
 from hoglab.delivery.outbound import connections
 from hoglab.delivery.outbound.addresses import AddressGuard
@@ -131,7 +132,7 @@ def saying(*texts: bytes, closing: bool = True) -> Serve:
 
 def run(story: Awaitable[Any]) -> Any:
     async def bounded() -> Any:
-        return await asyncio.wait_for(story, 60)
+        return await asyncio.wait_for(story, PATIENCE_S)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(bounded())
@@ -597,7 +598,7 @@ def over_the_wire(loop: asyncio.Runner, pieces: list[bytes]) -> Any:
                 progress=connections.ExchangeProgress(),
             )
 
-    return loop.run(asyncio.wait_for(story(), 30))
+    return loop.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
 @settings(max_examples=examples(60), deadline=None)

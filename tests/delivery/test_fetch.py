@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.waiting import PATIENCE_S
 
 from hoglab import __version__
 from hoglab.delivery.outbound import resolver
@@ -41,7 +42,7 @@ LOOPBACK = AddressGuard.create(cidrs=["127.0.0.0/8"])
 def run() -> Callable[[Awaitable[Any]], Any]:
     def runner(awaitable: Awaitable[Any]) -> Any:
         async def bounded() -> Any:
-            return await asyncio.wait_for(awaitable, 30)
+            return await asyncio.wait_for(awaitable, PATIENCE_S)
 
         return asyncio.run(bounded())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.delivery.mailbox import certificate
+from tests.waiting import PATIENCE_S
 
 from hoglab.delivery.outbound.mail import Email, Mailer, MailFailure, MailLimits, MailSent, MailServer
 
@@ -53,7 +54,7 @@ def sent(session: Session, url: str = "smtp://127.0.0.1:{}?tls=none") -> MailSen
     async def story() -> MailSent | MailFailure:
         async with serving(session) as port:
             mailer = Mailer(MailServer.parse(url.format(port)), LIMITS)
-            return await asyncio.wait_for(mailer.send(EMAIL, 1), 15)
+            return await asyncio.wait_for(mailer.send(EMAIL, 1), PATIENCE_S)
 
     return asyncio.run(story())
 
@@ -185,7 +186,7 @@ def test_a_server_with_the_wrong_tls_gets_nothing(tmp_path: Path, wrong: str) ->
         context = None if wrong == "plain text" else certificate(tmp_path)[0]
         async with serving(session, context) as port:
             mailer = Mailer(MailServer.parse(f"smtps://user:pass-word@127.0.0.1:{port}"), LIMITS)
-            return await asyncio.wait_for(mailer.send(EMAIL, 1), 15)
+            return await asyncio.wait_for(mailer.send(EMAIL, 1), PATIENCE_S)
 
     answer = asyncio.run(story())
     assert isinstance(answer, MailFailure)

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from tests.contract.rules import rule
 from tests.embedded import EmbeddedInvocationQueue
+from tests.waiting import PATIENCE_S
 
 from hoglab.delivery.runs import live_logs
 from hoglab.delivery.runs.live_logs import LiveLogs
@@ -55,7 +56,7 @@ class Reader:
         self.next = asyncio.ensure_future(anext(events))
 
     async def take(self) -> ServerEvent:
-        event = await asyncio.wait_for(self.next, 20)
+        event = await asyncio.wait_for(self.next, PATIENCE_S)
         self.next = asyncio.ensure_future(anext(self.events))
         return event
 
@@ -73,7 +74,7 @@ Story = Callable[[LiveLogs], Any]
 
 def run(store: RunStore, story: Story) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(story(LiveLogs(store, poll_s=0.01)), 60)
+        await asyncio.wait_for(story(LiveLogs(store, poll_s=0.01)), PATIENCE_S)
 
     asyncio.run(bounded())
 
@@ -169,7 +170,7 @@ def test_reading_stops_with_the_last_follower_and_begins_again(
 def test_a_stream_over_http_ends_in_order_with_the_server(start_server: Callable[..., ChildServer]) -> None:
     server = start_server()
     headers = {"Authorization": f"Bearer {server.api_key}"}
-    with httpx.Client(base_url=server.url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
         base = "/api/projects/1/hog_functions/"
         body = {"type": "destination", "name": "printer", "hog": "print(event.event)", "enabled": True}
         function = client.post(base, json=body).raise_for_status().json()["id"]

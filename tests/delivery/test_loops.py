@@ -10,7 +10,7 @@ from typing import Any, cast
 import httpx
 import pytest
 from tests.conftest import StartServer
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.routes import DiscardEndpoint
@@ -188,7 +188,7 @@ def test_functions_that_start_each_other_through_a_webhook_are_stopped(
             "inputs": {"url": {"value": f"{server.url}/public/webhooks/{webhook['id']}"}},
         }
     )
-    with httpx.Client(headers={"Authorization": f"Bearer {server.api_key}"}, timeout=60) as client:
+    with httpx.Client(headers={"Authorization": f"Bearer {server.api_key}"}, timeout=PATIENCE_S) as client:
         first = {"api_key": server.project_token, "batch": [{"event": "first", "distinct_id": "ada"}]}
         assert client.post(f"{server.url}/batch/", json=first).status_code == 200
         path = f"{server.url}/api/projects/1/hog_functions/{caller['id']}"
@@ -229,7 +229,7 @@ def test_a_function_that_starts_itself_is_stopped(start_server: StartServer, pat
         }
     )
     path = f"{server.url}/api/projects/1/hog_functions/{function['id']}"
-    with httpx.Client(headers={"Authorization": f"Bearer {server.api_key}"}, timeout=60) as client:
+    with httpx.Client(headers={"Authorization": f"Bearer {server.api_key}"}, timeout=PATIENCE_S) as client:
         first = {"api_key": server.project_token, "batch": [{"event": "first", "distinct_id": "ada"}]}
         assert client.post(f"{server.url}/batch/", json=first).status_code == 200
 

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from tests.conftest import StartServer
 from tests.delivery.conftest import Receiver, receiver
+from tests.waiting import PATIENCE_S
 
 from hoglab.settings import SettingsError, load
 
@@ -41,7 +42,7 @@ def test_every_limit_acts(start_server: StartServer, receiver: Receiver) -> None
                 "mock_async_functions": False,
             },
             headers={"Authorization": f"Bearer {server.api_key}"},
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         assert answer.status_code == 200, answer.text
         done: dict[str, Any] = answer.json()

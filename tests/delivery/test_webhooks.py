@@ -14,6 +14,7 @@ import zstandard
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver
 from tests.delivery.sender import Sender
+from tests.waiting import PATIENCE_S
 
 from hoglab.delivery.execution.capturing import CaptureRefusedError
 from hoglab.delivery.webhooks.incoming import WebhookLimits
@@ -422,7 +423,7 @@ def test_too_many_requests_at_a_time_are_asked_to_come_again(house: House, waiti
     enough = asyncio.Event()
 
     async def slow(_project_id: int, _event: dict[str, Any]) -> None:
-        await asyncio.wait_for(enough.wait(), 20)
+        await asyncio.wait_for(enough.wait(), PATIENCE_S)
 
     house.capture = slow
     real = house.delivery.webhooks.answer

@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.storage.database import tables
@@ -43,7 +43,7 @@ class Child:
         self.process.communicate()
 
     def end(self) -> None:
-        self.process.communicate("", timeout=20)
+        self.process.communicate("", timeout=PATIENCE_S)
         assert self.process.returncode == 0
 
 
@@ -104,7 +104,7 @@ def test_killed_during_back_off_it_goes_on_after_the_restart(house: House, recei
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receiver: Receiver) -> None:
     def answer(_request: web.Request, number: int) -> web.Response:
         return web.Response(status=503 if number % 7 == 0 else 200)
@@ -123,7 +123,7 @@ def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receive
             child.kill()
         child = Child(house, 0.05)
         goal = len(expected)
-        wait_for(lambda goal=goal: len(finals(house)) == goal, 60)  # type: ignore[misc]
+        wait_for(lambda goal=goal: len(finals(house)) == goal)  # type: ignore[misc]
         child.end()
     assert {hit.body.decode() for hit in receiver.hits} == expected
     by_key: dict[str, set[bytes]] = {}
@@ -220,7 +220,7 @@ def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: 
     house.create("fetch(inputs.url)", values={"url": f"{receiver.url}/quick"}, name="quick")
     house.dispatch(*[stored() for _ in range(10)])
     house.delivery.start()
-    wait_for(lambda: sum(hit.path == "/quick" for hit in receiver.hits) == 10, 4.0)
+    wait_for(lambda: sum(hit.path == "/quick" for hit in receiver.hits) == 10)
     assert sum(hit.path == "/slow" for hit in receiver.hits) <= 10
     assert house.delivery.stop(0.5)
 
@@ -314,7 +314,7 @@ def test_endless_programs_do_not_stop_requests_of_others(house: House, receiver:
     house.create("fetch(inputs.url)", values={"url": receiver.url})
     house.dispatch(stored())
     house.delivery.start()
-    wait_for(lambda: receiver.hits, 10)
+    wait_for(lambda: receiver.hits)
     house.wait_idle()
     assert sorted(finals(house).values()) == ["failed", "succeeded"]
 

@@ -19,6 +19,7 @@ from tests.conftest import free_port
 from tests.deploy.machine import ROOT, Machine, block, docker_compose, machine, needed
 from tests.deploy.test_operate import take_tour
 from tests.kafka import new_topic
+from tests.waiting import PATIENCE_S
 
 DEPLOY = ROOT / "docs" / "deploy"
 
@@ -35,7 +36,6 @@ ADDRESSES = {
     "HOGLAB_EVENT_STORE_URL": "clickhouse://hoglab:secret@events:8123/hoglab",
 }
 """Addresses in the place of which processes get those of engines here."""
-LIMIT_S = 240
 
 
 def services(host: Machine, file: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _all_running(host: Machine, processes: list[Service]) -> Iterator[None]:
     with ExitStack() as stack:
         for process in processes:
             stack.enter_context(process.running(host.folder))
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not all(process.is_ready() for process in processes):
             assert time.monotonic() < deadline, [each.name for each in processes if not each.is_ready()]
             time.sleep(0.2)

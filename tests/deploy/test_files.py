@@ -18,6 +18,7 @@ import yaml
 from prometheus_client import REGISTRY
 from tests.cluster import cluster
 from tests.deploy.machine import ROOT, block, docker_compose, needed, told
+from tests.waiting import PATIENCE_S
 
 import hoglab.app
 import hoglab.storage.event_store.clickhouse.store  # noqa: F401 - both define the metrics of a server
@@ -172,8 +173,8 @@ def test_every_metric_exists(postgres_url: str, tmp_path: Path) -> None:
     with cluster(tmp_path, postgres_url) as server:
         process = server.add("all", "all")
         server.start("all")
-        assert httpx.post(f"{process.url}/batch/", json={}, timeout=30).status_code in (400, 401)
-        shown = httpx.get(f"{process.url}/metrics", timeout=30).text
+        assert httpx.post(f"{process.url}/batch/", json={}, timeout=PATIENCE_S).status_code in (400, 401)
+        shown = httpx.get(f"{process.url}/metrics", timeout=PATIENCE_S).text
     families = set(re.findall(r"^# TYPE (\w+) ", shown, flags=re.MULTILINE))
     # Of ClickHouse's store, which that server does not have.
     families |= {each for each in REGISTRY._names_to_collectors if each.startswith("hoglab_event_store_")}

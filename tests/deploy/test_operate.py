@@ -17,8 +17,8 @@ import pytest
 from tests.deploy.machine import Machine, block, machine, needed
 from tests.e2e.test_readme import tour
 from tests.faults.destination import Destination
+from tests.waiting import PATIENCE_S
 
-LIMIT_S = 240
 WRITERS = 3
 FUNCTION = {
     "type": "destination",
@@ -31,7 +31,7 @@ FUNCTION = {
 
 
 def wait_for(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while not look():
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.2)
@@ -47,7 +47,7 @@ class Writer(threading.Thread):
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=30) as client:
+        with httpx.Client(base_url=self._url, timeout=PATIENCE_S) as client:
             while not self.stopped.is_set():
                 uuids = [str(uuid4()) for _ in range(5)]
                 batch = [{"event": "counted", "distinct_id": uuid[:2], "uuid": uuid} for uuid in uuids]
@@ -110,7 +110,9 @@ def test_from_nothing_to_a_restored_server(tmp_path: Path) -> None:
             "/opt/hoglab/bin/hoglab keys create --label test --scopes '*'", **environment(host)
         ).strip()
         api = httpx.Client(
-            base_url=f"{host.proxy}/api/projects/1", headers={"Authorization": f"Bearer {key}"}, timeout=30
+            base_url=f"{host.proxy}/api/projects/1",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=PATIENCE_S,
         )
         token = api.get("/").json()["api_token"]
         made = api.post("/hog_functions/", json={**FUNCTION, "inputs": {"url": {"value": destination.url}}})
@@ -138,7 +140,7 @@ def test_from_nothing_to_a_restored_server(tmp_path: Path) -> None:
         assert "PROBLEM" not in told
         host.run(block("processes").strip().splitlines()[-1])
         event = {"api_key": token, "event": "counted", "distinct_id": "late", "uuid": str(uuid4())}
-        assert httpx.post(f"{host.proxy}/capture/", json=event, timeout=30).status_code == 200
+        assert httpx.post(f"{host.proxy}/capture/", json=event, timeout=PATIENCE_S).status_code == 200
         wait_for(lambda: event["uuid"] in destination.bodies, "a delivery of the restored server")
         destination.bodies.pop(event["uuid"])
         assert {uuid: len(keys) for uuid, keys in destination.bodies.items()} == delivered
@@ -170,14 +172,14 @@ def _database_away(host: Machine, token: str) -> None:
     event = {"api_key": token, "event": "not counted", "distinct_id": "somebody"}
 
     def capture() -> httpx.Response:
-        return httpx.post(f"{host.proxy}/capture/", json=event, timeout=60)
+        return httpx.post(f"{host.proxy}/capture/", json=event, timeout=PATIENCE_S)
 
     host.postgres.stop()
     for _ in range(3):
         refused = capture()
         assert (refused.status_code, int(refused.headers["Retry-After"]) > 0) == (503, True)
         asked = {"token": token, "distinct_id": "somebody"}
-        flags = httpx.post(f"{host.proxy}/flags/?v=2", json=asked, timeout=60)
+        flags = httpx.post(f"{host.proxy}/flags/?v=2", json=asked, timeout=PATIENCE_S)
         assert flags.status_code == 200
         assert "button-colour" in flags.json()["flags"]
     host.postgres.start()

@@ -19,6 +19,7 @@ from tests.e2e.test_clickhouse import an_event
 from tests.e2e.test_roles import wait_for
 from tests.kafka import new_topic
 from tests.postgres import PostgresServer, _programs, name_in
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.engines import upgrade_databases
 
@@ -32,7 +33,7 @@ def run(commands: str, **environment: str) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{_programs()}:{os.environ['PATH']}", **environment},
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -42,7 +43,9 @@ def send(server: Cluster, name: str) -> None:
     """An event of everybody, by which a property of theirs is changed; again until it is acknowledged, as SDKs do."""
     batch = [an_event(name, f"user-{number}", **{"$set": {"last": name}}) for number in range(PEOPLE)]
     address, body = f"{server.processes['edge'].url}/batch/", {"api_key": TOKEN, "batch": batch}
-    wait_for(lambda: httpx.post(address, json=body, timeout=60).status_code == 200, "the acknowledgement")
+    wait_for(
+        lambda: httpx.post(address, json=body, timeout=PATIENCE_S).status_code == 200, "the acknowledgement"
+    )
 
 
 def names(api: httpx.Client) -> Counter[str]:

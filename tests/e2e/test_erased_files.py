@@ -20,6 +20,7 @@ from tests.conftest import StartServer
 from tests.e2e.file_search import packed_cells, places
 from tests.e2e.test_erasure import wait_for
 from tests.embedded import EmbeddedEventStore
+from tests.waiting import PATIENCE_S
 
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import Quarantine
@@ -174,7 +175,7 @@ def test_a_person_deleted_with_events_is_in_no_file(start_server: StartServer, t
     def serving() -> Iterator[Client]:
         server = start_server(**settings)
         headers = {"Authorization": f"Bearer {KEY}"}
-        with Client(base_url=server.url, headers=headers, timeout=30) as client:
+        with Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
             yield client
         server.stop()
 

@@ -14,6 +14,7 @@ from tests.e2e.test_roles import make_function, serve, wait_for
 from tests.faults.destination import Destination
 from tests.kafka import new_topic, own_broker
 from tests.postgres import PostgresServer
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PROCESSES = {"core": "core", "edge": "edge", "ingest-1": "ingest", "ingest-2": "ingest", "deliver": "deliver"}
@@ -68,7 +69,7 @@ def test_events_are_accepted_while_the_database_is_away_and_ingested_when_it_is_
 
             postgres.close(postgres_url)
             sent += [_send(server, f"meanwhile-{number}") for number in range(20)]
-            ready = httpx.get(f"{server.processes['edge'].url}/_readyz", timeout=30)
+            ready = httpx.get(f"{server.processes['edge'].url}/_readyz", timeout=PATIENCE_S)
             assert ready.status_code == 200
             assert not any(each.startswith("event log") for each in ready.json()["degraded"])
             postgres.reopen(postgres_url)
@@ -77,8 +78,10 @@ def test_events_are_accepted_while_the_database_is_away_and_ingested_when_it_is_
             broker.kill()
             assert _post(server, "while no broker is there").status_code == 503
             core = f"{server.processes['core'].url}/_readyz"
-            wait_for(lambda: httpx.get(core, timeout=30).status_code == 503, "that the core says so")
-            assert any(each.startswith("event log") for each in httpx.get(core, timeout=30).json()["reasons"])
+            wait_for(lambda: httpx.get(core, timeout=PATIENCE_S).status_code == 503, "that the core says so")
+            assert any(
+                each.startswith("event log") for each in httpx.get(core, timeout=PATIENCE_S).json()["reasons"]
+            )
             broker.start()
             wait_for(lambda: _post(server, "after").status_code == 200, "capture")
             wait_for(lambda: len(destination.bodies) >= 31, "the delivery after the brokers were away")
@@ -104,7 +107,9 @@ def test_two_processes_ingest_what_is_asked_for_evaluated_delivered_and_erased(
         api, edge = server.api(), server.processes["edge"].url
         make_function(api, destination.url)
         experiment = launched(api)
-        answer = httpx.post(f"{edge}/flags/?v=2", json={"token": TOKEN, "distinct_id": "user-1"}, timeout=60)
+        answer = httpx.post(
+            f"{edge}/flags/?v=2", json={"token": TOKEN, "distinct_id": "user-1"}, timeout=PATIENCE_S
+        )
         assert answer.json()["flags"]["price"]["variant"] in ("control", "test")
         batch = [an_event("hello", f"user-{number}", number=number) for number in range(40)]
         batch += [exposure(f"user-{number}", "test" if number % 2 else "control") for number in range(40)]
@@ -113,7 +118,7 @@ def test_two_processes_ingest_what_is_asked_for_evaluated_delivered_and_erased(
         batch.append(an_event("$identify", "user-0", **merge))
         for _ in range(2):  # an SDK that heard no answer sends all of it again
             sent = {"api_key": TOKEN, "batch": batch}
-            assert httpx.post(f"{edge}/batch/", json=sent, timeout=60).status_code == 200
+            assert httpx.post(f"{edge}/batch/", json=sent, timeout=PATIENCE_S).status_code == 200
         wait_for(lambda: len(destination.bodies) == 40, "the deliveries")
         wait_for(lambda: len(_events(api)) == len(batch), "the events")
         wait_for(lambda: len(_person(api, "user-0")["distinct_ids"]) == 2, "the merge")
@@ -136,7 +141,7 @@ def test_two_processes_ingest_what_is_asked_for_evaluated_delivered_and_erased(
         wait_for(lambda: not any(each["distinct_id"] in mine for each in _events(api)), "the erasure")
         assert len(_events(api)) == len(batch) + 1 - sum(each["distinct_id"] in mine for each in batch)
         for name, process in server.processes.items():
-            assert httpx.get(f"{process.url}/_readyz", timeout=30).status_code == 200, name
+            assert httpx.get(f"{process.url}/_readyz", timeout=PATIENCE_S).status_code == 200, name
             assert "Traceback" not in process.output(), f"{name}: {process.output()[-3000:]}"
         api.close()
 
@@ -153,7 +158,7 @@ def _members(api: httpx.Client, cohort: int) -> list[str]:
 
 def _post(server: Cluster, who: str) -> httpx.Response:
     event = {"api_key": TOKEN, "event": "hello", "distinct_id": who}
-    return httpx.post(f"{server.processes['edge'].url}/capture/", json=event, timeout=60)
+    return httpx.post(f"{server.processes['edge'].url}/capture/", json=event, timeout=PATIENCE_S)
 
 
 def _send(server: Cluster, who: str) -> str:

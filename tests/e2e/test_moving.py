@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 from tests.conftest import StartServer
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 KEY = "phx_" + "k" * 43
 TOKEN = "phc_testtokentesttoken"
@@ -31,7 +31,9 @@ def test_there_and_back(start_server: StartServer, postgres_url: str, tmp_path: 
         """Start a server, see that everything of before is there, and add to it."""
         server = start_server(data=data, **ACCOUNT, **environment)
         api = httpx.Client(
-            base_url=f"{server.url}/api/projects/1", headers={"Authorization": f"Bearer {KEY}"}, timeout=30
+            base_url=f"{server.url}/api/projects/1",
+            headers={"Authorization": f"Bearer {KEY}"},
+            timeout=PATIENCE_S,
         )
 
         def listed(path: str, name: str) -> list[Any]:
@@ -51,7 +53,7 @@ def test_there_and_back(start_server: StartServer, postgres_url: str, tmp_path: 
             "distinct_id": "ada",
             "properties": {"$set": {"n": len(known)}},
         }
-        assert httpx.post(f"{server.url}/capture/", json=event, timeout=30).status_code == 200
+        assert httpx.post(f"{server.url}/capture/", json=event, timeout=PATIENCE_S).status_code == 200
         wait_for(lambda: events() == known)
         [person] = api.get("/persons/").json()["results"]
         assert person["properties"]["n"] == len(known)
@@ -71,7 +73,7 @@ def test_there_and_back(start_server: StartServer, postgres_url: str, tmp_path: 
     assert "equal on both sides" in there.stdout
     old = subprocess.run(
         [sys.executable, "-m", "hoglab", "serve", "--data", str(data), "--port", "0"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert old.returncode == 1
     assert "was moved to the PostgreSQL database" in old.stderr

@@ -21,13 +21,13 @@ from tests.e2e.test_clickhouse import KEY, TOKEN, an_event, check_results, expos
 from tests.e2e.test_roles import serve, wait_for
 from tests.embedded import EmbeddedEventLog
 from tests.kafka import new_topic
+from tests.waiting import PATIENCE_S
 
 from hoglab.capture.partitioning import DividedLog
 from hoglab.capture.records import derived_uuid, encode_record, new_header, read_header
 from hoglab.storage.engines import EngineOptions, SharedEngines
 from hoglab.storage.table_files import TableDirectory
 
-LIMIT_S = 120
 ACCOUNT = {"HOGLAB_BOOTSTRAP_API_KEY": KEY, "HOGLAB_BOOTSTRAP_PROJECT_TOKEN": TOKEN}
 LATE = datetime.now(UTC) - timedelta(days=40)
 
@@ -77,12 +77,12 @@ class Client:
     def __init__(self, url: str) -> None:
         self.url = url
         self.api = httpx.Client(
-            base_url=f"{url}/api/projects/1", headers={"Authorization": f"Bearer {KEY}"}, timeout=LIMIT_S
+            base_url=f"{url}/api/projects/1", headers={"Authorization": f"Bearer {KEY}"}, timeout=PATIENCE_S
         )
 
     def send(self, batch: list[dict[str, Any]]) -> None:
         sent = {"api_key": TOKEN, "batch": batch}
-        assert httpx.post(f"{self.url}/batch/", json=sent, timeout=LIMIT_S).status_code == 200
+        assert httpx.post(f"{self.url}/batch/", json=sent, timeout=PATIENCE_S).status_code == 200
 
     def events(self) -> dict[str, Any]:
         """Events by uuid, without the persons as they are by now."""

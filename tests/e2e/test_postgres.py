@@ -16,6 +16,7 @@ import pytest
 from tests import forked
 from tests.conftest import StartServer
 from tests.postgres import PostgresServer
+from tests.waiting import PATIENCE_S
 
 from hoglab.settings import SettingsError, load
 from hoglab.storage.database.postgres.driver import Driver
@@ -31,7 +32,7 @@ def hoglab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def wait_for(look: Any, what: str) -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if found := look():
             return found
@@ -51,7 +52,9 @@ def test_everything_but_events_is_in_postgres(
     }
     server = start_server(data=tmp_path / "data", **environment)
     api = httpx.Client(
-        base_url=f"{server.url}/api/projects/1", headers={"Authorization": f"Bearer {KEY}"}, timeout=30
+        base_url=f"{server.url}/api/projects/1",
+        headers={"Authorization": f"Bearer {KEY}"},
+        timeout=PATIENCE_S,
     )
     pro = {"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}
     filters = {"groups": [{"properties": [pro], "rollout_percentage": 100}]}
@@ -60,11 +63,11 @@ def test_everything_but_events_is_in_postgres(
 
     def send(name: str, **properties: Any) -> None:
         event = {"api_key": TOKEN, "event": name, "distinct_id": "ada", "properties": properties}
-        assert httpx.post(f"{server.url}/capture/", json=event, timeout=30).status_code == 200
+        assert httpx.post(f"{server.url}/capture/", json=event, timeout=PATIENCE_S).status_code == 200
 
     def is_on() -> bool:
         asked = {"token": TOKEN, "distinct_id": "ada"}
-        answer = httpx.post(f"{server.url}/flags/?v=2", json=asked, timeout=30).json()
+        answer = httpx.post(f"{server.url}/flags/?v=2", json=asked, timeout=PATIENCE_S).json()
         assert answer["errorsWhileComputingFlags"] is False
         return bool(answer["flags"]["for-pros"]["enabled"])
 
@@ -126,7 +129,7 @@ def test_a_database_that_is_gone_for_a_while(
         HOGLAB_BOOTSTRAP_API_KEY=KEY,
         HOGLAB_BOOTSTRAP_PROJECT_TOKEN=TOKEN,
     )
-    client = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
+    client = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=PATIENCE_S)
     pro = {"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}
     for key, properties in (("for-all", []), ("for-pros", [pro])):
         filters = {"groups": [{"properties": properties, "rollout_percentage": 100}]}
@@ -169,7 +172,7 @@ def test_one_server_works_on_a_database(start_server: StartServer, postgres_url:
     assert second.returncode == 1
     assert "another server works on" in second.stderr
     assert "Traceback" not in second.stderr
-    assert httpx.get(f"{first.url}/_readiness", timeout=30).status_code == 200
+    assert httpx.get(f"{first.url}/_readiness", timeout=PATIENCE_S).status_code == 200
 
 
 def test_who_finds_another_server_after_a_restart_ends(postgres: PostgresServer, postgres_url: str) -> None:

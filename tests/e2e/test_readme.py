@@ -15,6 +15,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
+from tests.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from hoglab.cli import app
@@ -77,7 +78,7 @@ def run_block(name: str, server: ChildServer, words: str = "", instead: str = ""
         env={**os.environ, "KEY": server.api_key},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -108,7 +109,7 @@ def test_a_webhook_with_one_request(start_server: StartServer) -> None:
         event = {"event": "signed up", "distinct_id": "ada", "properties": {"$set": {"name": "Ada"}}}
         sent = httpx.post(f"{server.url}/i/v0/e/", json={"api_key": server.project_token, **event})
         assert sent.status_code == 200
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not destination.bodies:
             assert time.monotonic() < deadline, "nothing was delivered"
             time.sleep(0.05)
@@ -120,9 +121,9 @@ def test_the_lines_for_an_sdk(start_server: StartServer) -> None:
     for there, here in (("phc_…", server.project_token), ("http://127.0.0.1:8000", server.url)):
         assert there in program
         program = program.replace(there, here)
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_S)
     stored = f"{server.url}/api/projects/1/events/?event=signed+up"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not (answer := httpx.get(stored, headers={"Authorization": f"Bearer {server.api_key}"}).json())[
         "results"
     ]:

@@ -21,15 +21,14 @@ from tests.faults.destination import Destination
 from tests.http.asgi import Answer, ask
 from tests.postgres import PostgresServer
 from tests.storage.own_postgres import own_server
+from tests.waiting import PATIENCE_S
 
 from hoglab.app.server import Beside
 from hoglab.settings import Settings
 
-LIMIT_S = 60
-
 
 def wait_for(look: Any, what: str) -> Any:
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if found := look():
             return found
@@ -41,7 +40,7 @@ def serve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     known = {name: value for name, value in os.environ.items() if not name.startswith("HOGLAB_")}
     command = [sys.executable, "-m", "hoglab", "serve", "--port", "0", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**known, **environment}, check=False, timeout=LIMIT_S
+        command, capture_output=True, text=True, env={**known, **environment}, check=False, timeout=PATIENCE_S
     )
 
 
@@ -103,14 +102,14 @@ def test_each_process_does_its_part(postgres: PostgresServer, postgres_url: str,
 
         def flags() -> Any:
             asked = {"token": TOKEN, "distinct_id": "ada"}
-            return httpx.post(f"{edge.url}/flags/?v=2", json=asked, timeout=30).json()
+            return httpx.post(f"{edge.url}/flags/?v=2", json=asked, timeout=PATIENCE_S).json()
 
         def capture(client: str = edge.url) -> httpx.Response:
             event = {"api_key": TOKEN, "event": "hello", "distinct_id": "ada"}
-            return httpx.post(f"{client}/capture/", json=event, timeout=30)
+            return httpx.post(f"{client}/capture/", json=event, timeout=PATIENCE_S)
 
         wait_for(lambda: flags()["flags"].get("on"), "the flag")
-        with httpx.stream("GET", f"{logs}tail/", headers=headers, timeout=LIMIT_S) as stream:
+        with httpx.stream("GET", f"{logs}tail/", headers=headers, timeout=PATIENCE_S) as stream:
             lines = stream.iter_lines()
             assert next(lines) == ":"
             assert capture().status_code == 200
@@ -139,15 +138,15 @@ def _gone_and_back(
     assert refused.status_code == 503
     assert int(refused.headers["Retry-After"]) > 0
     assert flags()["flags"]["on"]["enabled"] is True
-    ready = httpx.get(f"{edge.url}/_readyz", timeout=30)
+    ready = httpx.get(f"{edge.url}/_readyz", timeout=PATIENCE_S)
     assert ready.status_code == 200
     assert any(each.startswith("event log") for each in ready.json()["degraded"])
-    assert httpx.get(f"{deliver.url}/_readyz", timeout=30).status_code == 503
+    assert httpx.get(f"{deliver.url}/_readyz", timeout=PATIENCE_S).status_code == 503
     for process in (edge, deliver):
-        assert httpx.get(f"{process.url}/_livez", timeout=30).status_code == 200
+        assert httpx.get(f"{process.url}/_livez", timeout=PATIENCE_S).status_code == 200
     postgres.reopen(postgres_url)
     wait_for(lambda: capture().status_code == 200, "capture")
-    wait_for(lambda: httpx.get(f"{deliver.url}/_readyz", timeout=30).status_code == 200, "readiness")
+    wait_for(lambda: httpx.get(f"{deliver.url}/_readyz", timeout=PATIENCE_S).status_code == 200, "readiness")
 
 
 def test_a_core_alone_tells_what_waits_and_refuses_other_keys(postgres_url: str, tmp_path: Path) -> None:
@@ -174,7 +173,7 @@ def _nobody_delivers(core: str, server: Cluster) -> None:
         make_function(api, "http://127.0.0.1:9/")
         event = {"event": "hello", "distinct_id": "ada"}
         batch = {"api_key": TOKEN, "batch": [event, event]}
-        assert httpx.post(f"{core}/batch/", json=batch, timeout=30).status_code == 200
+        assert httpx.post(f"{core}/batch/", json=batch, timeout=PATIENCE_S).status_code == 200
 
         def status() -> Any:
             return api.get(f"{core}/api/system_status/").json()["delivery"]
@@ -184,7 +183,7 @@ def _nobody_delivers(core: str, server: Cluster) -> None:
         wait_for(lambda: status()["oldest_due_s"] > 0, "its age")
 
     def measured(name: str) -> float:
-        lines = httpx.get(f"{core}/metrics", timeout=30).text.splitlines()
+        lines = httpx.get(f"{core}/metrics", timeout=PATIENCE_S).text.splitlines()
         return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
     for name in ("hoglab_delivery_waiting", "hoglab_delivery_backlog"):
@@ -231,19 +230,19 @@ def test_an_edge_whose_database_hangs_still_answers(tmp_path: Path) -> None:
 
         def flags() -> Any:
             asked = {"token": TOKEN, "distinct_id": "ada"}
-            return httpx.post(f"{edge.url}/flags/?v=2", json=asked, timeout=LIMIT_S).json()
+            return httpx.post(f"{edge.url}/flags/?v=2", json=asked, timeout=PATIENCE_S).json()
 
         def capture() -> httpx.Response:
             event = {"api_key": TOKEN, "event": "hello", "distinct_id": "ada"}
-            return httpx.post(f"{edge.url}/capture/", json=event, timeout=LIMIT_S)
+            return httpx.post(f"{edge.url}/capture/", json=event, timeout=PATIENCE_S)
 
         wait_for(lambda: {"on", "stored"} <= flags()["flags"].keys(), "the flags")
         assert capture().status_code == 200
         with postgres.hanging(), ThreadPoolExecutor() as pool:
             waiting = [pool.submit(capture) for _ in range(3)]
             for _ in range(5):
-                assert httpx.get(f"{edge.url}/_livez", timeout=LIMIT_S).status_code == 200
-                assert httpx.get(f"{edge.url}/_readyz", timeout=LIMIT_S).status_code == 200
+                assert httpx.get(f"{edge.url}/_livez", timeout=PATIENCE_S).status_code == 200
+                assert httpx.get(f"{edge.url}/_readyz", timeout=PATIENCE_S).status_code == 200
                 answer = flags()
                 assert answer["flags"]["on"]["enabled"] is True
                 assert answer["errorsWhileComputingFlags"] is True

@@ -17,6 +17,7 @@ import pytest
 from tests import waiting
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 
@@ -64,7 +65,7 @@ def test_secrets_stay_where_they_belong(
     client = httpx.Client(
         base_url=f"{server.url}/api/projects/1/",
         headers={"Authorization": f"Bearer {server.api_key}"},
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     told: list[str] = []
 

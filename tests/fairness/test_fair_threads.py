@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.fairness.fair_semaphore import Holder, TooManyWaitingError
 from hoglab.fairness.fair_threads import WAITING_FOR_EACH_THREAD, FairThreads
@@ -27,7 +28,7 @@ class Work:
         with self.changed:
             self.begun.append(owner)
             self.changed.notify_all()
-            assert self.changed.wait_for(lambda: self.left[owner] > 0, 10)
+            assert self.changed.wait_for(lambda: self.left[owner] > 0, PATIENCE_S)
             self.left[owner] -= 1
         return owner
 

@@ -133,7 +133,7 @@ def run(server: Hoglab, step: str | None, times: int) -> dict[str, Any]:
         kill_after(*STEPS[step], times)
     [ingestion] = [each for each in server._background if isinstance(each, Ingestion)]
     ingestion.start()
-    wait_for(lambda: ingestion.position >= last, 60)
+    wait_for(lambda: ingestion.position >= last)
     assert ingestion.stop(10)
     log.trim(last)
     return outcome(server)

@@ -19,6 +19,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 from tests.ingestion.conftest import event, record
+from tests.waiting import PATIENCE_S
 
 from hoglab.app import Hoglab
 from hoglab.cli.errors import OperatorError
@@ -31,7 +32,6 @@ from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.database.sqlite import person_search
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryError
 
-SETTLE_S = 60.0
 SENT_AGAIN = 40
 _EVENTS = "SELECT count(*), sum((properties->>'n')::INT), count(DISTINCT person_id) FROM resolved_events"
 _TEXTS = "SELECT bit_xor(hash(uuid, event, distinct_id, properties, person_properties)) FROM stored_events"
@@ -76,7 +76,7 @@ def main(data: Path) -> str:
             event("e", f"p{n}", properties={"n": n}, uuid=str(UUID(int=n + 1))) for n in range(SENT_AGAIN)
         ]
         offset = asyncio.run(hoglab.engines.log.append(record(*again)))
-        deadline = time.monotonic() + SETTLE_S
+        deadline = time.monotonic() + PATIENCE_S
         while hoglab.engines.store.position() < offset and time.monotonic() < deadline:
             if any("stands still" in each.text for each in hoglab.problems()):
                 break
@@ -93,7 +93,7 @@ def main(data: Path) -> str:
         if known_error(error) is None:
             raise
     (watch,) = (each for each in hoglab._background if isinstance(each, IntegrityWatch))
-    watch.looked.wait(SETTLE_S)
+    watch.looked.wait(PATIENCE_S)
     problems = hoglab.problems()
     if problems:
         return f"degraded {'; '.join(map(str, problems))}"

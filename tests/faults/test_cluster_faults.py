@@ -19,12 +19,13 @@ import psycopg
 import pytest
 from tests.cluster import Cluster, RoundRobin, cluster
 from tests.conftest import free_port
-from tests.faults.test_processes_killed import SETTLE_S, Sink, prepare, wait_for
+from tests.faults.test_processes_killed import Sink, prepare, wait_for
 from tests.faults.visitors import SENDERS, Visitor, await_shares, check
 from tests.generated import SEED
 from tests.kafka import Broker, own_broker
 from tests.links import Link
 from tests.storage.own_postgres import OwnServer, own_server
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ServerError
 from hoglab.storage.event_log.leases import LEASE_S
@@ -39,8 +40,9 @@ CUT_S = 6.0
 PAUSE_S = (0.5, 3.0)
 MOST_STARTING = 2
 """Processes that start at the same time: with more, a machine with two processors does nothing else."""
-MOST_BEHIND_S = 2.0
-"""Time after the end of a lease within which others have the partitions of a process that was killed."""
+MOST_BEHIND_S = 60.0
+"""Time after the end of a lease within which others have the partitions of a process that was killed. Two seconds are
+usual; a busy machine takes longer."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(1200 + 2 * FAULTS_S)]
 
@@ -88,7 +90,7 @@ class Faults:
 
         def start() -> None:
             process = self._server.processes[name]
-            deadline = time.monotonic() + 2 * SETTLE_S
+            deadline = time.monotonic() + 2 * PATIENCE_S
             while not process.alive() and time.monotonic() < deadline:
                 try:
                     process.start()
@@ -167,7 +169,7 @@ def test_whatever_happens_to_a_cluster_loses_and_doubles_nothing(events_url: str
             faults.rest()
         stop.set()
         for visitor in visitors:
-            visitor.join(SETTLE_S)
+            visitor.join(PATIENCE_S)
             assert visitor.error is None
             assert visitor.wrong == []
         faults.settle()
@@ -216,7 +218,7 @@ def _take_over(server: Cluster, database: str) -> float:
     with psycopg.connect(database, autocommit=True) as connection:
         asked = "SELECT count(DISTINCT owner) FROM hoglab_queue.log_lease"
         while connection.execute(asked).fetchone() != (1,):
-            assert time.monotonic() < killed + SETTLE_S
+            assert time.monotonic() < killed + PATIENCE_S
             time.sleep(0.05)
     took_s = time.monotonic() - killed
     server.start("ingest-2")

@@ -18,7 +18,7 @@ from tests.conftest import free_port
 from tests.forked import ForkedServer
 from tests.generated import SEED
 from tests.ingestion.conftest import event, record
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.app import Hoglab
 from hoglab.demo.api import Api
@@ -55,7 +55,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     server = ForkedServer(data=data, host="127.0.0.1", port=free_port(), environment={})
     server.start()
     headers = {"Authorization": f"Bearer {server.api_key}"}
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
         for number in range(20):
             body = {"key": f"f{number}", "filters": {"groups": [{"rollout_percentage": number}]}}
             assert client.post("/api/projects/1/feature_flags/", json=body).status_code == 201
@@ -165,7 +165,7 @@ def right(
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(300 + 60 * PLACES)
+@pytest.mark.timeout(900 + 60 * PLACES)
 @pytest.mark.parametrize("how", ["flip", "cut"])
 @pytest.mark.parametrize("name", STOPPED + KILLED)
 def test_damage_is_never_silently_wrong(

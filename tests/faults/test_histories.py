@@ -20,6 +20,7 @@ from tests.storage.engines import PostgresEngine
 from tests.storage.test_invocations import invocation, outcome
 from tests.storage.test_invocations_postgres import engine
 from tests.storage.test_sharing import databases
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import Database
 from hoglab.storage.invocations import InvocationBatch, MaskingCount, MaskingMovedError
@@ -219,7 +220,7 @@ def test_an_order_key_is_a_mutex(engine: PostgresEngine) -> None:
 
             def work(queue: Any) -> None:
                 mine = STEPS // 2
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + PATIENCE_S
                 while sum(each.asked == "finish" for each in history.operations) < left:
                     assert time.monotonic() < deadline
                     if mine:

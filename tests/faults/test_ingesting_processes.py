@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import cluster, send_signal
-from tests.faults.test_processes_killed import ROUNDS, SETTLE_S, Sink, prepare, wait_for
+from tests.faults.test_processes_killed import ROUNDS, Sink, prepare, wait_for
 from tests.faults.visitors import SENDERS, Visitor, await_shares, check
 from tests.kafka import new_topic
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.event_log.leases import LEASE_S
 
@@ -71,7 +72,7 @@ def test_one_becomes_four_becomes_two_and_they_die_and_are_paused(
             await_shares(postgres_url, [4, 4])
         stop.set()
         for visitor in visitors:
-            visitor.join(SETTLE_S)
+            visitor.join(PATIENCE_S)
             assert visitor.error is None
             assert visitor.wrong == []
         sent = [event for visitor in visitors for event in visitor.sent]

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from tests.conftest import StartServer
 from tests.delivery.conftest import Receiver
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.demo.api import Api
 from hoglab.demo.server import ChildServer
@@ -28,13 +28,13 @@ if (r.status >= 400) { throw Error(f'answered {r.status}') }
 
 
 def metric(server: ChildServer, name: str) -> float:
-    text = httpx.get(f"{server.url}/metrics", timeout=60).text
+    text = httpx.get(f"{server.url}/metrics", timeout=PATIENCE_S).text
     return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} "))
 
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_storms_leave_nothing_behind(start_server: StartServer) -> None:
     receiver = Receiver()
     huge = "x" * (1 << 20)
@@ -76,8 +76,8 @@ def storm(server: ChildServer, receiver: Receiver, number: int) -> None:
         for n in range(EVENTS)
     ]
     sent = httpx.post(
-        f"{server.url}/batch/", json={"api_key": server.project_token, "batch": batch}, timeout=60
+        f"{server.url}/batch/", json={"api_key": server.project_token, "batch": batch}, timeout=PATIENCE_S
     )
     assert sent.status_code == 200
-    wait_for(lambda: len({hit.json["n"] for hit in list(receiver.hits)}) == (number + 1) * EVENTS, 100)
-    wait_for(lambda: metric(server, "hoglab_delivery_backlog") == 0, 100)
+    wait_for(lambda: len({hit.json["n"] for hit in list(receiver.hits)}) == (number + 1) * EVENTS)
+    wait_for(lambda: metric(server, "hoglab_delivery_backlog") == 0)

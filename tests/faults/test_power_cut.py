@@ -17,6 +17,7 @@ import pytest
 from tests.conftest import free_port
 from tests.faults.power import Power
 from tests.generated import SEED
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 
@@ -25,7 +26,6 @@ MOST_KEYS = 25
 LABEL = "of a worker"
 CUTS = int(os.environ.get("HOGLAB_TEST_POWER_CUTS", "5"))
 NOT_BEFORE_S, NOT_AFTER_S = 0.0, 1.5
-SETTLE_S = 300
 MANAGERS = 2
 
 _GONE = httpx.TransportError
@@ -49,7 +49,7 @@ class Manager(threading.Thread):
 
     def run(self) -> None:
         headers = {"Authorization": f"Bearer {self._server.api_key}"}
-        with httpx.Client(base_url=self._server.url, headers=headers, timeout=60) as client:
+        with httpx.Client(base_url=self._server.url, headers=headers, timeout=PATIENCE_S) as client:
             while not self._stop_now.is_set():
                 step = self._dice.choice(
                     [self._add, self._rename, self._delete, self._make_key, self._revoke]
@@ -135,7 +135,7 @@ class Sender(threading.Thread):
         self._stop_now = stop
 
     def run(self) -> None:
-        with httpx.Client(base_url=self._server.url, timeout=60) as client:
+        with httpx.Client(base_url=self._server.url, timeout=PATIENCE_S) as client:
             while not self._stop_now.is_set():
                 batch = [self._event(number) for number in range(20)]
                 try:
@@ -155,7 +155,7 @@ class Sender(threading.Thread):
 
 @pytest.mark.faults
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 60 * CUTS)
+@pytest.mark.timeout(900 + 60 * CUTS)
 def test_what_was_answered_outlives_the_power(tmp_path: Path) -> None:
     print(f"HOGLAB_TEST_SEED={SEED}")
     dice = random.Random(SEED)
@@ -189,7 +189,7 @@ def test_what_was_answered_outlives_the_power(tmp_path: Path) -> None:
             power.cut()
             server.start()
             headers = {"Authorization": f"Bearer {server.api_key}"}
-            with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+            with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
                 for manager in managers[-2 * MANAGERS :]:
                     assert manager.wrong == []
                     manager.check(client)
@@ -210,9 +210,9 @@ def test_what_was_answered_outlives_the_power(tmp_path: Path) -> None:
 
 def _wait_for_answers(managers: list[Manager], sender: Sender) -> None:
     """Until there is something that a cut could take back, however slow the machine is."""
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not (all(manager.answers for manager in managers) and sender.acknowledged):
-        assert time.monotonic() < deadline, f"nothing was answered in {SETTLE_S} s"
+        assert time.monotonic() < deadline, f"nothing was answered in {PATIENCE_S} s"
         time.sleep(0.05)
 
 
@@ -220,10 +220,10 @@ def _wait_for_events(server: ChildServer, count: int) -> None:
     """Until a last event is stored, which comes behind all others."""
     last = str(uuid4())
     headers = {"Authorization": f"Bearer {server.api_key}"}
-    deadline = time.monotonic() + SETTLE_S
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+    deadline = time.monotonic() + PATIENCE_S
+    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
         body = {"api_key": server.project_token, "event": "last", "distinct_id": "x", "uuid": last}
         assert client.post("/capture/", json=body).status_code == 200
         while client.get(f"/api/projects/1/events/{last}/").status_code != 200:
-            assert time.monotonic() < deadline, f"{count} events were not ingested in {SETTLE_S} s"
+            assert time.monotonic() < deadline, f"{count} events were not ingested in {PATIENCE_S} s"
             time.sleep(0.1)

@@ -168,7 +168,7 @@ def an_update(server: Cluster, load: Load) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_what_happens_to_processes_and_to_their_database_loses_nothing(tmp_path: Path) -> None:
     sink = Sink(takes_s=0.05)
     with own_server() as postgres, cluster(tmp_path, postgres.url) as server:

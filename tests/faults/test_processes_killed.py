@@ -18,12 +18,12 @@ import httpx
 import pytest
 from tests.cluster import TOKEN, Cluster, RoundRobin, cluster
 from tests.kafka import new_topic
+from tests.waiting import PATIENCE_S
 
 ROUNDS = int(os.environ.get("HOGLAB_TEST_PROCESS_KILLS", "1"))
 """How often each process is killed."""
 SENDERS = 3
 PAUSE_S = 0.05
-SETTLE_S = 90
 EXPOSED_EVERY = 5
 ROLES = {
     "core": "core",
@@ -122,7 +122,7 @@ class Sender(threading.Thread):
 
     def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
         """The answer of whichever process is there, on a connection of its own."""
-        deadline = time.monotonic() + SETTLE_S
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:
                 answer = httpx.post(f"{self._url}{path}", json=body, timeout=20)
@@ -151,7 +151,7 @@ class Sender(threading.Thread):
 
 
 def wait_for(look: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if look():
             return
@@ -233,7 +233,7 @@ def test_each_process_is_killed_under_load(
             server.start(name)
         stop.set()
         for sender in senders:
-            sender.join(SETTLE_S)
+            sender.join(PATIENCE_S)
             assert sender.error is None
         check(server, api, sink, senders, experiment, ordered=not topic)
         assert not sink.overlaps

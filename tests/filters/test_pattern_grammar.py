@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.filters.evaluate import compile_predicate, compile_search
 from hoglab.filters.pattern_grammar import (
@@ -182,7 +183,7 @@ def test_no_pattern_of_the_grammar_takes_the_process_down(tmp_path: Path) -> Non
         input="\n".join([*patterns, *TOO_LARGE, *UNKNOWN]),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-2_000:]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.functions.conftest import Api
+from tests.waiting import PATIENCE_S
 
 from hoglab.filters.hog import FilterContext
 from hoglab.functions.configuration.builder import Builder, FunctionPatch
@@ -122,7 +123,7 @@ def test_the_same_texts_as_liquidjs(node_modules: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     expected = dict(zip(TEMPLATES, json.loads(done.stdout), strict=True))
     assert {text: LiquidTemplate.parse(text).render(VARIABLES) for text in TEMPLATES} == expected

@@ -29,6 +29,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.contract.rules import rule
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 
@@ -125,7 +126,7 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 def until(holds: Callable[[], Any]) -> None:
     """Wait for a condition."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.05)
@@ -366,7 +367,9 @@ def test_no_secret_is_told(
     exported = tmp_path / "exported.jsonl"
     command = [sys.executable, "-m", "hoglab", "export", "events", "--to", str(exported)]
     server.stop()
-    subprocess.run(command, check=True, env={**os.environ, "HOGLAB_DATA": str(server.data)}, timeout=60)
+    subprocess.run(
+        command, check=True, env={**os.environ, "HOGLAB_DATA": str(server.data)}, timeout=PATIENCE_S
+    )
     assert leaks(exported.read_text()) == []
     assert leaks(server.output()) == []
     stored = dict(cells(server.data))

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 from typer.testing import CliRunner
 
 from hoglab import hog
@@ -81,7 +82,7 @@ def test_commands_print_what_is_shown(session: str, tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.stdout == printed

@@ -8,6 +8,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
 import hoglab.hog
 
 PACKAGES = ("google-re2", "orjson", "tzdata")
@@ -52,7 +54,7 @@ def test_it_runs_alone(tmp_path: Path) -> None:
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.stderr == ""
@@ -65,7 +67,7 @@ def test_it_runs_alone(tmp_path: Path) -> None:
 def test_importing_it_brings_in_nothing_else_of_ours() -> None:
     program = "import sys, hoglab.hog; print(*(m for m in sys.modules if m.startswith('hoglab.')))"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     ours = done.stdout.split()
     assert ours

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.fairness.fair_semaphore import Holder
 from hoglab.http.errors import ApiError
@@ -39,7 +40,7 @@ class Client:
         await self.sent.put(message)
 
     async def next(self) -> Any:
-        return await asyncio.wait_for(self.sent.get(), 10)
+        return await asyncio.wait_for(self.sent.get(), PATIENCE_S)
 
     def hang_up(self) -> None:
         self._gone.set()
@@ -76,7 +77,7 @@ async def opened(
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+    asyncio.run(asyncio.wait_for(story, PATIENCE_S))
 
 
 def test_events_are_sent_as_they_come_until_there_are_no_more() -> None:

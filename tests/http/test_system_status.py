@@ -12,6 +12,7 @@ import orjson
 import pytest
 from tests.conftest import StartServer
 from tests.http.asgi import ask
+from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.service import AccountService
 from hoglab.app import Hoglab, services
@@ -24,7 +25,7 @@ PATH = "/api/system_status/"
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

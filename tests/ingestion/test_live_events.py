@@ -16,6 +16,7 @@ from tests.conftest import free_port
 from tests.embedded import EmbeddedEventStore
 from tests.forked import ForkedServer
 from tests.http.asgi import ask
+from tests.waiting import PATIENCE_S
 
 from hoglab.app import Hoglab
 from hoglab.demo.server import ChildServer
@@ -31,7 +32,7 @@ class Server:
         self.token = server.project_token
         self.key = server.api_key
         headers = {"Authorization": f"Bearer {server.api_key}"}
-        self.client = httpx.Client(base_url=server.url, headers=headers, timeout=60)
+        self.client = httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S)
 
     def send(self, *events: dict[str, Any]) -> None:
         batch = [{"distinct_id": "d", "properties": {}, **event} for event in events]
@@ -185,13 +186,13 @@ def test_who_may_no_longer_follow_is_sent_away(server: Server, *, busy: bool) ->
         "/api/personal_api_keys/", json={"label": "follower", "scopes": ["query:read"]}
     ).json()
     url = str(server.client.base_url)
-    with httpx.Client(base_url=url, timeout=60) as browser:
+    with httpx.Client(base_url=url, timeout=PATIENCE_S) as browser:
         session = browser.post("/api/session/", json={"personal_api_key": server.key}).json()
         end_session = f"/api/sessions/{session['id']}/"
         revoke = f"/api/personal_api_keys/{made['id']}/"
         by_key = {"Authorization": f"Bearer {made['value']}"}
         for follower, headers, ended in ((httpx, by_key, revoke), (browser, {}, end_session)):
-            with follower.stream("GET", url + LIVE, headers=headers, timeout=60) as answer:
+            with follower.stream("GET", url + LIVE, headers=headers, timeout=PATIENCE_S) as answer:
                 assert answer.status_code == 200
                 lines = answer.iter_lines()
                 next(lines)
@@ -256,9 +257,9 @@ def test_a_query_that_fails_keeps_nobody_else_waiting(tmp_path: Path) -> None:
         assert (
             await ask(hoglab.http, "POST", "/capture/", headers, body=[orjson.dumps(event)])
         ).status == 200
-        told = await asyncio.wait_for(coming[1], 30)
+        told = await asyncio.wait_for(coming[1], PATIENCE_S)
         while told.type != "event":
-            told = await asyncio.wait_for(anext(good), 30)
+            told = await asyncio.wait_for(anext(good), PATIENCE_S)
         coming[0].cancel()
         await asyncio.wait(coming)
         for each in (bad, good):

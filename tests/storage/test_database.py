@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from tests.databases import ENGINES, template
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import (
     Database,
@@ -155,7 +156,7 @@ class TestReaders:
             connection.execute(update(tables.organization).values(name="x"))
 
     def test_forty_readers_at_once_do_not_wait_for_each_other(self, database: Database) -> None:
-        barrier = threading.Barrier(40, timeout=20)
+        barrier = threading.Barrier(40, timeout=PATIENCE_S)
         met: list[int] = []
 
         def read() -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.generated import examples
 from tests.storage.engines import Engine, NewEngine
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.storage.event_log import EventLog, EventLogFullError
 from hoglab.storage.event_log import log as event_log_module
@@ -162,14 +162,14 @@ class TestAppendAndRead:
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(log.wait, 0, 30)
             append(log, b"x")
-            assert waiting.result(timeout=30)
+            assert waiting.result(timeout=PATIENCE_S)
             assert not log.wait(1, 0.001)
 
     def test_waiting_ends_when_it_is_asked_to_even_if_that_was_before(self, log: GroupCommitLog) -> None:
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(log.wait, 0, 600)
             log.wake()
-            assert not waiting.result(timeout=30)
+            assert not waiting.result(timeout=PATIENCE_S)
         log.wake()
         assert not log.wait(0, 600)
 
@@ -197,7 +197,7 @@ class TestAppendAndRead:
         with ThreadPoolExecutor(1) as pool, opened(engine) as log:
             waiting = pool.submit(log.wait, 0, 30)
             log.close()
-            assert not waiting.result(timeout=30)
+            assert not waiting.result(timeout=PATIENCE_S)
 
 
 class TestConsumers:

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from tests import waiting
 from tests.kafka import Broker, new_topic, own_broker
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.errors import UnsupportedDatabaseError
@@ -26,9 +27,8 @@ from hoglab.storage.event_log.kafka_partition import KafkaPartition
 from hoglab.storage.event_log.kafka_topic import MAX_RECORD_BYTES, KafkaAddress
 from hoglab.storage.event_log.partitions import LogPartition, PartitionedLog
 
-pytestmark = pytest.mark.timeout(600)  # of which a broker may need much to start
+pytestmark = pytest.mark.timeout(900)  # of which a broker may need much to start
 MANY = 1 << 30
-PATIENCE_S = 60.0
 
 
 wait_for = partial(waiting.wait_for, timeout_s=PATIENCE_S, every_s=0.02)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.generated import examples
 from tests.storage.event_rows import event_row
 from tests.storage.event_stores import append, query
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.event_store import (
     EventBatch,
@@ -168,7 +169,7 @@ class TestLife:
             "store.close(); print('done')"
         )
         command = [sys.executable, "-c", work, str(tmp_path / "events.duckdb")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert done.stdout == "done\n", done.stderr
 
     def test_a_nearly_full_disk_is_refused(self, tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ class TestLife:
                 pause.wait(0.001)
             pause.wait(0.05)  # let it get from taking the cursor into the query
             store.close()
-            assert "closed" in running.result(timeout=20)
+            assert "closed" in running.result(timeout=PATIENCE_S)
 
     def test_a_file_in_use_by_another_process(self, store: DuckDbEventStore, tmp_path: Path) -> None:
         program = (

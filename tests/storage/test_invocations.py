@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.storage.engines import Engine, Queue
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import from_micros, tables
 from hoglab.storage.invocations import (
@@ -667,7 +668,7 @@ class TestWaiting:
             woken = pool.submit(work)
             ready.wait()
             queue.enqueue(InvocationBatch([invocation()]))
-            assert woken.result(timeout=30)
+            assert woken.result(timeout=PATIENCE_S)
 
     def test_stats(self, queue: Queue, clock: Clock) -> None:
         assert queue.stats() == (stats := queue.stats())

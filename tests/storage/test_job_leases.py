@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from tests.databases import ENGINES, Template, template
 from tests.storage import job_worker
 from tests.storage.job_worker import done
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from hoglab.storage import job_leases
 from hoglab.storage.database import Database, DatabaseUnreachableError, Rebuildable, tables
@@ -237,7 +237,7 @@ def test_jobs_of_processes_that_are_killed_or_paused_are_done_once_each(
             return [tuple(row) for row in connection.execute(sa.select(done))]
 
     def go_on(more: int) -> None:
-        deadline, until = time.monotonic() + 60, len(rounds()) + more
+        deadline, until = time.monotonic() + PATIENCE_S, len(rounds()) + more
         while len(rounds()) < until:
             assert time.monotonic() < deadline, "nobody goes on"
             assert all(each.poll() is None for each in workers), "a round was done twice"

@@ -15,12 +15,12 @@ import pytest
 from tests import waiting
 from tests.postgres import PostgresServer
 from tests.storage.engines import PostgresEngine, on_own_database
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database.tables import consumer_position
 from hoglab.storage.event_log.leases import LogInUseError, LogLeases, finish_within, share_of
 from hoglab.storage.event_log.partitions import LeaseLostError, LeaseRound, PartitionDone, PartitionLease
 
-PATIENCE_S = 90.0
 LEASE_S = 4.0
 
 

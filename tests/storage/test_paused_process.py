@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from tests.postgres import PostgresServer
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.postgres.driver import LOCK_TIMEOUT_S, Driver
@@ -58,7 +59,7 @@ def test_others_get_the_turn_of_a_process_that_is_paused(url: str) -> None:
             assert tx.execute(sa.select(tables.installation.c.starts)).scalar() == 1
     finally:
         os.kill(writer.pid, signal.SIGCONT)
-    said, _ = writer.communicate("\n", timeout=120)
+    said, _ = writer.communicate("\n", timeout=PATIENCE_S)
     assert said.splitlines() == [f"{database.name} ended a transaction that did nothing for long", "1"]
     assert writer.returncode == 0
     database.dispose()

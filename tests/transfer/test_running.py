@@ -15,6 +15,7 @@ from tests.conftest import StartServer
 from tests.embedded import EmbeddedEventStore
 from tests.storage.event_rows import event_row
 from tests.transfer.test_commands import Place, hoglab, rows, write_lines
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.event_store import EventBatch
 from hoglab.storage.event_store.export import EventSelection
@@ -123,7 +124,7 @@ def test_only_so_many_at_once_and_none_for_ever(serve: StartService) -> None:
         with pytest.raises(CutOffError, match="too many"), running_export(path, ALL):
             pass
         # Its reader takes no more, so the server gives up on it.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 with running_export(path, EventSelection(project_id=2)):
@@ -185,7 +186,7 @@ def test_a_killed_server_leaves_no_half_of_an_export(start_server: StartServer, 
 
 
 def wait_until_all_are_stored(place: Place) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         newest = place.get("/events/", limit=1)["results"]
         if newest and newest[0]["properties"]["n"] == EVENTS - 1:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.clients.node_process import NodeProcess
 from tests.clients.tab import Tab
+from tests.waiting import PATIENCE_S
 
-PATIENCE_S = 30.0
 LOG_IN = """
 async (key) => {
   const answer = await fetch("/api/session/", {
@@ -19,17 +19,6 @@ async (key) => {
 """
 WIDTHS = {"light": 1280, "dark": 1280, "narrow": 320, "zoomed": 640}
 """``zoomed``: what a window of 1280 pixels has for a text of twice the size."""
-
-_WORK = 3_000_000
-"""Additions that tell how long."""
-
-
-def slowness() -> float:
-    """By how much limits of times are to be stretched now, because what runs here waits for a processor."""
-    began, used = time.perf_counter(), time.process_time()
-    sum(range(_WORK))
-    waited = (time.perf_counter() - began) / max(time.process_time() - used, 1e-6)
-    return max(1.0, waited)
 
 
 class Page(Tab):

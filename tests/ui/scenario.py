@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import httpx
+from tests.waiting import PATIENCE_S
 
 DAYS = 21
 FLAG = "one-page-checkout"
@@ -56,7 +57,7 @@ class Client:
 
     def __init__(self, url: str, key: str, token: str, project: int = 1) -> None:
         self.url, self.key, self.token, self.project = url, key, token, project
-        self._http = httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60)
+        self._http = httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """The answer of an operation below the project, or of an absolute path."""
@@ -74,7 +75,7 @@ class Client:
 
     def settled(self, name: str, count: int = 1) -> None:
         """Wait until events of this name are stored."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.call("GET", "events/", event=name, limit=count)["results"]) < count:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -129,7 +130,7 @@ def launch(
 
 def settle(client: Client, experiment: dict[str, Any], people: int) -> None:
     """Wait until everybody is counted in every result."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         found = client.call("GET", f"experiments/{experiment['id']}/results/", refresh="true")
         exposed = sum(((found["exposures"] or {}).get("total_exposures") or {}).values())

@@ -13,6 +13,7 @@ from tests.clients.node_process import NodeProcess
 from tests.conftest import free_port
 from tests.ui.conftest import new_server
 from tests.ui.page import Page
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 
@@ -22,7 +23,7 @@ HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host"}
 
 def proxy(port: int, target: str) -> ThreadingHTTPServer:
     """A proxy that knows one path, and takes it away from what it hands on."""
-    client = httpx.Client(base_url=target, timeout=30)
+    client = httpx.Client(base_url=target, timeout=PATIENCE_S)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -11,8 +11,9 @@ from urllib.parse import quote, urljoin
 import pytest
 from tests.clients.node_process import NodeProcess
 from tests.ui.conftest import Lab
-from tests.ui.page import PATIENCE_S, Page
+from tests.ui.page import Page
 from tests.ui.scenario import Client, event
+from tests.waiting import PATIENCE_S
 
 SCREENS = {
     "experiments": ("/p/1/experiments", "Lopsided"),

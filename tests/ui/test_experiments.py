@@ -14,6 +14,7 @@ from tests.ui import scenario
 from tests.ui.conftest import Lab
 from tests.ui.page import Page
 from tests.ui.scenario import metric, node
+from tests.waiting import PATIENCE_S
 
 from hoglab.statistics.numbers import effect_text, mean_text, number_text, percent_text
 
@@ -47,7 +48,7 @@ FORESTS = """
 
 def whole(lab: Lab, experiment: dict[str, Any]) -> dict[str, Any]:
     """The results, once nothing is being computed."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while (found := lab.results(experiment))["status"] != "complete":
         assert time.monotonic() < deadline, found["pending"]
         time.sleep(0.1)
@@ -100,7 +101,7 @@ def test_13_3_1_numbers_are_those_of_the_terminal(page: Page, lab: Lab) -> None:
     command = [sys.executable, "-m", "hoglab", "experiment", "results", str(lab.checkout["id"])]
     command += ["--host", lab.server.url, "--key", lab.server.api_key]
     environment = {**os.environ, "COLUMNS": "220"}
-    said = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
     assert said.returncode == 0, said.stdout + said.stderr
     page.show(path_of(lab.checkout), "Secondary metrics")
     lines = iter(said.stdout.replace("−", "-").splitlines())
@@ -221,7 +222,7 @@ def test_13_3_6_buttons_by_state(page: Page, lab: Lab) -> None:
         page.see(says)
         page.click(f'dialog >> role=button[name="{name}"]')
         page.until("() => !document.querySelector('dialog')")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while state()["status"] != status:
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -14,6 +14,7 @@ from tests.ui import scenario
 from tests.ui.conftest import Lab
 from tests.ui.page import Page
 from tests.ui.scenario import event, exposure, metric, node
+from tests.waiting import PATIENCE_S
 
 from hoglab.statistics.numbers import effect_text, number_text
 
@@ -189,7 +190,7 @@ def rare(lab: Lab) -> dict[str, Any]:
         amount = {"amount": usual * rng.uniform(0.9, 1.2), **properties}
         sent.append(event("spent", person, at + timedelta(hours=3), amount))
     lab.client.send(sent)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         found = lab.client.call("GET", f"experiments/{made['id']}/results/", refresh="true")
         exposed = sum(((found["exposures"] or {}).get("total_exposures") or {}).values())

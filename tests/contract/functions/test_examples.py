@@ -19,6 +19,7 @@ from tests.conftest import free_port
 from tests.contract.rules import rule
 from tests.embedded import EmbeddedInvocationQueue
 from tests.forked import ForkedServer
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.invocations import AppMetric, LogEntry
 
@@ -38,7 +39,9 @@ class Fresh:
         self.server = ForkedServer(data=data, host="127.0.0.1", port=free_port(), environment=environment)
         self.server.start()
         headers = {"Authorization": f"Bearer {self.server.api_key}"}
-        self.client = httpx.Client(base_url=f"{self.server.url}/api/projects/1", headers=headers, timeout=30)
+        self.client = httpx.Client(
+            base_url=f"{self.server.url}/api/projects/1", headers=headers, timeout=PATIENCE_S
+        )
 
     def ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
         """The body of the answer; a text is sent as it stands."""

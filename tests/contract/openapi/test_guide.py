@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
+from tests.waiting import PATIENCE_S
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDES = (DOCS / "api" / "experiments.md", DOCS / "functions.md", DOCS / "delivery.md")
 EXAMPLE = re.compile(r"```sh\n(?P<command>.*?)```\n\n```json\n(?P<answer>.*?)```", re.DOTALL)
 EVENTUAL = ("/query/", "/health/", "/events/", "/logs/", "/metrics/", "/dead_letters/?", "/backfills/")
 """Answers that events must first arrive for."""
-PATIENCE_S = 30.0
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
@@ -59,7 +59,7 @@ def run(command: str, environment: dict[str, str]) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, (command, done.stderr)
     return json.loads(done.stdout)

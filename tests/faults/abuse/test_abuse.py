@@ -23,6 +23,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.faults.destination import Destination
+from tests.waiting import PATIENCE_S
 
 from hoglab.demo.server import ChildServer
 
@@ -47,7 +48,7 @@ class Shop:
     """A well-behaved project: what it does, and how long that takes."""
 
     def __init__(self, server: ChildServer, destination: Destination) -> None:
-        self._client = httpx.Client(base_url=server.url, timeout=60)
+        self._client = httpx.Client(base_url=server.url, timeout=PATIENCE_S)
         self._key = {"Authorization": f"Bearer {server.api_key}"}
         self._token = server.project_token
         self._destination = destination
@@ -132,7 +133,7 @@ class Shop:
                     self.results()
                 turn += 1
                 time.sleep(0.02)
-            limit = time.monotonic() + 60
+            limit = time.monotonic() + PATIENCE_S
             while len(arrived) < len(self.sent):
                 assert time.monotonic() < limit, f"{len(self.sent) - len(arrived)} deliveries did not come"
                 time.sleep(0.05)
@@ -207,7 +208,7 @@ def test_others_notice_nothing(
             time.sleep(2)  # what they need to begin
             attacked = shop.work(SECONDS)
         finally:
-            printed, _ = attacker.communicate(timeout=120)
+            printed, _ = attacker.communicate(timeout=PATIENCE_S)
     answers = json.loads(printed)
     assert attacker.returncode == 0
     assert sum(answers.values()) > 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.functions.conftest import Api
 from tests.functions.templates.cases import cases_of
+from tests.waiting import PATIENCE_S
 
 from hoglab.functions.documents.template_pages import KINDS, pages
 from hoglab.functions.templates import catalogue
@@ -54,5 +55,7 @@ def test_the_script_for_google_sheets_appends_what_the_template_sends(node_modul
     right, wrong = ({**sent, "secret": secret} for secret in ("a long random text", "guessed"))
     calls = [f"doPost({{postData: {{contents: {json.dumps(json.dumps(one))}}}}})" for one in (right, wrong)]
     program = f"{SHEET}{script}\nconsole.log(JSON.stringify([{', '.join(calls)}, rows]))"
-    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        ["node", "-e", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert json.loads(done.stdout) == ["ok", "wrong secret", [[sent["sheet"], sent["row"]]]]

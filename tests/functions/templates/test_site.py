@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.functions.conftest import Api
+from tests.waiting import PATIENCE_S
 
 from hoglab.functions.documents.template_pages import example
 from hoglab.functions.templates import catalogue
@@ -49,7 +50,7 @@ def in_a_page(api: Api, node_modules: Path) -> Any:
             f"const event = {json.dumps(EVENT)}\nconsole.log(JSON.stringify({wanted}))"
         )
         done = subprocess.run(
-            ["node", "-e", program], capture_output=True, text=True, timeout=60, check=False
+            ["node", "-e", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

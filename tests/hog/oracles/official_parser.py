@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+from tests.waiting import PATIENCE_S
+
 STUB = Path(__file__).parent / "official_stub"
 CALLS = {
     "program": "parse_program_json",
@@ -58,7 +60,7 @@ class OfficialParser:
         """Ends the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=PATIENCE_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

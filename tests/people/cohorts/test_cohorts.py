@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from hoglab.people.cohorts import calculation, members
 from hoglab.people.cohorts import service as service_module
@@ -236,7 +237,7 @@ class TestDynamic:
 def wait_until(done) -> None:
     import time
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.01)
