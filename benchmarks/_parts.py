@@ -25,7 +25,7 @@ from tests.embedded import EmbeddedEventStore
 
 from benchmarks._driver import _children, _cpu_seconds
 from hoglab.app import Hoglab
-from hoglab.app.server import Beside
+from hoglab.app.server import JoiningProcess
 from hoglab.delivery.dispatch.dispatcher import EventDispatcher
 from hoglab.http.server import claim, serve, stop_on_signals
 from hoglab.people import PersonService
@@ -101,9 +101,9 @@ def _thread_seconds(native_id: int | None) -> float:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Hoglab | Beside]:
+def opened(settings: Settings) -> Iterator[Hoglab | JoiningProcess]:
     """The server, or the process beside one, during the block."""
-    process = Hoglab.open(settings) if settings.role in ("all", "core") else Beside.open(settings)
+    process = Hoglab.open(settings) if settings.role in ("all", "core") else JoiningProcess.open(settings)
     try:
         yield process
     finally:

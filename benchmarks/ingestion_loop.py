@@ -30,7 +30,7 @@ from benchmarks.delivery_throughput import FORWARD, House
 from hoglab.accounts.service import AccountService
 from hoglab.app import calm_garbage_collector
 from hoglab.capture.records import encode_record, new_header
-from hoglab.ingestion import IngestedEvent, Ingestion, Quarantine
+from hoglab.ingestion import IngestedEvent, LogIngestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
@@ -68,7 +68,7 @@ class Keeper:
             self.rows += [event.row for event in events]
         self.offset = log_offset or self.offset
 
-    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         """Nothing can fail."""
 
     def has_room(self) -> bool:
@@ -150,7 +150,7 @@ def run_loop(
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
         quarantine = Quarantine(SqlQuarantineStore(house.queue_database))
-        ingestion = Ingestion(log, store, people, accounts.project, quarantine, dispatcher=dispatcher)
+        ingestion = LogIngestion(log, store, people, accounts.project, quarantine, dispatcher=dispatcher)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()
         while ingestion.position < log.last_offset():

@@ -16,7 +16,7 @@ from tests.embedded import EmbeddedEventStore
 from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.service import AccountService
-from hoglab.ingestion import Ingestion, Quarantine
+from hoglab.ingestion import LogIngestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
@@ -151,7 +151,7 @@ class Replay:
         self._queue = Database.open(folder / "queue.db", queue_metadata)
         self._log = server.log
         projects = AccountService(database).project
-        self._loop = Ingestion(
+        self._loop = LogIngestion(
             server.log, self.store, self.people, projects, Quarantine(SqlQuarantineStore(self._queue))
         )
         self._loop.start()

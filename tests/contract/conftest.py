@@ -18,7 +18,7 @@ from tests.split import BESIDE, SHAPE, SplitTransport, secret_key
 from tests.waiting import PATIENCE_S
 
 from hoglab.app import Hoglab
-from hoglab.app.server import Beside
+from hoglab.app.server import JoiningProcess
 from hoglab.settings import Settings
 from hoglab.storage.database import Database
 
@@ -140,7 +140,7 @@ def open_laboratory(
 ) -> Iterator[Callable[..., Laboratory]]:
     """Open an application with settings of its own. Every answer is held against the OpenAPI document."""
     opened: list[Laboratory] = []
-    beside: list[Beside] = []
+    beside: list[JoiningProcess] = []
     described = Described(json.loads(DOCUMENT.read_bytes()))
 
     async def check(answer: httpx.Response) -> None:
@@ -158,7 +158,7 @@ def open_laboratory(
             if SHAPE == "split":
                 shared["secret_keys"] = (secret_key(data),)
                 hoglab = Hoglab.open(Settings(role="core", **shared, **first))
-                others = [Beside.open(Settings(role=role, **shared)) for role in BESIDE]
+                others = [JoiningProcess.open(Settings(role=role, **shared)) for role in BESIDE]
                 edges = [each.http for role, each in zip(BESIDE, others, strict=True) if role == "edge"]
                 transport = SplitTransport(hoglab.http, edges)
             else:

@@ -23,7 +23,7 @@ from tests.postgres import PostgresServer
 from tests.storage.own_postgres import own_server
 from tests.waiting import PATIENCE_S
 
-from hoglab.app.server import Beside
+from hoglab.app.server import JoiningProcess
 from hoglab.settings import Settings
 
 
@@ -199,7 +199,7 @@ def _edge_without_flags(postgres_url: str, server: Cluster) -> None:
         role="edge",
         access_log=False,
     )
-    edge = Beside.open(settings)
+    edge = JoiningProcess.open(settings)
     try:
 
         def readiness() -> Answer:

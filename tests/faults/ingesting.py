@@ -27,7 +27,7 @@ from tests.waiting import wait_for
 
 from hoglab.app.server import Hoglab
 from hoglab.delivery.dispatch import EventDispatcher
-from hoglab.ingestion import Ingestion, steps
+from hoglab.ingestion import LogIngestion, steps
 from hoglab.people import PersonService
 from hoglab.settings import Settings
 from hoglab.storage.database import tables
@@ -131,7 +131,7 @@ def run(server: Hoglab, step: str | None, times: int) -> dict[str, Any]:
         GroupCommitLog.commit = commit_and_trim  # type: ignore[method-assign]
     if step is not None:
         kill_after(*STEPS[step], times)
-    [ingestion] = [each for each in server._background if isinstance(each, Ingestion)]
+    [ingestion] = [each for each in server._background if isinstance(each, LogIngestion)]
     ingestion.start()
     wait_for(lambda: ingestion.position >= last)
     assert ingestion.stop(10)

@@ -17,7 +17,7 @@ from tests.waiting import wait_for
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.capture.records import encode_record, new_header
-from hoglab.ingestion import Ingestion, IngestionLimits, Quarantine
+from hoglab.ingestion import IngestionLimits, LogIngestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
@@ -47,8 +47,8 @@ class House:
         self.quarantine = Quarantine(SqlQuarantineStore(self.queue))
         self.ingestion = self.make_ingestion()
 
-    def make_ingestion(self) -> Ingestion:
-        return Ingestion(
+    def make_ingestion(self) -> LogIngestion:
+        return LogIngestion(
             self.log,
             self.store,
             self.people,

@@ -15,7 +15,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, capture_routes
 from hoglab.http.app import build_app
 from hoglab.http.server import claim, serve, stop_on_signals
-from hoglab.ingestion import Ingestion, IngestionLimits, Quarantine
+from hoglab.ingestion import IngestionLimits, LogIngestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
@@ -28,7 +28,7 @@ async def main(folder: Path) -> None:
     log = EmbeddedEventLog(folder / "queue.db")
     quarantine = Quarantine(SqlQuarantineStore(Database.open(folder / "queue.db", queue_metadata)))
     store = EmbeddedEventStore(folder / "events.duckdb")
-    ingestion = Ingestion(
+    ingestion = LogIngestion(
         log,
         store,
         PersonService(database),

@@ -51,7 +51,7 @@ class Recorder:
         self.seen += events
         self.offset = log_offset
 
-    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         if self.failures:
             self.failures -= 1
             raise RuntimeError("the dispatcher fails")
@@ -288,7 +288,7 @@ def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> Non
     crashed = house.make_ingestion()
     crashed._steps.store = FragileStore(house.folder / "other.duckdb")
     crashed._steps.store.failures = 10**9
-    crashed._track.position = 1
+    crashed._cursor.position = 1
     with ThreadPoolExecutor(1) as decoder, pytest.raises(EventStoreUnavailableError):
         crashed._ingest([record], decoder)
     crashed._steps.store.close()

@@ -39,7 +39,7 @@ from hoglab.storage.engines import EngineOptions, IngestEngines, upgrade_databas
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.leases import LogLeases
 from hoglab.storage.event_log.partitions import LeasedLog, PartitionDone
-from hoglab.storage.event_log.progress import PartitionedProgress
+from hoglab.storage.event_log.progress import IngestionProgress
 from hoglab.storage.event_store import PartitionedEventStore
 from hoglab.storage.invocations import InvocationBatch, NewInvocation
 from hoglab.storage.table_files import TableDirectory
@@ -109,7 +109,7 @@ class Enqueuer:
             )
         )
 
-    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         pass
 
     def has_room(self) -> bool:
@@ -238,7 +238,7 @@ class House:
             return reader.execute(sql)
 
     def is_done(self) -> bool:
-        progress = PartitionedProgress(LeasedLog(self.watcher.log.source, self.watcher.leases))
+        progress = IngestionProgress(LeasedLog(self.watcher.log.source, self.watcher.leases))
         return CatchUp(progress, progress).wait(1, timeout_s=1.0)
 
     def check(self) -> None:
@@ -299,7 +299,7 @@ def test_loops_share_partitions_and_what_they_ingest_is_in_order(house: House) -
     first, second = house.new(), house.new()
     for loop in (first, second):
         loop.start()
-    wait_for(lambda: [len(loop.ingestion.held()) for loop in (first, second)] == [2, 2])
+    wait_for(lambda: [len(loop.ingestion.owned()) for loop in (first, second)] == [2, 2])
     for number in range(5):
         house.send(
             *(event(f"e{number}", named(each), properties={"$set": {"n": number}}) for each in range(4))
@@ -323,13 +323,13 @@ def test_what_another_loop_stored_meanwhile_is_known(house: House) -> None:
     house.send(*(event("before", named(each)) for each in range(4)))
     house.check()
     second.start()
-    wait_for(lambda: [len(loop.ingestion.held()) for loop in (first, second)] == [2, 2])
-    [partition, _] = second.ingestion.held()
+    wait_for(lambda: [len(loop.ingestion.owned()) for loop in (first, second)] == [2, 2])
+    [partition, _] = second.ingestion.owned()
     house.send(meanwhile := event("meanwhile", named(partition)))
     house.check()
     assert second.steps.taken["append"]
     second.ingestion.stop(30)
-    wait_for(lambda: len(first.ingestion.held()) == 4)
+    wait_for(lambda: len(first.ingestion.owned()) == 4)
     asyncio.run(DividedLog(house.watcher.log.source).append(record(meanwhile)))
     house.send(event("after", named(partition)))
     house.check()
@@ -380,7 +380,7 @@ def test_a_paused_loop_writes_nothing_when_it_goes_on(house: House, step: str) -
     before, fenced = paused.steps.taken.copy(), _counted("fenced_writes_total")
     paused.steps.before.clear()
     go_on.set()
-    wait_for(lambda: 0 not in paused.ingestion.held())
+    wait_for(lambda: 0 not in paused.ingestion.owned())
     # It was refused the first time that it wrote into the database: which may have been over.
     assert _counted("fenced_writes_total") - fenced == 1 or step == "dispatch!"
     house.send(event("fourth", named(0)))

@@ -50,7 +50,7 @@ class Parts:
     def has_room(self) -> bool:
         return True
 
-    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         if self.dispatching is not None:
             raise self.dispatching
 
@@ -60,7 +60,7 @@ class Parts:
     def dispatch(
         self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: object = None
     ) -> None:
-        self.rehearse(events)
+        self.dry_run(events)
         self.seen += [each.row.event for each in events]
         self.offset = log_offset
 
@@ -75,10 +75,10 @@ class BrokenStore(EmbeddedEventStore):
             raise self.error
         return super().append(batch, **where)
 
-    def rehearse(self, rows: Sequence[EventRow]) -> None:
+    def dry_run(self, rows: Sequence[EventRow]) -> None:
         if self.error is not None:
             raise self.error
-        super().rehearse(rows)
+        super().dry_run(rows)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from hoglab.storage.database.tables import (
     queue_metadata,
 )
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.event_log import Acknowledged
+from hoglab.storage.event_log import ReadToken
 from hoglab.storage.event_store import ErasableEvents
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 from hoglab.storage.job_leases import JobLeases
@@ -39,11 +39,11 @@ class NoLog:
 
     deferred = False
 
-    def acknowledged(self, owner: int) -> Acknowledged:
-        return Acknowledged(owner, 3, 1) if self.deferred else Acknowledged(owner, 7)
+    def read_token(self, owner: int) -> ReadToken:
+        return ReadToken(owner, 3, 1) if self.deferred else ReadToken(owner, 7)
 
-    def offset_of(self, acknowledged: Acknowledged) -> int | None:
-        assert acknowledged == Acknowledged(1, 0, to_micros(NOW))
+    def resolve(self, token: ReadToken) -> int | None:
+        assert token == ReadToken(1, 0, to_micros(NOW))
         return None if self.deferred else 7
 
     def trim(self, up_to: int) -> int:

@@ -170,26 +170,26 @@ def test_accepted_records_are_counted_once(engine: Engine) -> None:
 def test_what_was_acknowledged_ends_with_the_last_record_of_its_owner(engine: Engine) -> None:
     with opened(engine) as log:
         send(log, FLOOD, *numbered(200))
-        acknowledged = log.acknowledged(FLOOD)
-        assert acknowledged.deferred_until is not None
-        assert log.offset_of(acknowledged) is None
+        token = log.read_token(FLOOD)
+        assert token.deferred_until is not None
+        assert log.resolve(token) is None
         send(log, OTHER, *numbered(3, first=1000))
-        assert log.acknowledged(OTHER).deferred_until is None
+        assert log.read_token(OTHER).deferred_until is None
         send(log, FLOOD, *numbered(200, first=200))
         done = ingest(log)
-        offset = log.offset_of(acknowledged)
+        offset = log.resolve(token)
         assert [number(record) for record in done if record.offset == offset] == [199]
 
 
 def test_what_is_gone_from_the_log_is_behind_what_was_acknowledged(engine: Engine) -> None:
     with opened(engine) as log:
         send(log, FLOOD, *numbered(200))
-        acknowledged = log.acknowledged(FLOOD)
+        token = log.read_token(FLOOD)
         done = ingest(log)
         log.trim(done[-1].offset)
-        assert log.offset_of(acknowledged) == done[-1].offset
+        assert log.resolve(token) == done[-1].offset
         send(log, OTHER, b"9:")
-        assert log.offset_of(acknowledged) == done[-1].offset
+        assert log.resolve(token) == done[-1].offset
 
 
 class Stored:

@@ -176,19 +176,19 @@ class TestAppendAndRead:
     def test_offsets_that_were_skipped_or_deleted_are_not_waited_for_in_vain(
         self, log: GroupCommitLog
     ) -> None:
-        log.skip_to(7)
+        log.advance_sequence(7)
         assert log.last_offset() == 7
         assert not log.wait(0, 0.001)
         assert append(log, b"x") == [8]
         assert log.wait(0, 0.001)
         log.trim(8)
         assert not log.wait(0, 0.001)
-        log.skip_to(3)
+        log.advance_sequence(3)
         assert append(log, b"y") == [9]
 
     def test_skipping_in_a_new_log_lasts(self, engine: Engine) -> None:
         with opened(engine) as log:
-            log.skip_to(70)
+            log.advance_sequence(70)
         with opened(engine) as log:
             assert log.last_offset() == 70
             assert append(log, b"x") == [71]

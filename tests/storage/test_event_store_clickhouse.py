@@ -341,7 +341,7 @@ class TestOnce:
         assert {str(person) for (person,) in found} == {str(d)}
 
     def test_rehearsing_leaves_nothing(self, store: EventStore) -> None:
-        store.rehearse([event_row(1, properties=b"no json"), event_row(1)])
+        store.dry_run([event_row(1, properties=b"no json"), event_row(1)])
         assert query(store, "SELECT count(*) FROM stored_events") == [(0,)]
         assert store.position() == 0
 

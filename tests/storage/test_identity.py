@@ -36,7 +36,7 @@ def run(data: Path, events: int = 0, *, accept_loss: bool = False, forget_log: b
         wait_for(lambda: engines.store.position() >= engines.log.last_offset())
         with engines.database.write() as tx:
             tx.changed("keys", 0)
-        hoglab.witness.note()
+        hoglab.change_counter_mirror.note()
         if forget_log:  # as soon as its consumers have noted that they are done
             wait_for(
                 lambda: engines.log.trim(engines.log.last_offset()) >= 0 and engines.log.stats().records == 0

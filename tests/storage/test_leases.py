@@ -52,7 +52,7 @@ def settled(*readers: LogLeases) -> list[list[int]]:
     for _ in range(2):
         for each in readers:
             each.give_up(each.renew().surplus)
-    return [sorted(each.renew().held) for each in readers]
+    return [sorted(each.renew().owned) for each in readers]
 
 
 def move(leases: LogLeases, lease: PartitionLease, position: int) -> None:
@@ -92,38 +92,38 @@ class TestShares:
         held, surplus = first.renew()
         assert len(surplus) == 2
         move(first, held[surplus[0]], 7)
-        assert second.renew().held == {}
+        assert second.renew().owned == {}
         first.give_up(surplus)
-        assert sorted(second.renew().held) == list(surplus)
+        assert sorted(second.renew().owned) == list(surplus)
         assert second.positions()[surplus[0]] == 7
 
 
 class TestFencing:
     def test_who_lost_a_lease_writes_nothing(self, reader: Callable[..., LogLeases]) -> None:
         paused, other = reader(lease_s=0.0), reader()
-        lease = paused.renew().held[0]
+        lease = paused.renew().owned[0]
         move(paused, lease, 5)
-        wait_for(lambda: 0 in other.renew().held)
+        wait_for(lambda: 0 in other.renew().owned)
         with pytest.raises(LeaseLostError, match="partition 0"):
             move(paused, lease, 6)
         with pytest.raises(LeaseLostError):
             paused.begin(lease, 6, 1)
-        assert paused.begun(lease) is None
+        assert paused.open_batch(lease) is None
         assert other.positions()[0] == 5
 
     def test_a_lease_that_ran_out_is_good_until_somebody_takes_it(
         self, reader: Callable[..., LogLeases]
     ) -> None:
         slow = reader(lease_s=0.0)
-        lease = slow.renew().held[0]
-        assert slow.renew().held[0] == lease
+        lease = slow.renew().owned[0]
+        assert slow.renew().owned[0] == lease
         move(slow, lease, 5)
 
     def test_taking_it_again_is_another_epoch(self, reader: Callable[..., LogLeases]) -> None:
         leases = reader()
-        before = leases.renew().held[0]
+        before = leases.renew().owned[0]
         leases.give_up([0])
-        after = leases.renew().held[0]
+        after = leases.renew().owned[0]
         assert after.epoch > before.epoch
         with pytest.raises(LeaseLostError):
             move(leases, before, 5)
@@ -132,12 +132,12 @@ class TestFencing:
         self, reader: Callable[..., LogLeases], database: PostgresEngine
     ) -> None:
         owner, other = reader(lease_s=0.0, partitions=1), reader(partitions=1)
-        lease = owner.renew().held[0]
+        lease = owner.renew().owned[0]
         with database.connect() as connection:
             with connection.transaction():
                 finish_within(connection, PartitionDone(lease, 1))
-                assert other.renew().held == {}
-            wait_for(lambda: 0 in other.renew().held)
+                assert other.renew().owned == {}
+            wait_for(lambda: 0 in other.renew().owned)
             with pytest.raises(LeaseLostError), connection.transaction():
                 finish_within(connection, PartitionDone(lease, 2))
 
@@ -145,11 +145,11 @@ class TestFencing:
         self, reader: Callable[..., LogLeases], database: PostgresEngine
     ) -> None:
         owner, other = reader(lease_s=0.0, partitions=1), reader(partitions=1)
-        lease = owner.renew().held[0]
+        lease = owner.renew().owned[0]
         with database.database.write() as tx:
             owner.fence(tx.connection, lease)
-            assert other.renew().held == {}
-        wait_for(lambda: 0 in other.renew().held)
+            assert other.renew().owned == {}
+        wait_for(lambda: 0 in other.renew().owned)
         with pytest.raises(LeaseLostError), database.database.write() as tx:
             owner.fence(tx.connection, lease)
 
@@ -161,33 +161,33 @@ class TestNumbers:
         self, reader: Callable[..., LogLeases]
     ) -> None:
         leases = reader()
-        held = leases.renew().held
+        held = leases.renew().owned
         move(leases, held[0], 10)
         first = leases.begin(held[0], 13, 1)  # three offsets
         second = leases.begin(held[1], 2, 50)  # as many numbers as events
         third = leases.begin(held[2], 1, 1)
-        assert [11 + first.shift, 13 + first.shift] == [1, 3]
-        assert 1 + second.shift == 4
-        assert 1 + third.shift == 54
-        assert leases.last_number() == 54
+        assert [11 + first.sequence_offset, 13 + first.sequence_offset] == [1, 3]
+        assert 1 + second.sequence_offset == 4
+        assert 1 + third.sequence_offset == 54
+        assert leases.last_sequence() == 54
 
     def test_a_batch_that_was_begun_is_ended_by_whoever_takes_over(
         self, reader: Callable[..., LogLeases]
     ) -> None:
         dead, other = reader(lease_s=0.0), reader()
-        begun = dead.begin(dead.renew().held[0], 7, 3)
-        lease = wait_for(lambda: other.renew().held.get(0))
-        assert other.begun(lease) == begun
+        batch = dead.begin(dead.renew().owned[0], 7, 3)
+        lease = wait_for(lambda: other.renew().owned.get(0))
+        assert other.open_batch(lease) == batch
         move(other, lease, 4)  # a part of it
-        assert other.begun(lease) == begun
+        assert other.open_batch(lease) == batch
         move(other, lease, 7)
-        assert other.begun(lease) is None
+        assert other.open_batch(lease) is None
 
     def test_everything_is_done_up_to_the_first_batch_that_is_not(
         self, reader: Callable[..., LogLeases]
     ) -> None:
         leases = reader()
-        held = leases.renew().held
+        held = leases.renew().owned
         assert leases.stored() == 0
         leases.begin(held[0], 5, 1)
         leases.begin(held[1], 5, 1)
@@ -198,9 +198,9 @@ class TestNumbers:
         assert leases.stored() == 3
         move(leases, held[0], 5)
         assert leases.stored() == 10
-        leases.go_beyond(100)
+        leases.advance_sequence(100)
         assert leases.stored() == 100
-        assert 1 + leases.begin(held[2], 1, 1).shift == 101
+        assert 1 + leases.begin(held[2], 1, 1).sequence_offset == 101
 
 
 class TestFormerLog:
@@ -219,7 +219,7 @@ class TestFormerLog:
         leases.replace_log()
         leases.replace_log()
         assert [row.consumer for row in database.rows(consumer_position)] == ["dispatch-starts"]
-        assert 1 + leases.begin(leases.renew().held[0], 1, 1).shift == offset + 1
+        assert 1 + leases.begin(leases.renew().owned[0], 1, 1).sequence_offset == offset + 1
         log.close()
 
 
@@ -338,7 +338,7 @@ def test_a_partition_of_a_killed_process_is_taken_when_its_lease_is_over(
     with psycopg.connect(database.url, autocommit=True) as connection:
         due = partial(connection.execute, "SELECT max(expires_at) FROM log_lease")
         expires_at = due().fetchone()
-        wait_for(lambda: len(other.renew().held) == 4)
+        wait_for(lambda: len(other.renew().owned) == 4)
         taken = connection.execute(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         ).fetchone()

@@ -16,7 +16,7 @@ from hoglab.storage.database.postgres import sole_server
 from hoglab.storage.database.postgres.driver import Driver
 from hoglab.storage.database.postgres.sole_server import AnotherServerError, starting_alone
 from hoglab.storage.directory import DataDirectory
-from hoglab.storage.identity import PEOPLE_STAGE, Installation, Present, Witness
+from hoglab.storage.identity import PEOPLE_STAGE, ChangeCounterMirror, ExistingFiles, Installation
 
 
 def test_one_starts_after_the_other(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ class Ingesting:
     """An event log and an event store while others ingest: whatever is asked, a batch has come meanwhile."""
 
     def __init__(self, database: Database, queue: Database) -> None:
-        self._witness = Witness(database, queue)
+        self._mirror = ChangeCounterMirror(database, queue)
         self._database = database
         self.offset = 0
 
@@ -56,7 +56,7 @@ class Ingesting:
         with self._database.write() as tx:
             save_position(tx.connection, PEOPLE_STAGE, self.offset)
             tx.changed("keys", 0)
-        self._witness.note()
+        self._mirror.note()
         return before
 
     def position(self) -> int:
@@ -77,8 +77,8 @@ def test_what_others_ingest_meanwhile_is_no_contradiction(tmp_path: Path) -> Non
     database = Database.open(directory.metadata_path)
     queue = Database.open(directory.queue_path, tables.queue_metadata)
     running = Ingesting(database, queue)
-    present = Present(metadata=True, queue=True, events=True, secret_keys=True)
-    files = Installation(directory, present, database, queue, running, running)
+    existing = ExistingFiles(metadata=True, queue=True, events=True, secret_keys=True)
+    files = Installation(directory, existing, database, queue, running, running)
     files.begin(SimpleNamespace(set_identity=lambda *_: None))
     for _ in range(3):
         assert files.findings() == []

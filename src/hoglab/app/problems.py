@@ -12,7 +12,7 @@ from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.http.health import Problem
 from hoglab.ingestion.quarantine import Quarantine
-from hoglab.ingestion.service import IngestionService
+from hoglab.ingestion.service import Ingestion
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.engines import Engines, SharedEngines
@@ -26,7 +26,7 @@ LATE_S = 60.0
 
 def problems(
     engines: Engines,
-    ingestion: IngestionService | None,
+    ingestion: Ingestion | None,
     lag_s: float,
     quarantine: Quarantine,
     functions: FunctionRegistry,
@@ -81,7 +81,7 @@ def shared_problems(
     return problems
 
 
-def ingestion_problems(store: EventStore, ingestion: IngestionService | None) -> list[Problem]:
+def ingestion_problems(store: EventStore, ingestion: Ingestion | None) -> list[Problem]:
     """Return the same of the event store, and of the loop that writes it in this process, if any does."""
     problems = []
     try:

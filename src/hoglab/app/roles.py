@@ -1,4 +1,4 @@
-"""Roles of a process: everything, or a part of it beside others on the same PostgreSQL database."""
+"""Roles of a process: all capabilities, or some of them beside other processes on the same PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -11,45 +11,49 @@ if TYPE_CHECKING:
     from hoglab.settings import RoleName
 
 
-class Part(Enum):
-    """A part of a server that is in one process as a whole."""
+class Capability(Enum):
+    """A capability of a server: one process has it as a whole or not at all."""
 
     API = auto()
-    """The API and the UI: whatever is done, read and computed on request."""
+    """The API and the UI: everything that is done on request."""
     ANALYSIS = auto()
-    """Work of the background: daily results, recalculations, cohorts, backfills, exports, upkeep."""
+    """Background work: daily results, recalculations, cohorts, backfills, exports, maintenance."""
     INGESTION = auto()
-    """From the partitions of the event log to persons, the event store and dispatch.
+    """Ingestion of the partitions of the event log into persons, the event store and dispatch.
 
-    A log of one order is ingested by the process that has the API, whether this is among its parts or not.
+    A log of one order is ingested by the process that has the API, with or without this capability.
     """
     SDK = auto()
     """Endpoints for SDKs: capture, flags, remote config, local evaluation; and webhooks."""
     RUNS = auto()
-    """Running functions: what is in the queue."""
+    """Running the functions that are in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """``parts``: what the process does. ``blocking``: components whose problems keep it from being ready.
+    """The capabilities of a process, and the components whose problems keep it from being ready (``blocking``).
 
-    None: those that say so themselves, which keep events from being taken.
+    ``blocking`` is None where each problem says itself whether it blocks: those that keep events from being accepted.
     """
 
-    parts: frozenset[Part]
+    capabilities: frozenset[Capability]
     blocking: frozenset[str] | None = None
 
 
 _EVENTS = frozenset({"database", "queue", "event store"})
 
 ROLES: Mapping[RoleName, Role] = {
-    "all": Role(frozenset({Part.API, Part.ANALYSIS, Part.INGESTION, Part.SDK, Part.RUNS})),
-    "core": Role(frozenset({Part.API, Part.ANALYSIS, Part.SDK})),
+    "all": Role(
+        frozenset(
+            {Capability.API, Capability.ANALYSIS, Capability.INGESTION, Capability.SDK, Capability.RUNS}
+        )
+    ),
+    "core": Role(frozenset({Capability.API, Capability.ANALYSIS, Capability.SDK})),
     # Without an event log it takes no events, and says so to whoever sends one; all else is answered.
-    "api": Role(frozenset({Part.API, Part.SDK}), blocking=_EVENTS),
-    "analysis": Role(frozenset({Part.ANALYSIS}), blocking=_EVENTS),
+    "api": Role(frozenset({Capability.API, Capability.SDK}), blocking=_EVENTS),
+    "analysis": Role(frozenset({Capability.ANALYSIS}), blocking=_EVENTS),
     # Flags are answered from memory whatever else is away, and capture says itself that it has to wait.
-    "edge": Role(frozenset({Part.SDK}), blocking=frozenset({"flags"})),
-    "ingest": Role(frozenset({Part.INGESTION}), blocking=_EVENTS | {"event log", "ingestion"}),
-    "deliver": Role(frozenset({Part.RUNS}), blocking=frozenset({"database", "queue", "delivery"})),
+    "edge": Role(frozenset({Capability.SDK}), blocking=frozenset({"flags"})),
+    "ingest": Role(frozenset({Capability.INGESTION}), blocking=_EVENTS | {"event log", "ingestion"}),
+    "deliver": Role(frozenset({Capability.RUNS}), blocking=frozenset({"database", "queue", "delivery"})),
 }

@@ -12,11 +12,11 @@ import structlog
 
 from hoglab.accounts.bootstrap import FirstStart, first_start
 from hoglab.accounts.service import AccountService
-from hoglab.app.ingesting import IngestServices
-from hoglab.app.roles import ROLES, Part
+from hoglab.app.ingestion import IngestServices
+from hoglab.app.roles import ROLES, Capability
 from hoglab.app.services import Services
 from hoglab.app.shared import SharedServices
-from hoglab.app.web import web, web_beside
+from hoglab.app.web import web, web_joining
 from hoglab.background import Service
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.secrets.sealed_check import (
@@ -30,7 +30,7 @@ from hoglab.settings import engine_options
 from hoglab.storage.database import Database, lost_commits
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines, IngestEngines, SharedEngines, starting_alone
-from hoglab.storage.identity import Installation, Present, check_metadata_present
+from hoglab.storage.identity import ExistingFiles, Installation, check_metadata_exists
 from hoglab.storage.invocations.holding import release
 
 if TYPE_CHECKING:
@@ -80,37 +80,37 @@ class ServerProcess:
         gc.unfreeze()  # or the interpreter's end finds objects that nothing collects
 
 
-class Beside(ServerProcess):
+class JoiningProcess(ServerProcess):
     """A process that begins no installation: it waits until another process of its server has."""
 
     @classmethod
-    def open(cls, settings: Settings) -> Beside:
+    def open(cls, settings: Settings) -> JoiningProcess:
         """Open what processes share. Raises what `Hoglab.open` raises, and `NotPreparedError`."""
         with ExitStack() as resources:
-            services = _services_beside(settings, resources)
-            beside = cls(web_beside(services), services.background(), resources)
+            services = _services_joining(settings, resources)
+            beside = cls(web_joining(services), services.background(), resources)
             beside._resources = resources.pop_all()
             return beside
 
 
-def _services_beside(settings: Settings, resources: ExitStack) -> SharedServices:
+def _services_joining(settings: Settings, resources: ExitStack) -> SharedServices:
     """Return the services of such a process; ``resources`` closes what they work with."""
     secrets, options = SecretBox(settings.secret_keys), engine_options(settings)
-    parts = ROLES[settings.role].parts
+    capabilities = ROLES[settings.role].capabilities
 
     def joined(database: Database) -> AccountService:
         _await_core(database)
         check_shared_secrets(database, secrets)
         return AccountService(database)
 
-    if parts.isdisjoint({Part.INGESTION, Part.ANALYSIS}):
+    if capabilities.isdisjoint({Capability.INGESTION, Capability.ANALYSIS}):
         shared = resources.enter_context(SharedEngines.on_server(options))
         return SharedServices(settings, shared, secrets, joined(shared.database), resources)
     directory = resources.enter_context(DataDirectory.open(settings.data, create=True))
-    if Part.ANALYSIS not in parts:
+    if Capability.ANALYSIS not in capabilities:
         with starting_alone(options):
             ingesting = resources.enter_context(IngestEngines.beside(directory, options))
-            _number_beyond(ingesting, ingesting.store)
+            _advance_sequence(ingesting, ingesting.store)
         return IngestServices(settings, ingesting, secrets, joined(ingesting.database), resources)
     with starting_alone(options):
         engines = resources.enter_context(Engines.on(directory, options))
@@ -118,7 +118,7 @@ def _services_beside(settings: Settings, resources: ExitStack) -> SharedServices
     return Services(settings, directory, engines, secrets, accounts, resources, lost_commits={})
 
 
-def _number_beyond(engines: SharedEngines, store: EventStore) -> None:
+def _advance_sequence(engines: SharedEngines, store: EventStore) -> None:
     """Have records of partitions numbered beyond every place in the store.
 
     There are larger ones where events were ingested from another log before, or the database was set back.
@@ -126,7 +126,7 @@ def _number_beyond(engines: SharedEngines, store: EventStore) -> None:
     if engines.leased is not None:
         with store.reader() as reader:
             [(next_seq,)] = reader.execute("SELECT next_seq FROM store_state")
-        engines.leased.leases.go_beyond(max(store.position(), next_seq - 1))
+        engines.leased.leases.advance_sequence(max(store.position(), next_seq - 1))
 
 
 def _await_core(database: Database) -> None:
@@ -176,7 +176,7 @@ class Hoglab(ServerProcess):
             resources,
             lost_commits=self._lost_commits,
         )
-        self.witness = services.witness
+        self.change_counter_mirror = services.change_counter_mirror
         self.sessions = services.sessions
         self.status = services.status
         self.problems = services.problems
@@ -206,12 +206,12 @@ class Hoglab(ServerProcess):
         settings = self._settings
         on_server = settings.database_address is not None
         events_on_server = settings.event_store_address is not None
-        present = (
-            Present.beside_server(directory, has_events=events_on_server)
+        existing = (
+            ExistingFiles.on_server(directory, has_events=events_on_server)
             if on_server
-            else Present.in_directory(directory)
+            else ExistingFiles.in_directory(directory)
         )
-        present = check_metadata_present(directory, present, accept_loss=accept_loss)
+        existing = check_metadata_exists(directory, existing, accept_loss=accept_loss)
         self._lost_commits = {
             path.name: text
             for path in (directory.metadata_path, directory.queue_path)
@@ -224,14 +224,14 @@ class Hoglab(ServerProcess):
             _log.info("held_runs_released", runs=release(engines.queue_database))
         secrets = SecretBox.open(directory, settings.secret_keys)
         files = Installation(
-            directory, present, engines.database, engines.queue_database, engines.log, engines.store
+            directory, existing, engines.database, engines.queue_database, engines.log, engines.store
         )
         files.check(accept_loss=accept_loss)
         check_secrets(engines.database, secrets, directory, accept_loss=accept_loss)
         if accept_loss:
             engines.database.accept_rows()
         files.begin(engines.store)
-        _number_beyond(engines, engines.store)
+        _advance_sequence(engines, engines.store)
         keep_check(engines.database, secrets)
         return engines, secrets
 

@@ -16,9 +16,9 @@ from hoglab.analysis.execution.behaviour import performers
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
-from hoglab.app.ingesting import Ingesting
+from hoglab.app.ingestion import IngestionView
 from hoglab.app.problems import problems
-from hoglab.app.roles import Part
+from hoglab.app.roles import Capability
 from hoglab.app.shared import SharedServices
 from hoglab.app.system_status import SystemStatus
 from hoglab.background import Service
@@ -47,7 +47,7 @@ from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines
 from hoglab.storage.event_store import PartitionedEventStore
 from hoglab.storage.event_store.upkeep import Chore, Upkeep
-from hoglab.storage.identity import Witness
+from hoglab.storage.identity import ChangeCounterMirror
 from hoglab.storage.job_leases import JobLeases
 from hoglab.transfer.running import ExportService
 
@@ -90,7 +90,7 @@ class Services(SharedServices):
         people, delivery = self.people, self.delivery
         self.sessions = SessionService(database, accounts)
         self.quarantine = quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
-        self.ingesting = ingesting = Ingesting.of(self, engines, quarantine)
+        self.ingestion_view = ingestion_view = IngestionView.of(self, engines, quarantine)
         self.jobs = jobs = JobLeases(database)
         if engines.leased is None:
             # No other server is at work on this database, or in its directory: so nobody else is at its jobs.
@@ -102,12 +102,12 @@ class Services(SharedServices):
             engines.log,
             store,
             jobs,
-            ingested=ingesting.done,
+            ingested=ingestion_view.done,
             without=without_persons,
             forget_results=lambda: _forget(self.aggregate_cache),
         )
         self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
-        self.catch_up = catch_up = CatchUp(engines.log, ingesting.stored)
+        self.catch_up = catch_up = CatchUp(engines.log, ingestion_view.stored)
         self.cohorts = cohorts = CohortService(
             database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
         )
@@ -137,13 +137,13 @@ class Services(SharedServices):
             tables=engines.tables,
             aggregate_cache=aggregate_cache,
             jobs=jobs,
-            position=ingesting.stored.position,
+            position=ingestion_view.stored.position,
         )
         self.function_service = FunctionService(
             database, secrets, delivery.states, check_tests=TestCases(delivery)
         )
         self.integrity = IntegrityWatch({"hoglab.db": database, "queue.db": engines.queue_database})
-        self.witness = Witness(database, engines.queue_database)
+        self.change_counter_mirror = ChangeCounterMirror(database, engines.queue_database)
         self.streams = streams = Streams()
         self.status = SystemStatus(
             engines,
@@ -151,8 +151,8 @@ class Services(SharedServices):
             streams,
             data=directory.path,
             log_limit_bytes=settings.event_log_max_bytes,
-            waiting_records=ingesting.waiting,
-            lag_s=ingesting.lag_s,
+            waiting_records=ingestion_view.waiting,
+            lag_s=ingestion_view.lag_s,
             problems=self.problems,
         )
         self.backfills = Backfills(
@@ -160,7 +160,7 @@ class Services(SharedServices):
             store,
             jobs,
             catch_up=catch_up,
-            newest=ingesting.newest_place,
+            newest=ingestion_view.newest_place,
             look_every_s=None if engines.leased is None else LOOK_FOR_JOBS_S,
         )
         self.calculator = CohortCalculator(
@@ -173,22 +173,22 @@ class Services(SharedServices):
 
         Stopped the other way round, so that nothing feeds what has ended.
         """
-        engines, delivery, parts = self.engines, self.delivery, self.role.parts
+        engines, delivery, capabilities = self.engines, self.delivery, self.role.capabilities
         services: list[Service] = [
             *(() if engines.sole_server is None else (engines.sole_server,)),
             *(() if engines.database_load is None else (engines.database_load,)),
-            ChangeWatch(engines.database, self.witness),
+            ChangeWatch(engines.database, self.change_counter_mirror),
             self.integrity,
-            *((self.accounts.usage, self.sessions.usage) if Part.API in parts else ()),
+            *((self.accounts.usage, self.sessions.usage) if Capability.API in capabilities else ()),
             *delivery.watches(),
             *(() if self.geoip is None else (GeoIpByDefault(engines.database, self.secrets),)),
-            *((Recompiler(engines.database, self.secrets),) if Part.ANALYSIS in parts else ()),
+            *((Recompiler(engines.database, self.secrets),) if Capability.ANALYSIS in capabilities else ()),
             self.jobs,
-            *((self.calculator,) if Part.ANALYSIS in parts else ()),
+            *((self.calculator,) if Capability.ANALYSIS in capabilities else ()),
             delivery,
-            *(self._replays() if Part.ANALYSIS in parts else ()),
-            *(() if self.ingesting.service is None else (self.ingesting.service,)),
-            *(self._analysis() if Part.ANALYSIS in parts else self._upkeep_without()),
+            *(self._replays() if Capability.ANALYSIS in capabilities else ()),
+            *(() if self.ingestion_view.service is None else (self.ingestion_view.service,)),
+            *(self._analysis() if Capability.ANALYSIS in capabilities else self._upkeep_without()),
             self.results.queries,
         ]
         return services
@@ -217,8 +217,8 @@ class Services(SharedServices):
         """Return problems now."""
         return problems(
             self.engines,
-            self.ingesting.service,
-            self.ingesting.lag_s(),
+            self.ingestion_view.service,
+            self.ingestion_view.lag_s(),
             self.quarantine,
             self.functions,
             self.delivery,

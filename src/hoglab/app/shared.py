@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hoglab.accounts.service import AccountService
 from hoglab.app.problems import in_role, shared_problems
-from hoglab.app.roles import ROLES, Part
+from hoglab.app.roles import ROLES, Capability
 from hoglab.background import Service
 from hoglab.capture import Capture, CaptureLimits
 from hoglab.delivery.bodies.child import BodyLimits
@@ -106,7 +106,7 @@ class SharedServices:
             geoip_database=settings.geoip_database,
             mail_server=settings.mail_server,
             retries=settings.retries,
-            runs=Part.RUNS in self.role.parts,
+            runs=Capability.RUNS in self.role.capabilities,
             now=engines.now or utc_now,
         )
         self.evaluator = opened(
@@ -124,14 +124,14 @@ class SharedServices:
     def background(self) -> list[Service]:
         """Return the background services, in the order of starting."""
         services: list[Service] = [ChangeWatch(self.shared_engines.database)]
-        if Part.SDK in self.role.parts:
+        if Capability.SDK in self.role.capabilities:
             services += [self.accounts.usage, self.preload]
         return [*services, *self.delivery.watches(), self.delivery]
 
     def problems(self) -> list[Problem]:
         """Return problems now."""
         found = shared_problems(self.shared_engines, self.functions, self.delivery, self.evaluator.registry)
-        if Part.SDK in self.role.parts and not self.preload.is_done:
+        if Capability.SDK in self.role.capabilities and not self.preload.is_done:
             found.append(Problem("flags", "are not loaded yet"))
         return in_role(found, self.role)
 

@@ -14,7 +14,7 @@ from hoglab.analysis.api import routes as results_routes
 from hoglab.analysis.definitions.account_filters import check_account_filters
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.execution.behaviour import performers_on_request
-from hoglab.app.roles import ROLES, Part
+from hoglab.app.roles import ROLES, Capability
 from hoglab.capture import capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery.api import routes as delivery_routes
@@ -86,7 +86,7 @@ def web(services: Services) -> HoglabApp:
             sample_router(delivery, services.function_service, database, store, services.catch_up),
             run_router(delivery, database),
             delivery_routes.router(delivery, services.function_service, database, streams),
-            events_router(store, database, streams, newest=services.ingesting.newest_place),
+            events_router(store, database, streams, newest=services.ingestion_view.newest_place),
             warnings_router(database),
             quarantine_router(services.quarantine),
             people_routes.persons_router(database, services.erasing),
@@ -112,26 +112,26 @@ def web(services: Services) -> HoglabApp:
         checks=services.problems,
         idempotency=Idempotency(database, services.secrets),
         streams=streams,
-        lag_s=services.ingesting.lag_s,
+        lag_s=services.ingestion_view.lag_s,
         # A proxy hands each request of somebody to another process, and they expect to read what they wrote.
         catch_up=None if services.engines.leased is None else database.refresh_changes,
     )
 
 
-def web_beside(services: SharedServices) -> HoglabApp:
+def web_joining(services: SharedServices) -> HoglabApp:
     """Return the application of a process beside the core: probes, and what SDKs ask where that is its part.
 
     Close it.
     """
-    asked = Part.SDK in services.role.parts
+    answers_sdks = Capability.SDK in services.role.capabilities
     return build_app(
         [],
-        _hot_routes(services) if asked else {},
+        _hot_routes(services) if answers_sdks else {},
         services.accounts,
         _http_settings(services.settings, home=None),
-        sdk_routes=_sdk_routes(services) if asked else (),
-        public_routes=webhook_routes(services.delivery.webhooks) if asked else (),
-        extra_paths={**capture_paths(), **flag_paths(), **webhook_paths()} if asked else {},
+        sdk_routes=_sdk_routes(services) if answers_sdks else (),
+        public_routes=webhook_routes(services.delivery.webhooks) if answers_sdks else (),
+        extra_paths={**capture_paths(), **flag_paths(), **webhook_paths()} if answers_sdks else {},
         checks=services.problems,
     )
 

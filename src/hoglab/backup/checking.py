@@ -17,7 +17,7 @@ from hoglab.storage.event_log import LogStats
 from hoglab.storage.event_log.extent import log_stats, unread_records
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.examination import StoreReport, examine
-from hoglab.storage.identity import Installation, Present
+from hoglab.storage.identity import ExistingFiles, Installation
 from hoglab.transfer.running import MAX_EXAMINATION_S, CutOffError, NotServedError, running_examination
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def check(
         if database_url is not None:
             _check_beside(directory, database_url, secret_keys, report, full=full)
             return report
-        present = Present.in_directory(directory)
+        existing = ExistingFiles.in_directory(directory)
         databases = (directory.metadata_path, directory.queue_path)
         lost = _lost_commits(directory, databases)
         report.problems += lost.values()
@@ -95,7 +95,7 @@ def check(
                 )
             stats = _check_log(directory.queue_path, report, full=full)
             if store is not None:
-                files = Installation(directory, present, database, queue, _Log(stats), _Store(store))
+                files = Installation(directory, existing, database, queue, _Log(stats), _Store(store))
                 report.problems += files.findings()
             _check_secrets(directory, database, secret_keys, report, full=full)
     return report
@@ -125,8 +125,8 @@ def _check_beside(
             f"event log: {stats.records:,} records, the last one given out is {stats.last_offset}"
         )
         if store is not None:
-            present = Present.beside_server(directory)
-            files = Installation(directory, present, database, queue, _Log(stats), _Store(store))
+            existing = ExistingFiles.on_server(directory)
+            files = Installation(directory, existing, database, queue, _Log(stats), _Store(store))
             report.problems += files.findings()
         _check_secrets(directory, database, secret_keys, report, full=full)
 

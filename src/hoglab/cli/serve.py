@@ -177,7 +177,7 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
 
 def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProcess:
     from hoglab.accounts.errors import AccountError
-    from hoglab.app import Beside, Hoglab, NotPreparedError
+    from hoglab.app import Hoglab, JoiningProcess, NotPreparedError
     from hoglab.delivery.outbound import InvalidAllowanceError
     from hoglab.functions.runtime import GeoIpError
     from hoglab.functions.secrets import SecretsError
@@ -192,7 +192,7 @@ def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProc
         raise OperatorError("--accept-loss and --deliver are for a process with the role all, core or api")
     try:
         if is_beside:
-            return Beside.open(settings)
+            return JoiningProcess.open(settings)
         return Hoglab.open(settings, accept_loss=accept_loss, deliver=deliver)
     except InvalidAllowanceError as error:
         raise OperatorError(f"HOGLAB_FETCH_ALLOW_CIDRS: {error}") from error

@@ -1,6 +1,6 @@
 """The loop from the event log to the event store, persons and delivery."""
 
-from hoglab.ingestion.loop import Ingestion
+from hoglab.ingestion.loop import LogIngestion
 from hoglab.ingestion.normalise import Event
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.steps import Dispatcher, IngestionLimits, Transformer
@@ -10,8 +10,8 @@ __all__ = [
     "Dispatcher",
     "Event",
     "IngestedEvent",
-    "Ingestion",
     "IngestionLimits",
+    "LogIngestion",
     "Quarantine",
     "Transformer",
 ]

@@ -14,8 +14,8 @@ import structlog
 from prometheus_client import Gauge
 
 from hoglab.ingestion.batches import Unreadable, ahead, batches_of
-from hoglab.ingestion.service import IngestionService
-from hoglab.ingestion.steps import BatchSteps, Track
+from hoglab.ingestion.service import Ingestion
+from hoglab.ingestion.steps import BatchSteps, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _DEFERRED_BYTES = Gauge(
 LAG_SECONDS = Gauge("hoglab_ingestion_lag_seconds", "Age of the oldest record that waits to be ingested.")
 
 
-class Ingestion(IngestionService):
+class LogIngestion(Ingestion):
     """The background service that owns the loop."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Ingestion(IngestionService):
         super().__init__(steps)
         self._log = log
         self._clock = clock
-        self._track = _LogTrack(log)
+        self._cursor = _LogCursor(log)
         self._seen = 0  # how many records were accepted when the last batch was done
 
     # --- life
@@ -84,7 +84,7 @@ class Ingestion(IngestionService):
         super().start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish the batch at hand and end the thread; whether it ended in time."""
+        """Finish the current batch and end the thread; return whether it ended in time."""
         self._stopping.set()
         self._log.wake()
         for gauge in (LAG_SECONDS, _DEFERRED_BYTES):
@@ -94,11 +94,11 @@ class Ingestion(IngestionService):
     @property
     def position(self) -> int:
         """The log offset up to which everything is done."""
-        return self._track.position
+        return self._cursor.position
 
     def lag_s(self) -> float:
         """Return the age of the oldest record that waits to be ingested, in seconds; 0 when none does."""
-        oldest = self._log.oldest_after(self._track.position)
+        oldest = self._log.oldest_after(self._cursor.position)
         return 0.0 if oldest is None else max(0.0, time.time() - oldest.timestamp())
 
     def _recover(self) -> None:
@@ -106,20 +106,20 @@ class Ingestion(IngestionService):
 
         A crash may leave them one batch apart; that batch is then processed again.
         """
-        people, dispatcher, track = self._steps.people, self._steps.dispatcher, self._track
-        stored = self._steps.store.position(track.partition)
+        people, dispatcher, cursor = self._steps.people, self._steps.dispatcher, self._cursor
+        stored = self._steps.store.position(cursor.partition)
         last = self._log.last_offset()
-        known = max(stored, people.position())
-        if last < known:
+        ingested = max(stored, people.position())
+        if last < ingested:
             # Its next offsets would look like events that are stored or applied already, and be lost.
             _logger.warning(
-                "the event log was replaced: it ends before what was ingested", log=last, ingested=known
+                "the event log was replaced: it ends before what was ingested", log=last, ingested=ingested
             )
-            self._log.skip_to(known)
-        track.dispatched = stored if dispatcher is None else dispatcher.position()
-        track.position = min(stored, track.dispatched)
+            self._log.advance_sequence(ingested)
+        cursor.dispatched = stored if dispatcher is None else dispatcher.position()
+        cursor.position = min(stored, cursor.dispatched)
         self._seen = self._log.accepted()
-        track.owe(people.overrides_after(stored))
+        cursor.add_pending_merges(people.overrides_after(stored))
 
     # --- the loop
 
@@ -127,7 +127,7 @@ class Ingestion(IngestionService):
         if not self._has_room():
             return
         self._replay(partial(self._log.append, insist=True))
-        position = self._track.position
+        position = self._cursor.position
         if not self._log.wait(position, self._limits.idle_s):
             self._steps.rest()
             return
@@ -136,16 +136,16 @@ class Ingestion(IngestionService):
             max_records=self._limits.read_records,
             max_bytes=self._limits.read_bytes,
         )
-        # A batch must not reach over what the store holds: it is stored as a whole or not at all.
-        stored = self._steps.store.position(self._track.partition)
-        held = [record for record in records if record.offset <= stored]
+        # A batch must not reach beyond what is stored: it is stored as a whole or not at all.
+        stored = self._steps.store.position(self._cursor.partition)
+        stored_records = [record for record in records if record.offset <= stored]
         if records:
             started_at, self._steps.functions_s = self._clock(), 0.0
-            self._ingest(held or records, decoder)
-            self._yield(self._clock() - started_at, self._track.position - position)
+            self._ingest(stored_records or records, decoder)
+            self._yield(self._clock() - started_at, self._cursor.position - position)
 
     def _yield(self, seconds: float, done: int) -> None:
-        """After work on ``done`` records, leave time to those who accept requests if they outpace us.
+        """Pause after work on ``done`` records if requests come in faster than they are ingested.
 
         Of the time that functions took only as much counts as there was other work: slow ones are no reason to be
         slower still.
@@ -168,19 +168,19 @@ class Ingestion(IngestionService):
             if self._stopping.is_set():
                 return
             if isinstance(batch, Unreadable):
-                steps.put_aside(self._track, batch.record, batch.reason)
+                steps.quarantine_record(self._cursor, batch.record, batch.reason)
             else:
-                steps.finish(self._track, batch)
+                steps.finish(self._cursor, batch)
 
 
-class _LogTrack(Track):
-    """That of a log of one order, which is told the position."""
+class _LogCursor(Cursor):
+    """Cursor of a log of one order, which keeps the position."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()
         self._log = log
 
     def commit(self, offset: int) -> None:
-        """Let the log forget what was before."""
+        """Commit the position, so that the log may delete the records before it."""
         self._log.commit(CONSUMER, offset)
         super().commit(offset)

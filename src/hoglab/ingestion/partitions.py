@@ -1,9 +1,10 @@
-"""The loop over the partitions of an event log that this process has leases of, beside other processes with others.
+"""The loop over the partitions of an event log that this process has leases for; other processes have others.
 
-One thread takes batches of one partition after the other through all steps. A batch is begun in the database before
-anything comes of it: where it ends, and under which numbers its records are known from then on. Whoever takes the
-partition over ends the same batch, so that the event store, which has no transactions, takes it once, whoever is still
-at it. What is in the database is written under the lease: a process that was paused, and has lost it, writes nothing.
+One thread takes batches of one partition after the other through all steps. A batch is begun in the database before it
+has any effect: the row says where it ends, and which sequence numbers its records have from then on. A process that
+takes the partition over finishes the same batch, so that the event store, which has no transactions, stores it once,
+even if two processes work on it. Rows of the database are written under the lease: a process that was paused, and has
+lost its lease, writes nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from prometheus_client import Counter, Gauge
 
 from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.ingestion.batches import Batch, Unreadable, ahead, batches_of
-from hoglab.ingestion.service import IngestionService
-from hoglab.ingestion.steps import Track
+from hoglab.ingestion.service import Ingestion
+from hoglab.ingestion.steps import Cursor
 from hoglab.people import IngestionStage
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.event_log import LogRecord
 from hoglab.storage.event_log.partitions import (
     RENEW_EVERY_S,
-    BegunBatch,
     LeaseLostError,
     LeaseRound,
+    OpenBatch,
     PartitionDone,
 )
 
@@ -42,15 +43,16 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import PartitionedEventStore
 
 IDLE_S = 0.02
-"""Pause before the next look where nothing had come."""
+"""Pause before the next look when there were no new records."""
 LINGER_S = 0.5
 """Time for which a partition is left alone after a small batch: each is an insert, and the event store wants few."""
 SMALL_RECORDS = 1_000
+"""Number of records below which a batch is small."""
 EVERYTHING = 1 << 62
 
 _log = structlog.get_logger(__name__)
 
-_HELD = Gauge("hoglab_event_log_partitions_owned", "Partitions of the event log that this process ingests.")
+_OWNED = Gauge("hoglab_event_log_partitions_owned", "Partitions of the event log that this process ingests.")
 _TAKEN = Counter("hoglab_event_log_partitions_taken", "Partitions that this process began to ingest.")
 _TAKEN_OVER = Counter(
     "hoglab_event_log_batches_taken_over", "Batches that another process had begun, and this one ended."
@@ -61,7 +63,7 @@ _FENCED = Counter(
 )
 
 
-class _PartitionTrack(Track):
+class _PartitionCursor(Cursor):
     """Progress through a partition, under a lease. Records have offsets of the partition until their batch is begun."""
 
     def __init__(self, log: LeasedLog, lease: PartitionLease) -> None:
@@ -70,43 +72,47 @@ class _PartitionTrack(Track):
         self._lease = lease
         self.partition = lease.partition
         self.stage = IngestionStage(f"people-{lease.partition}", partial(log.leases.fence, lease=lease))
-        self.begun: BegunBatch | None = log.leases.begun(lease)
-        """Batch that is to be ended before anything else."""
+        self.open_batch: OpenBatch | None = log.leases.open_batch(lease)
+        """The batch that is to be finished before anything else."""
         self.reached = log.leases.positions()[lease.partition]
         """The offset of the partition up to which everything is done."""
-        self._shift = 0
+        self._sequence_offset = 0
 
     def begin(self, batch: Batch) -> None:
-        """Number its records, as was done before if it was begun before. Raises `LeaseLostError`."""
-        begun = self.begun
-        if begun is None:
-            begun = self._leases.begin(self._lease, batch.records[-1].offset, len(batch.events))
-        self.begun, self._shift = begun, begun.shift
-        self.first_seq = self.reached + 1 + begun.shift
+        """Give the records of a batch their sequence numbers: the same ones if it was begun before.
+
+        Raises `LeaseLostError`.
+        """
+        if self.open_batch is None:
+            last = batch.records[-1].offset
+            self.open_batch = self._leases.begin(self._lease, last, len(batch.events))
+        self._sequence_offset = sequence_offset = self.open_batch.sequence_offset
+        self.first_seq = self.reached + 1 + sequence_offset
         batch.records = [
-            LogRecord(each.offset + begun.shift, each.appended_at, each.payload) for each in batch.records
+            LogRecord(record.offset + sequence_offset, record.appended_at, record.payload)
+            for record in batch.records
         ]
         for event in batch.events:
-            event.log_offset += begun.shift
+            event.log_offset += sequence_offset
 
     def done(self, offset: int) -> PartitionDone:
-        """Note for dispatch: the partition is done up to the record with this number."""
-        return PartitionDone(self._lease, offset - self._shift)
+        """Return what dispatch notes: the partition is done up to the record with this sequence number."""
+        return PartitionDone(self._lease, offset - self._sequence_offset)
 
     def commit(self, offset: int) -> None:
-        """Follow what dispatch has noted."""
+        """Move behind the record that dispatch has noted."""
         super().commit(offset)
-        self._go_on_behind(offset - self._shift)
+        self._resume_after(offset - self._sequence_offset)
 
-    def pass_over(self, reached: int) -> None:
+    def skip_empty(self, reached: int) -> None:
         """Note that there are no records up to an offset. Raises `LeaseLostError`."""
         self._leases.finish(PartitionDone(self._lease, reached))
-        self._go_on_behind(reached)
+        self._resume_after(reached)
 
-    def _go_on_behind(self, reached: int) -> None:
+    def _resume_after(self, reached: int) -> None:
         self.reached = reached
-        if self.begun is not None and reached >= self.begun.last:
-            self.begun = None
+        if self.open_batch is not None and reached >= self.open_batch.last:
+            self.open_batch = None
 
 
 @dataclass(slots=True)
@@ -115,7 +121,7 @@ class _Reading:
 
     lease: PartitionLease
     partition: LogPartition
-    track: _PartitionTrack
+    cursor: _PartitionCursor
     rests_until: float = 0.0
 
 
@@ -130,9 +136,11 @@ class _LeaseKeeper(BackgroundService):
         self.newest = LeaseRound({}, ())
 
     def forget(self, number: int) -> None:
-        """Drop a partition that was found to be another's, before the next renewal tells."""
-        held, surplus = self.newest
-        self.newest = LeaseRound({each: lease for each, lease in held.items() if each != number}, surplus)
+        """Drop a partition that turned out to be another process's, before the next renewal tells."""
+        owned, surplus = self.newest
+        self.newest = LeaseRound(
+            {partition: lease for partition, lease in owned.items() if partition != number}, surplus
+        )
 
     def round(self) -> float | None:
         try:
@@ -142,7 +150,7 @@ class _LeaseKeeper(BackgroundService):
         return RENEW_EVERY_S
 
 
-class PartitionedIngestion(IngestionService):
+class PartitionedIngestion(Ingestion):
     """The background service that owns the loop."""
 
     def __init__(
@@ -153,7 +161,7 @@ class PartitionedIngestion(IngestionService):
         *,
         append: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """``store``: that of the steps. ``append`` puts a record into the log again."""
+        """Ingest into ``store``, that of ``steps``; ``append`` puts a record into the log again."""
         super().__init__(steps)
         self._log = log
         self._store = store
@@ -169,7 +177,7 @@ class PartitionedIngestion(IngestionService):
         super().start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """Finish the batch at hand, end the threads, and let others read at once; whether all ended in time."""
+        """Finish the current batch, end the threads, and give up the leases; return whether all ended in time."""
         if not super().stop(timeout_s):
             return False
         self._keeper.stop()
@@ -178,18 +186,18 @@ class PartitionedIngestion(IngestionService):
             self._log.leases.leave()
         return True
 
-    def held(self) -> list[int]:
+    def owned(self) -> list[int]:
         """Return the partitions that this process reads now."""
         return sorted(self._readings)
 
     def _failed(self) -> None:
-        """Forget all of what was read and not stored: the database says from where on it is read again."""
+        """Forget all records that were read and not stored: the database knows where reading continues."""
         for number in list(self._readings):
             self._close(number)
 
     def _close(self, number: int) -> None:
         self._readings.pop(number).partition.close()
-        _HELD.set(len(self._readings))
+        _OWNED.set(len(self._readings))
 
     # --- the loop
 
@@ -224,9 +232,9 @@ class PartitionedIngestion(IngestionService):
         return numbers[start:] + numbers[:start]
 
     def _follow(self, round_: LeaseRound) -> None:
-        """Open what this process was given, and let go of what is others'."""
-        held, surplus = round_
-        mine = {number: lease for number, lease in held.items() if number not in surplus}
+        """Open the partitions that this process was given, and close those of other processes."""
+        owned, surplus = round_
+        mine = {number: lease for number, lease in owned.items() if number not in surplus}
         for number, reading in list(self._readings.items()):
             if mine.get(number) != reading.lease:
                 self._close(number)
@@ -239,52 +247,52 @@ class PartitionedIngestion(IngestionService):
         if self._stored_under.get(lease.partition) != lease:
             self._store.forget(lease.partition)
             self._stored_under[lease.partition] = lease
-        track = _PartitionTrack(self._log, lease)
+        cursor = _PartitionCursor(self._log, lease)
         _TAKEN.inc()
-        if track.begun is not None:
+        if (batch := cursor.open_batch) is not None:
             _TAKEN_OVER.inc()
-            numbers = [offset + track.begun.shift for offset in (track.reached, track.begun.last)]
-            track.owe(self._steps.people.overrides_after(*numbers))
-        self._readings[lease.partition] = _Reading(lease, self._log.source.partition(lease.partition), track)
-        _HELD.set(len(self._readings))
-        _log.info("partition_taken", partition=lease.partition, epoch=lease.epoch, position=track.reached)
+            bounds = [offset + batch.sequence_offset for offset in (cursor.reached, batch.last)]
+            cursor.add_pending_merges(self._steps.people.overrides_after(*bounds))
+        self._readings[lease.partition] = _Reading(lease, self._log.source.partition(lease.partition), cursor)
+        _OWNED.set(len(self._readings))
+        _log.info("partition_taken", partition=lease.partition, epoch=lease.epoch, position=cursor.reached)
 
     def _ingest_of(self, reading: _Reading, decoder: Executor) -> bool:
-        """Ingest what has come of a partition; whether anything had."""
-        now, track = time.monotonic(), reading.track
+        """Ingest new records of a partition, and return whether there were any."""
+        now, cursor = time.monotonic(), reading.cursor
         if now < reading.rests_until:
             return False
-        if track.begun is not None:
-            self._ingest(track, self._rest_of(reading, track.begun), decoder, whole=True)
+        if cursor.open_batch is not None:
+            self._ingest(cursor, self._rest_of(reading, cursor.open_batch), decoder, whole=True)
             return True
-        if not reading.partition.wait(track.reached, 0):
-            if reading.partition.reached > track.reached:
-                track.pass_over(reading.partition.reached)
+        if not reading.partition.wait(cursor.reached, 0):
+            if reading.partition.reached > cursor.reached:
+                cursor.skip_empty(reading.partition.reached)
             return False
         limits = self._limits
         records = reading.partition.read(
-            track.reached, max_records=limits.read_records, max_bytes=limits.read_bytes
+            cursor.reached, max_records=limits.read_records, max_bytes=limits.read_bytes
         )
-        self._ingest(track, records, decoder, whole=False)
+        self._ingest(cursor, records, decoder, whole=False)
         if len(records) < SMALL_RECORDS:
             reading.rests_until = now + LINGER_S
         return True
 
-    def _rest_of(self, reading: _Reading, begun: BegunBatch) -> list[LogRecord]:
+    def _rest_of(self, reading: _Reading, batch: OpenBatch) -> list[LogRecord]:
         """Return all records of a batch that are not done."""
         records: list[LogRecord] = []
-        after = reading.track.reached
-        while after < begun.last and not self._stopping.is_set():
+        after = reading.cursor.reached
+        while after < batch.last and not self._stopping.is_set():
             if reading.partition.wait(after, self._limits.idle_s):
                 records += reading.partition.read(after, max_records=EVERYTHING, max_bytes=EVERYTHING)
                 after = records[-1].offset
             after = max(after, reading.partition.reached)
-        return [each for each in records if each.offset <= begun.last]
+        return [record for record in records if record.offset <= batch.last]
 
     def _ingest(
-        self, track: _PartitionTrack, records: Sequence[LogRecord], decoder: Executor, *, whole: bool
+        self, cursor: _PartitionCursor, records: Sequence[LogRecord], decoder: Executor, *, whole: bool
     ) -> None:
-        """Process records in batches, or all in one; those that cannot be processed go into quarantine."""
+        """Process records in batches, or all in one; records that cannot be processed go into quarantine."""
         steps, limits = self._steps, self._limits
         batches = batches_of(
             records,
@@ -296,7 +304,7 @@ class PartitionedIngestion(IngestionService):
                 return
             if isinstance(batch, Unreadable):
                 alone = Batch([batch.record], [], [], 0)
-                track.begin(alone)
-                steps.put_aside(track, alone.records[0], batch.reason)
+                cursor.begin(alone)
+                steps.quarantine_record(cursor, alone.records[0], batch.reason)
             else:
-                steps.finish(track, batch)
+                steps.finish(cursor, batch)

@@ -39,7 +39,7 @@ _STANDS_STILL = Gauge("hoglab_ingestion_stands_still", "Whether a fault of the s
 _logger = structlog.get_logger(__name__)
 
 
-class IngestionService(ABC):
+class Ingestion(ABC):
     """A background service that ingests. `start` once, `stop` once."""
 
     def __init__(self, steps: BatchSteps) -> None:

@@ -1,12 +1,12 @@
 """The steps of a batch of records: transformations, persons, the event store, dispatch, and then the position.
 
-Whatever happens between two of these steps, the batch is processed again from the log and comes out the same: persons
-are idempotent, the store knows the log offset of what it holds, and so does the dispatcher. (Its events have their
-persons' properties as they are by then, after the whole batch.)
+When a process ends between two of these steps, the batch is processed again from the log with the same result: persons
+are idempotent, the store knows the log offset of its events, and so does the dispatcher. (Its events have their
+persons' properties as they are then, after the whole batch.)
 
-What fails is either the server's own fault (a damaged file, an engine away, no memory, a full disk), then it is raised;
-or that of one record, which goes into quarantine. A record is to blame only when a healthy one about the same persons,
-of the same project, gets through all steps (`BatchSteps._rehearse`).
+An error is either the server's own fault (a damaged file, an engine away, no memory, a full disk) and is raised, or
+the fault of one record, which goes into quarantine. A record is to blame only when a healthy one about the same
+persons, of the same project, gets through all steps (`BatchSteps._dry_run`).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ RETRIES = Counter("hoglab_ingestion_retries", "Batches that were tried again aft
 _BATCH_SECONDS = Histogram("hoglab_ingestion_batch_seconds", "Time to process one batch.")
 
 SERVERS_FAULT = (DatabaseError, MemoryError, OSError, QuarantineFullError)
-"""Errors for which no record is to blame, whichever it was. For those of the event store, it depends."""
+"""Errors for which no record is to blame; errors of the event store are not among them."""
 
-REHEARSED_EVENT = "$rehearsal"
+DRY_RUN_EVENT = "$dry_run"
 
 
 class IngestedProject(Protocol):
@@ -91,8 +91,8 @@ class Dispatcher(Protocol):
         """
         ...
 
-    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
-        """Go through all steps of `dispatch` without enqueueing anything; raises what they raise."""
+    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
+        """Go through all steps of `dispatch` without enqueueing anything. Raises what they raise."""
         ...
 
     def has_room(self) -> bool:
@@ -100,7 +100,7 @@ class Dispatcher(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write what was left for later. Called when there is nothing to do, and at the end."""
+        """Write what was deferred. Called when there is nothing to do, and at the end."""
         ...
 
 
@@ -129,27 +129,29 @@ class IngestionLimits:
     max_pause_s: float = 4.0
 
 
-class Track:
-    """Progress through a log, or a partition of one. Whoever reads it sees to its `position`."""
+class Cursor:
+    """Progress through a log, or a partition of one. Its reader sets `position` at first."""
 
     partition = 0
     stage: IngestionStage = ALL_EVENTS
     first_seq: int | None = None
-    """``seq`` of the first event of the batch at hand, where that is not for the store to say."""
+    """``seq`` of the first event of the current batch; None where the store numbers events itself."""
 
     def __init__(self) -> None:
         self.position = 0
         """The offset up to which everything is done, as records have it once their batch is begun."""
         self.dispatched = 0
-        self.owed: dict[tuple[int, UUID], PersonOverride] = {}
-        """Merges that persons know of and the store does not yet, by project and old person id."""
+        self.pending_merges: dict[tuple[int, UUID], PersonOverride] = {}
+        """Merges that persons have and the store does not have yet, by project and old person id."""
 
-    def owe(self, overrides: Sequence[PersonOverride]) -> None:
+    def add_pending_merges(self, overrides: Sequence[PersonOverride]) -> None:
         """Remember merges until the store has them."""
-        self.owed.update({(each.project_id, each.old_person_id): each for each in overrides})
+        self.pending_merges.update(
+            {(override.project_id, override.old_person_id): override for override in overrides}
+        )
 
     def begin(self, batch: Batch) -> None:
-        """Give its records the offsets under which everything is known that comes of them."""
+        """Give the records of a batch the offsets by which their effects are known."""
 
     def done(self, offset: int) -> PartitionDone | None:
         """Return progress of a partition for dispatch to note; None where it has a position of its own."""
@@ -157,7 +159,7 @@ class Track:
         return None
 
     def commit(self, offset: int) -> None:
-        """Everything is done up to an offset."""
+        """Note that everything is done up to an offset."""
         self.position = offset
 
 
@@ -195,11 +197,11 @@ class BatchSteps:
             wanted_s=limits.transform_s,
         )
         self.functions_s = 0.0
-        """Seconds of transforming and dispatching since somebody set it to nothing."""
+        """Seconds of transforming and dispatching since it was last set to 0."""
         self._dirty = False  # whether something was stored since the last checkpoint
 
     def flush(self) -> None:
-        """Write what was left for later, where that is possible."""
+        """Write what was deferred, and log a warning where that fails."""
         if self.dispatcher is not None:
             try:
                 self.dispatcher.flush()
@@ -207,49 +209,49 @@ class BatchSteps:
                 _logger.warning("metrics of functions were not written", error=str(error))
 
     def rest(self) -> None:
-        """There is nothing to do: settle what was written."""
+        """Write what was deferred and checkpoint the store, because there is nothing else to do."""
         if self._dirty:
             self.flush()
             self.store.checkpoint()
             self.people.forget_old_warnings()
             self._dirty = False
 
-    def finish(self, track: Track, batch: Batch) -> None:
+    def finish(self, cursor: Cursor, batch: Batch) -> None:
         """Process a batch; when it fails, its records one by one, to find the one that makes it fail."""
-        track.begin(batch)
+        cursor.begin(batch)
         try:
-            self._process(track, batch)
+            self._process(cursor, batch)
         except SERVERS_FAULT:
             raise
         except Exception:
             if len(batch.records) == 1:
-                self._finish_alone(track, batch.records[0])
+                self._finish_alone(cursor, batch.records[0])
                 return
             RETRIES.inc()
             _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
             # Their events were changed by the failed attempt, so they are decoded anew.
             for record in batch.records:
-                if record.offset > track.position and not self.stopping.is_set():
-                    self._finish_alone(track, record)
+                if record.offset > cursor.position and not self.stopping.is_set():
+                    self._finish_alone(cursor, record)
 
-    def _finish_alone(self, track: Track, record: LogRecord) -> None:
-        """Process one record; put it aside when it fails again and again and healthy ones get through between."""
+    def _finish_alone(self, cursor: Cursor, record: LogRecord) -> None:
+        """Process one record; quarantine it when it fails at every attempt while healthy ones get through."""
         for attempt in range(1, self.limits.attempts + 1):
             try:
-                self._process(track, batch_of(record))
+                self._process(cursor, batch_of(record))
             except SERVERS_FAULT:
                 raise
             except Exception as error:
-                self._rehearse(track, record)
+                self._dry_run(cursor, record)
                 if attempt == self.limits.attempts:
                     _logger.exception("a record cannot be processed", offset=record.offset)
-                    self.put_aside(track, record, f"{type(error).__name__}: {error}")
+                    self.quarantine_record(cursor, record, f"{type(error).__name__}: {error}")
                 elif self.stopping.wait(self.limits.retry_s):
                     return
             else:
                 return
 
-    def _rehearse(self, track: Track, record: LogRecord) -> None:
+    def _dry_run(self, cursor: Cursor, record: LogRecord) -> None:
         """Take plain events of the same project and about the same persons through all steps, without a trace.
 
         Raises what any of the steps raises: then the server is at fault.
@@ -259,11 +261,11 @@ class BatchSteps:
             Event(
                 project_id,
                 uuid4(),
-                REHEARSED_EVENT,
+                DRY_RUN_EVENT,
                 name,
                 record.appended_at.astimezone(UTC),
                 datetime.now(UTC),
-                {"$set": {REHEARSED_EVENT: True}},  # so that what is stored of the person is read
+                {"$set": {DRY_RUN_EVENT: True}},  # so that what is stored of the person is read
                 historical=False,
                 log_offset=record.offset,
             )
@@ -272,37 +274,38 @@ class BatchSteps:
         if self._transformer is not None:
             for project_id in {event.project_id for event in events}:
                 self._transformer.transform(project_id, [])
-        attributions = self.people.rehearse(events, log_offset=record.offset, stage=track.stage)
+        attributions = self.people.dry_run(events, log_offset=record.offset, stage=cursor.stage)
         rows = [
-            row_of(event, attribution, anonymize_ip=False, partition=track.partition)
+            row_of(event, attribution, anonymize_ip=False, partition=cursor.partition)
             for event, attribution in zip(events, attributions, strict=True)
             if attribution is not None
         ]
         self.store.check()
-        self.store.rehearse(rows)
+        self.store.dry_run(rows)
         if self.dispatcher is not None:
-            self.dispatcher.rehearse([IngestedEvent(row, {}) for row in rows])
+            self.dispatcher.dry_run([IngestedEvent(row, {}) for row in rows])
             # Of a partition nothing is moved: its batch is not done.
-            self.dispatcher.dispatch((), log_offset=track.dispatched if track.first_seq is None else None)
+            self.dispatcher.dispatch((), log_offset=cursor.dispatched if cursor.first_seq is None else None)
 
-    def put_aside(self, track: Track, record: LogRecord, reason: str) -> None:
-        """Put a record into quarantine and go on behind it."""
+    def quarantine_record(self, cursor: Cursor, record: LogRecord, reason: str) -> None:
+        """Put a record into quarantine and continue after it."""
         self.quarantine.put(record, reason)
         _QUARANTINED.inc()
         _logger.error("record_quarantined", offset=record.offset, reason=reason)
-        self.people.apply([], log_offset=record.offset, stage=track.stage)  # persons are never behind events
-        self._advance(track, [], [], record)
+        self.people.apply([], log_offset=record.offset, stage=cursor.stage)  # persons are never behind events
+        self._advance(cursor, [], [], record)
 
     # --- one batch
 
     @_BATCH_SECONDS.time()
-    def _process(self, track: Track, batch: Batch) -> None:
+    def _process(self, cursor: Cursor, batch: Batch) -> None:
         events = self._transform(self._known(batch.events))
         applied = self.people.apply(
-            events, log_offset=batch.records[-1].offset, warnings=batch.warnings, stage=track.stage
+            events, log_offset=batch.records[-1].offset, warnings=batch.warnings, stage=cursor.stage
         )
-        track.owe(applied.overrides)
-        anonymous = {each for each in {event.project_id for event in events} if self._hides_ips(each)}
+        cursor.add_pending_merges(applied.overrides)
+        project_ids = {event.project_id for event in events}
+        anonymous = {project_id for project_id in project_ids if self._hides_ips(project_id)}
         rows: list[EventRow] = []
         kept: list[Event] = []
         for event, attribution in zip(events, applied.attributions, strict=True):
@@ -310,15 +313,16 @@ class BatchSteps:
                 _DROPPED.labels("personless").inc()
                 continue
             hides = event.project_id in anonymous
-            rows.append(row_of(event, attribution, anonymize_ip=hides, partition=track.partition))
+            rows.append(row_of(event, attribution, anonymize_ip=hides, partition=cursor.partition))
             kept.append(event)
         if self._flag_calls is not None:
             self._flag_calls.note(kept)
-        self._advance(track, rows, kept, batch.records[-1])
+        self._advance(cursor, rows, kept, batch.records[-1])
 
     def _known(self, events: Sequence[Event]) -> list[Event]:
-        """Without events of projects that are gone, and without repetitions inside the batch."""
-        gone = {each for each in {event.project_id for event in events} if self._project(each) is None}
+        """Return the events whose project exists, each of them once."""
+        project_ids = {event.project_id for event in events}
+        gone = {project_id for project_id in project_ids if self._project(project_id) is None}
         if not gone and len({event.uuid.int for event in events}) == len(events):
             return list(events)
         seen: set[tuple[int, int]] = set()
@@ -342,14 +346,14 @@ class BatchSteps:
         for event in events:
             by_project.setdefault(event.project_id, []).append(event)
         kept: list[Event] = []
-        for project_id, ours in by_project.items():
-            before = {id(event): event.distinct_id for event in ours}
-            left = self._transformer.transform(project_id, ours)
-            if len(left) < len(ours):
-                _DROPPED.labels("transformation").inc(len(ours) - len(left))
-            for event in left:
+        for project_id, of_project in by_project.items():
+            before = {id(event): event.distinct_id for event in of_project}
+            transformed = self._transformer.transform(project_id, of_project)
+            if len(transformed) < len(of_project):
+                _DROPPED.labels("transformation").inc(len(of_project) - len(transformed))
+            for event in transformed:
                 event.distinct_id = clean_distinct_id(event.distinct_id) or before[id(event)]
-            kept += left
+            kept += transformed
         if events:
             took_s = self._clock() - started_at
             self.batch_events.note(len(events), took_s)
@@ -361,30 +365,30 @@ class BatchSteps:
         return project is not None and project.anonymize_ips
 
     def _advance(
-        self, track: Track, rows: Sequence[EventRow], events: Sequence[Event], last: LogRecord
+        self, cursor: Cursor, rows: Sequence[EventRow], events: Sequence[Event], last: LogRecord
     ) -> None:
         """Store the rows of events, dispatch what is new, and move the position behind ``last``."""
         offset = last.offset
-        again = offset <= self.store.position(track.partition)
+        again = offset <= self.store.position(cursor.partition)
         new = self.store.append(
-            EventBatch(rows, list(track.owed.values()), is_checked=True),
+            EventBatch(rows, list(cursor.pending_merges.values()), is_checked=True),
             log_offset=offset,
-            log_partition=track.partition,
-            first_seq=track.first_seq,
+            log_partition=cursor.partition,
+            first_seq=cursor.first_seq,
         )
         self._dirty = True
         if not again:
-            track.owed = {}
+            cursor.pending_merges = {}
             _STORED.inc(len(new))
             _RESENT.inc(len(rows) - len(new))
-        if self.dispatcher is not None and offset > track.dispatched:
+        if self.dispatcher is not None and offset > cursor.dispatched:
             fresh = [
                 IngestedEvent(rows[position], events[position].properties)
                 for position in new
                 if not events[position].historical
             ]
             started_at = self._clock()
-            self.dispatcher.dispatch(fresh, log_offset=offset, done=track.done(offset))
-            track.dispatched = offset
+            self.dispatcher.dispatch(fresh, log_offset=offset, done=cursor.done(offset))
+            cursor.dispatched = offset
             self.functions_s += self._clock() - started_at
-        track.commit(offset)
+        cursor.commit(offset)

@@ -31,7 +31,7 @@ from hoglab.storage.database.tables import (
     person_override,
 )
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.event_log import Acknowledged, Acknowledging
+from hoglab.storage.event_log import ReadToken, ReadTokens
 from hoglab.storage.event_store import ErasableEvents, EventsOfPersons
 from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.job_leases import JobName
@@ -57,7 +57,7 @@ JOB = JobName("erasure", "")
 _log = structlog.get_logger(__name__)
 
 
-class Log(Acknowledging, Protocol):
+class Log(ReadTokens, Protocol):
     """Event log as far as erasing needs it."""
 
     def trim(self, up_to: int) -> int: ...
@@ -131,8 +131,8 @@ class PersonErasing:
         self, project_id: int, persons: Iterable[PersonView], *, delete_events: bool, user_id: int | None
     ) -> int:
         """Delete persons, with their events if asked, and return how many persons existed."""
-        acknowledged = self._log.acknowledged(project_id)
-        log_offset = acknowledged.offset if acknowledged.deferred_until is None else DEFERRED
+        token = self._log.read_token(project_id)
+        log_offset = token.offset if token.deferred_until is None else DEFERRED
         by_row = {each.row_id: each for each in persons}
         with self._known.changing() as touch, self._database.write() as tx:
             touch(by_row)
@@ -223,7 +223,7 @@ class PersonErasing:
         with self._database.read() as connection:
             waiting = connection.execute(asked).all()
         for erasure_id, project_id, requested_at in waiting:
-            offset = self._log.offset_of(Acknowledged(project_id, 0, to_micros(requested_at)))
+            offset = self._log.resolve(ReadToken(project_id, 0, to_micros(requested_at)))
             if offset is not None:
                 with self._database.write() as tx:
                     change = sa.update(person_erasure).where(row.id == erasure_id)

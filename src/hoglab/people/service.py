@@ -142,7 +142,7 @@ class PersonService:
                     return True
         return False
 
-    def rehearse(
+    def dry_run(
         self, events: Sequence[PersonEvent], *, log_offset: int, stage: IngestionStage = ALL_EVENTS
     ) -> list[Attribution | None]:
         """Apply events like `apply` and roll it back. Return to whom the events would be attributed."""

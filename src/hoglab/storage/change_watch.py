@@ -11,7 +11,7 @@ from hoglab.storage.database import DatabaseError
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
-    from hoglab.storage.identity import Witness
+    from hoglab.storage.identity import ChangeCounterMirror
 
 REFRESH_S = 0.5
 """Delay with which a change by another process (``hoglab keys revoke``, say) may be noticed."""
@@ -27,11 +27,11 @@ class ChangeWatch(BackgroundService):
 
     NAME = "change-watch"
 
-    def __init__(self, database: Database, witness: Witness | None = None) -> None:
-        """``witness``: that of the process that starts with the database."""
+    def __init__(self, database: Database, mirror: ChangeCounterMirror | None = None) -> None:
+        """Watch a database; ``mirror`` is updated in the process that starts with the database."""
         super().__init__()
         self._database = database
-        self._witness = witness
+        self._mirror = mirror
 
     def round(self) -> float:
         """Look now and then; where others tell of their changes, as soon as they do."""
@@ -39,8 +39,8 @@ class ChangeWatch(BackgroundService):
         try:
             told = self._database.await_change(REFRESH_S)
             self._database.refresh_changes()
-            if self._witness is not None:
-                self._witness.note()
+            if self._mirror is not None:
+                self._mirror.note()
         except DatabaseError as error:
             _log.warning("changes_not_read", error=str(error))
         return TOLD_PAUSE_S if told else REFRESH_S

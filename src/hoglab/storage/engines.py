@@ -16,7 +16,7 @@ from hoglab.storage.database import Database, tables
 from hoglab.storage.database.errors import UnsupportedDatabaseError
 from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, GroupCommitLog, LogLimits
 from hoglab.storage.event_log.partitions import LeasedLog
-from hoglab.storage.event_log.progress import PartitionedProgress
+from hoglab.storage.event_log.progress import IngestionProgress
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
@@ -125,7 +125,7 @@ class IngestEngines(SharedEngines):
 class Engines(SharedEngines):
     """Everything that a server keeps its data in."""
 
-    log: GroupCommitLog | PartitionedProgress
+    log: GroupCommitLog | IngestionProgress
     """Log of one order, or the progress through all partitions: the end of what was accepted."""
     store: EventStore
     event_file: EventFile | None
@@ -300,11 +300,11 @@ def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> tuple[K
     return log, LeasedLog(log, leases)
 
 
-def _progress(shared: SharedEngines) -> GroupCommitLog | PartitionedProgress:
+def _progress(shared: SharedEngines) -> GroupCommitLog | IngestionProgress:
     if isinstance(shared.accepting, GroupCommitLog):
         return shared.accepting
     assert shared.leased is not None  # noqa: S101 - whatever has no one order has partitions
-    return PartitionedProgress(shared.leased)
+    return IngestionProgress(shared.leased)
 
 
 @contextmanager

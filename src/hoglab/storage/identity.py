@@ -61,7 +61,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class ExistingFiles:
     """Files that were present before any was opened, which creates them."""
 
     metadata: bool
@@ -70,7 +70,7 @@ class Present:
     secret_keys: bool
 
     @classmethod
-    def in_directory(cls, directory: DataDirectory) -> Present:
+    def in_directory(cls, directory: DataDirectory) -> ExistingFiles:
         return cls(
             directory.metadata_path.exists(),
             directory.queue_path.exists(),
@@ -79,7 +79,7 @@ class Present:
         )
 
     @classmethod
-    def beside_server(cls, directory: DataDirectory, *, has_events: bool = False) -> Present:
+    def on_server(cls, directory: DataDirectory, *, has_events: bool = False) -> ExistingFiles:
         """Return the same where a database server has what would be in files, and knows whether it is there.
 
         ``has_events``: so it is with events, too.
@@ -93,13 +93,15 @@ class Present:
         return not (self.metadata or self.queue or self.events)
 
 
-def check_metadata_present(directory: DataDirectory, present: Present, *, accept_loss: bool) -> Present:
+def check_metadata_exists(
+    directory: DataDirectory, existing: ExistingFiles, *, accept_loss: bool
+) -> ExistingFiles:
     """Before anything is opened: refuse to begin anew beside files of another time.
 
     With ``accept_loss`` these are set aside. Raises `FilesDisagreeError`.
     """
-    if present.metadata or present.nothing:
-        return present
+    if existing.metadata or existing.nothing:
+        return existing
     others = [path for path in (directory.queue_path, directory.events_path) if path.exists()]
     names = " and ".join(path.name for path in others)
     if not accept_loss:
@@ -110,7 +112,7 @@ def check_metadata_present(directory: DataDirectory, present: Present, *, accept
         raise FilesDisagreeError(directory.path, [text], acceptable=True)
     aside = directory.set_aside([*others, directory.known_keys_path])
     _log.warning("files_set_aside", files=names, folder=str(aside))
-    return Present(metadata=False, queue=False, events=False, secret_keys=present.secret_keys)
+    return ExistingFiles(metadata=False, queue=False, events=False, secret_keys=existing.secret_keys)
 
 
 class KnownLog(Protocol):
@@ -141,14 +143,14 @@ class Installation:
     def __init__(
         self,
         directory: DataDirectory,
-        present: Present,
+        existing: ExistingFiles,
         database: Database,
         queue: Database,
         log: KnownLog,
         store: KnownStore,
     ) -> None:
         self._directory = directory
-        self._present = present
+        self._existing = existing
         self._database = database
         self._queue = queue
         self._log = log
@@ -185,15 +187,15 @@ class Installation:
         return found or [*self._older(), *self._behind()]
 
     def _missing(self) -> list[str]:
-        if self._present.nothing:
+        if self._existing.nothing:
             return []
         missing = []
-        if not self._present.queue:
+        if not self._existing.queue:
             missing.append(
                 "queue.db is missing: events that were accepted and not stored yet, deliveries that wait, and the "
                 "logs and metrics of functions are lost."
             )
-        if not self._present.events and (text := self._unstored()):
+        if not self._existing.events and (text := self._unstored()):
             missing.append(f"events.duckdb is missing: {text}")
         return missing
 
@@ -218,7 +220,7 @@ class Installation:
         Of an event store that is lost as a whole `_missing` tells what the event log cannot give back.
         """
         known = self.identities()
-        if not self._present.events:
+        if not self._existing.events:
             del known["events.duckdb"]
         most = max((each.starts for each in known.values() if each is not None), default=0)
         found = []
@@ -253,7 +255,7 @@ class Installation:
                 f"queue.db is older than the others, or was cut off (it ends at record {last} of the event log, "
                 f"{max(applied, stored)} were stored): accepted events, and deliveries that waited, may be lost."
             )
-        elif self._present.events and (text := self._unstored()):
+        elif self._existing.events and (text := self._unstored()):
             findings.append(f"events.duckdb is older than hoglab.db: {text}")
         return findings
 
@@ -338,7 +340,7 @@ def changes(database: Database) -> int:
         return total_changes(connection)
 
 
-class Witness:
+class ChangeCounterMirror:
     """Lets the queue know how much was changed in the metadata, so that a later start notices what is lost of it."""
 
     def __init__(self, database: Database, queue: Database) -> None:

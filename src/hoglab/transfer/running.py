@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _hold(self) -> None:
         try:
-            with self.listener.store.frozen() as position:
+            with self.listener.store.pause_writes() as position:
                 self.send_response(HTTPStatus.OK)
                 self.send_header(POSITION_HEADER, str(position))
                 self.send_header("Transfer-Encoding", "chunked")

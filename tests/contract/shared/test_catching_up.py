@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.contract.conftest import Api, Laboratory
 
-from hoglab.ingestion.steps import BatchSteps, Track
+from hoglab.ingestion.steps import BatchSteps, Cursor
 from hoglab.storage import catching_up
 
 PEOPLE = 8
@@ -54,9 +54,9 @@ def slow(gate: Gate, open_laboratory: Callable[..., Laboratory]) -> Iterator[Lab
     """An application whose ingestion waits at the gate before it does anything with a batch."""
     original = BatchSteps._process
 
-    def waiting(self: BatchSteps, track: Track, batch: Any) -> None:
+    def waiting(self: BatchSteps, cursor: Cursor, batch: Any) -> None:
         gate.open.wait()
-        original(self, track, batch)
+        original(self, cursor, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchSteps, "_process", waiting)
@@ -70,7 +70,7 @@ def api(slow: Laboratory) -> Api:
 
 
 def send(api: Api, event: str = "purchase", **properties: Any) -> None:
-    """Acknowledged, and no more."""
+    """ReadToken, and no more."""
     batch = [
         {"event": event, "distinct_id": f"user-{number}", "properties": properties}
         for number in range(PEOPLE)

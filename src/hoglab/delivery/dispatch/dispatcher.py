@@ -215,7 +215,7 @@ class EventDispatcher:
             plan.dead += dead
             self.commit(plan, reached)
 
-    def rehearse(self, events: Sequence[IngestedEvent]) -> None:
+    def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         """Plan the runs that events would cause, and write nothing. Raises the errors of `dispatch`."""
         self.plan(events)
 

@@ -42,7 +42,7 @@ class LogStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class ReadToken:
     """Records of an owner that were accepted up to a moment.
 
     Everything up to ``offset``; with ``deferred_until`` (microseconds since the epoch) that, and what has waited for an
@@ -54,19 +54,19 @@ class Acknowledged:
     deferred_until: int | None = None
 
 
-class Acknowledging(Protocol):
+class ReadTokens(Protocol):
     """Source of the position up to which records have to be ingested for all that were accepted by now to count."""
 
-    def acknowledged(self, owner: int) -> Acknowledged:
+    def read_token(self, owner: int) -> ReadToken:
         """Return records of an owner that were accepted by now; cheap."""
         ...
 
-    def offset_of(self, acknowledged: Acknowledged) -> int | None:
+    def resolve(self, token: ReadToken) -> int | None:
         """Return the offset up to which all of it is in the log; None while a part is deferred."""
         ...
 
 
-class EventLog(Acknowledging, Protocol):
+class EventLog(ReadTokens, Protocol):
     """An append-only log with consumers' positions.
 
     ``append`` may be awaited by many tasks at once: what waits together is committed together
@@ -103,7 +103,7 @@ class EventLog(Acknowledging, Protocol):
         """Mark everything up to and including ``offset`` as finished by this consumer."""
         ...
 
-    def skip_to(self, offset: int) -> None:
+    def advance_sequence(self, offset: int) -> None:
         """Give out only offsets above ``offset`` from now on; nothing changes when that is so already.
 
         For a log that was lost or replaced beside stores that remember offsets of the old one.

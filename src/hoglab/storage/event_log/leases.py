@@ -1,13 +1,13 @@
-"""Leases of the partitions of an event log, and up to where these are done: rows of the queue's PostgreSQL database.
+"""Leases of the partitions of an event log, and their progress: rows of the queue's PostgreSQL database.
 
-A lease lasts so long after it was renewed. Each process has its share of the partitions: it takes what is free up to
-that, and is told what is above it, to be given up when the batch at hand is done. Whoever writes what comes of a
-partition locks its row by the epoch that the lease was given with. So a process that was paused, and whose partition
+A lease ends `LEASE_S` after its last renewal. Each process has a share of the partitions: it takes free ones up to its
+share, and learns which ones are above it, to give these up after the current batch. A process that writes effects of a
+partition's records locks the partition's row by the epoch of the lease. A process that was paused, and whose partition
 another one took meanwhile, finds no row and writes nothing.
 
-A batch is begun before anything comes of it: its end, and the numbers of its records, are in the row. Who takes the
-partition over ends the same batch, so that what two processes may have written of it is the same. Commits do not wait
-for the disk: whatever comes of a batch is committed behind its beginning, and one that is ended again adds nothing.
+A batch is begun before it has any effect: its end, and the sequence numbers of its records, are in the row. A process
+that takes the partition over finishes the same batch, so that both write the same. Commits do not wait for the disk:
+the effects of a batch are committed after its beginning, and finishing it twice adds nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log.partitions import (
-    BegunBatch,
     LeaseLostError,
     LeaseRound,
+    OpenBatch,
     PartitionDone,
     PartitionLease,
 )
@@ -63,7 +63,7 @@ WHERE partition IN (
 _GIVE_UP = "UPDATE log_lease SET owner = NULL, epoch = epoch + 1 WHERE owner = %s AND partition = ANY(%s)"
 _LEAVE = "DELETE FROM log_reader WHERE id = %s"
 _MINE = "partition = %(partition)s AND epoch = %(epoch)s"
-_BEGUN = f"SELECT begun_last, begun_shift FROM log_lease WHERE {_MINE} AND begun_last IS NOT NULL"  # noqa: S608
+_OPEN_BATCH = f"SELECT begun_last, begun_shift FROM log_lease WHERE {_MINE} AND begun_last IS NOT NULL"  # noqa: S608
 # The count is locked for as long as this one statement takes, so numbers are known in the order in which they rise.
 _BEGIN = f"""
 WITH mine AS (
@@ -107,18 +107,18 @@ _DROP_LOG = (
     "DELETE FROM event_log_record",
     f"DELETE FROM consumer_position WHERE {_READERS_OF_ONE}",  # noqa: S608
 )
-_GO_BEYOND = "UPDATE event_log_head SET last_offset = greatest(last_offset, %s)"
+_ADVANCE_SEQUENCE = "UPDATE event_log_head SET last_offset = greatest(last_offset, %s)"
 
 
 class LogInUseError(DatabaseError):
-    """A log has records that nobody would read any more. The text says what to do."""
+    """A former log has records that would never be read. The text says what to do."""
 
 
 class LogLeases:
     """The partitions of one log, as one process knows them. Raises `DatabaseError`."""
 
     def __init__(self, connect: Connect, name: str, *, partitions: int, lease_s: float = LEASE_S) -> None:
-        """``connect`` and ``name``: as for `PostgresSession`. The schema is there."""
+        """Create the missing rows of partitions in an existing schema. ``connect``, ``name``: see `PostgresSession`."""
         self._session = PostgresSession(connect, name, relaxed=True)
         # Of its own, for a renewal waits for what is being written of a partition.
         self._reader = PostgresSession(connect, name)
@@ -133,42 +133,42 @@ class LogLeases:
         return dict(self._reader.rows(_POSITIONS))
 
     def renew(self) -> LeaseRound:
-        """Stay alive: renew what this process has, and take what is free up to its share."""
+        """Renew the leases of this process, and take free partitions up to its share."""
         values: dict[str, Any] = {"me": self._me, "lease": self._lease_us}
         self._session.rows(_PRESENT, values)
         self._session.rows(_FORGET)
         others = {name for (name,) in self._session.rows(_READERS)}
         readers = sorted(others | {self._me})  # another may just have found that we are late
         share = share_of(self._me, readers, self._partitions)
-        held = {
+        owned = {
             partition: PartitionLease(partition, epoch)
             for partition, epoch in self._session.rows(_RENEW, values)
         }
-        if len(held) < share:
-            taken = self._session.rows(_TAKE, {**values, "count": share - len(held)})
-            held |= {partition: PartitionLease(partition, epoch) for partition, epoch in taken}
-        return LeaseRound(held, sorted(held)[share:])
+        if len(owned) < share:
+            taken = self._session.rows(_TAKE, {**values, "count": share - len(owned)})
+            owned |= {partition: PartitionLease(partition, epoch) for partition, epoch in taken}
+        return LeaseRound(owned, sorted(owned)[share:])
 
     def give_up(self, partitions: Sequence[int]) -> None:
-        """Let others take partitions at once."""
+        """Give up the leases of partitions, so that other processes take them at once."""
         self._session.rows(_GIVE_UP, (self._me, list(partitions)))
 
     def leave(self) -> None:
-        """Let others take everything at once, and have no share any more."""
+        """Give up all leases and the share of this process."""
         self.give_up(range(self._partitions))
         self._session.rows(_LEAVE, (self._me,))
 
-    def begun(self, lease: PartitionLease) -> BegunBatch | None:
-        """Return the batch of a partition that was begun, and is to be ended before anything else."""
-        rows = self._session.rows(_BEGUN, lease._asdict())
-        return BegunBatch(*rows[0]) if rows else None
+    def open_batch(self, lease: PartitionLease) -> OpenBatch | None:
+        """See `Leases.open_batch`."""
+        rows = self._session.rows(_OPEN_BATCH, lease._asdict())
+        return OpenBatch(*rows[0]) if rows else None
 
-    def begin(self, lease: PartitionLease, last: int, events: int) -> BegunBatch:
-        """Begin a batch: what is not done up to an offset. Raises `LeaseLostError`."""
-        shift = self._session.value(_BEGIN, {**lease._asdict(), "last": last, "events": events})
-        if shift is None:
+    def begin(self, lease: PartitionLease, last: int, events: int) -> OpenBatch:
+        """See `Leases.begin`."""
+        sequence_offset = self._session.value(_BEGIN, {**lease._asdict(), "last": last, "events": events})
+        if sequence_offset is None:
             raise lost(lease)
-        return BegunBatch(last, shift)
+        return OpenBatch(last, sequence_offset)
 
     def finish(self, done: PartitionDone) -> None:
         """Note that a partition is done with up to an offset. Raises `LeaseLostError`."""
@@ -176,20 +176,20 @@ class LogLeases:
             finish_within(connection, done)
 
     def fence(self, connection: sa.Connection, lease: PartitionLease) -> None:
-        """Keep others from taking a partition until a transaction of the metadata is over. Raises `LeaseLostError`."""
+        """Keep other processes from taking a partition until a metadata transaction ends. Raises `LeaseLostError`."""
         if connection.execute(_FENCE, lease._asdict()).first() is None:
             raise lost(lease)
 
     def stored(self) -> int:
-        """Return the number up to which everything is done."""
+        """Return the sequence number up to which everything is done."""
         return int(self._reader.value(_STORED))
 
-    def last_number(self) -> int:
-        """Return the newest number that was given out, 0 at first."""
+    def last_sequence(self) -> int:
+        """Return the newest sequence number that was given out, 0 at first."""
         return int(self._reader.value(_LAST))
 
     def replace_log(self) -> None:
-        """End the log of one order that was in the database before. Raises `LogInUseError` while it has to be read."""
+        """Delete the former log of one order. Raises `LogInUseError` while it has records that are not ingested."""
         with self._session.transaction() as connection:
             row = connection.execute(_LEFT.encode(), {}).fetchone()
             if row is not None and row[0]:
@@ -200,9 +200,9 @@ class LogLeases:
             for statement in _DROP_LOG:
                 connection.execute(statement.encode(), {})
 
-    def go_beyond(self, number: int) -> None:
-        """Give out larger numbers only from now on."""
-        self._session.rows(_GO_BEYOND, (number,))
+    def advance_sequence(self, number: int) -> None:
+        """Give out only sequence numbers above ``number`` from now on."""
+        self._session.rows(_ADVANCE_SEQUENCE, (number,))
 
     def close(self) -> None:
         """End the connections."""
@@ -211,7 +211,7 @@ class LogLeases:
 
 
 def finish_within(connection: psycopg.Connection[Any], done: PartitionDone) -> None:
-    """Note in a transaction that a partition is done with up to an offset; until its end nobody takes the partition.
+    """Note in a transaction that a partition is done up to an offset; no process takes the partition before its end.
 
     Raises `LeaseLostError`.
     """
@@ -221,11 +221,11 @@ def finish_within(connection: psycopg.Connection[Any], done: PartitionDone) -> N
 
 
 def lost(lease: PartitionLease) -> LeaseLostError:
-    """Return the error of who has a lease no more."""
+    """Return the error for a lease that another process took."""
     return LeaseLostError(f"partition {lease.partition} of the event log is read by another process")
 
 
 def share_of(reader: str, readers: Sequence[str], partitions: int) -> int:
     """Return the number of partitions of a reader when they are divided evenly: one more for the first readers."""
-    each, more = divmod(partitions, len(readers))
-    return each + (readers.index(reader) < more)
+    share, more = divmod(partitions, len(readers))
+    return share + (readers.index(reader) < more)

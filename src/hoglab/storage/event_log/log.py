@@ -19,7 +19,7 @@ import structlog
 
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.types import from_micros
-from hoglab.storage.event_log import Acknowledged, EventLogFullError, LogRecord, LogStats
+from hoglab.storage.event_log import EventLogFullError, LogRecord, LogStats, ReadToken
 from hoglab.storage.event_log.backlog import Backlog
 from hoglab.storage.event_log.deferral import WINDOW_BYTES, Admitted, Deferral
 from hoglab.storage.event_log.group_commit import Waiter, wake
@@ -120,7 +120,7 @@ class GroupCommitLog(ABC):
         self._deferral = Deferral(limits.window_bytes)
         self._admits_at = 0.0  # when deferred records may go into the log: later after a failure
         self._newest_record = 0  # offset of the newest record that is stored, 0 for none
-        self._last_offset = 0  # the last one given out: deleted records and `skip_to` count
+        self._last_offset = 0  # the last one given out: deleted records and `advance_sequence` count
         self._failing = False  # of the writer thread alone
         self._closed = threading.Event()
         self._threads = [
@@ -198,7 +198,7 @@ class GroupCommitLog(ABC):
         """Return the last offset that this consumer has finished, 0 when it never committed."""
 
     @abstractmethod
-    def skip_to(self, offset: int) -> None:
+    def advance_sequence(self, offset: int) -> None:
         """Give out only offsets above ``offset`` from now on; nothing changes when that is so already.
 
         For a log that was lost or replaced beside stores that remember offsets of the old one.
@@ -454,29 +454,29 @@ class GroupCommitLog(ABC):
         with self._work:
             return self._last_offset + self._deferral.records
 
-    def acknowledged(self, owner: int) -> Acknowledged:
+    def read_token(self, owner: int) -> ReadToken:
         """Return records of an owner that were accepted by now; cheap."""
         with self._work:
             deferred = self._deferral.oldest_of(owner) is not None
-            return Acknowledged(owner, self._last_offset, self._now_us() if deferred else None)
+            return ReadToken(owner, self._last_offset, self._now_us() if deferred else None)
 
-    def offset_of(self, acknowledged: Acknowledged) -> int | None:
+    def resolve(self, token: ReadToken) -> int | None:
         """Return the offset up to which all of it is in the log; None while a part is deferred.
 
         Where such records are gone from the log already, what is left of it begins behind all of them.
         """
-        until = acknowledged.deferred_until
+        until = token.deferred_until
         if until is None:
-            return acknowledged.offset
+            return token.offset
         with self._work:
-            oldest = self._deferral.oldest_of(acknowledged.owner)
+            oldest = self._deferral.oldest_of(token.owner)
             last = self._last_offset
         if oldest is not None and oldest <= until:
             return None
-        offset, first = self._last_of(acknowledged.owner, until), self._first_stored()
+        offset, first = self._last_of(token.owner, until), self._first_stored()
         if offset is None:
             offset = last if first is None else first - 1
-        return max(acknowledged.offset, offset)
+        return max(token.offset, offset)
 
     def oldest_after(self, position: int) -> datetime | None:
         """Return acceptance time of the oldest record that a consumer at ``position`` has not finished.

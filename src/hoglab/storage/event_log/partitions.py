@@ -25,37 +25,38 @@ RENEW_EVERY_S = 1.0
 
 
 class LeaseLostError(DatabaseError):
-    """Another process reads the partition now. What was done of it here is to be forgotten."""
+    """Another process reads the partition now; unwritten work on it is to be dropped."""
 
 
 class PartitionLease(NamedTuple):
-    """The right to write what comes of a partition, until somebody takes it."""
+    """The right to write the effects of a partition's records, until another process takes it."""
 
     partition: int
     epoch: int
 
 
 class PartitionDone(NamedTuple):
-    """That a partition is done with up to an offset, as far as the lease is still held."""
+    """The note that a partition is done up to an offset; it counts while the lease is still owned."""
 
     lease: PartitionLease
     offset: int
 
 
-class BegunBatch(NamedTuple):
-    """A batch of a partition that was begun: its records up to ``last``, whoever ends it.
+class OpenBatch(NamedTuple):
+    """A batch of a partition that was begun and not finished: its records up to ``last``.
 
-    ``shift``: how much larger the numbers of records are, which all partitions share, than their offsets.
+    ``sequence_offset``: the difference between the sequence numbers of its records, which are unique across
+    partitions, and their offsets in the partition.
     """
 
     last: int
-    shift: int
+    sequence_offset: int
 
 
 class LeaseRound(NamedTuple):
-    """Partitions that a process has after a renewal, and those of them above its share."""
+    """Partitions that a process owns after a renewal, and those of them above its share."""
 
-    held: Mapping[int, PartitionLease]
+    owned: Mapping[int, PartitionLease]
     surplus: Sequence[int]
 
 
@@ -83,15 +84,15 @@ class PartitionedLog(Protocol):
         ...
 
     def pending_offsets(self) -> int:
-        """Return the number of offsets that wait for ingestion, about; cheap."""
+        """Return about how many offsets wait for ingestion; cheap."""
         ...
 
     def lag_s(self) -> float:
-        """Return seconds for which something has waited for ingestion at least; cheap."""
+        """Return the seconds for which the oldest waiting record has waited, at least; cheap."""
         ...
 
     def partition(self, number: int) -> LogPartition:
-        """Return a reader of a partition, to be closed by whoever asks for it."""
+        """Return a reader of a partition, which the caller closes."""
         ...
 
 
@@ -103,9 +104,9 @@ class LogPartition(Protocol):
 
     @property
     def reached(self) -> int:
-        """The offset up to which it was read: everything was given out, or is no record.
+        """The offset up to which it was read: all records up to there were returned.
 
-        May be given for ``after``, and is above the last record that was given out where no other comes behind it.
+        It may be passed as ``after``, and is above the last returned record where offsets without a record follow.
         """
         ...
 
@@ -117,11 +118,11 @@ class LogPartition(Protocol):
         ...
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Return block until a record above ``after`` exists or the time is over; whether one exists."""
+        """Wait until a record above ``after`` exists or the time is over, and return whether one exists."""
         ...
 
     def wake(self) -> None:
-        """End the wait of whoever waits, or else the next one."""
+        """End the current `wait`, or else the next one."""
         ...
 
     def close(self) -> None: ...
@@ -130,8 +131,8 @@ class LogPartition(Protocol):
 class Leases(Protocol):
     """The partitions of one log, as one process knows them. Raises `DatabaseError`.
 
-    Records get numbers from one count for all partitions when the batch that they are in is begun. So whatever comes
-    of a record is known by one number, and one number says up to where everything is done.
+    Records get sequence numbers, which all partitions share, when their batch is begun. The effects of a record are
+    known by this one number, and one number says up to where everything is done.
     """
 
     def positions(self) -> Mapping[int, int]:
@@ -139,25 +140,26 @@ class Leases(Protocol):
         ...
 
     def renew(self) -> LeaseRound:
-        """Stay alive: renew what this process has, and take what is free up to its share."""
+        """Renew the leases of this process, and take free partitions up to its share."""
         ...
 
     def give_up(self, partitions: Sequence[int]) -> None:
-        """Let others take partitions at once."""
+        """Give up the leases of partitions, so that other processes take them at once."""
         ...
 
     def leave(self) -> None:
-        """Let others take everything at once, and have no share any more."""
+        """Give up all leases and the share of this process."""
         ...
 
-    def begun(self, lease: PartitionLease) -> BegunBatch | None:
-        """Batch of a partition that was begun, maybe by another process, and is to be ended before anything else."""
+    def open_batch(self, lease: PartitionLease) -> OpenBatch | None:
+        """Return the batch that some process began, which is to be finished before anything else; None without one."""
         ...
 
-    def begin(self, lease: PartitionLease, last: int, events: int) -> BegunBatch:
-        """Begin a batch: what is not done up to the offset ``last``, of so many events. Raises `LeaseLostError`.
+    def begin(self, lease: PartitionLease, last: int, events: int) -> OpenBatch:
+        """Begin a batch of all records up to the offset ``last`` that are not done. Raises `LeaseLostError`.
 
-        As many numbers are given out as there are offsets, or events if these are more: events may be counted by them.
+        As many sequence numbers are given out as there are offsets, or ``events`` if these are more: each event may
+        have one.
         """
         ...
 
@@ -166,23 +168,23 @@ class Leases(Protocol):
         ...
 
     def fence(self, connection: Connection, lease: PartitionLease) -> None:
-        """Keep others from taking a partition until a transaction of the metadata is over. Raises `LeaseLostError`."""
+        """Keep other processes from taking a partition until a metadata transaction ends. Raises `LeaseLostError`."""
         ...
 
     def stored(self) -> int:
-        """Return the number up to which everything is done."""
+        """Return the sequence number up to which everything is done."""
         ...
 
-    def last_number(self) -> int:
-        """Return the newest number that was given out, 0 at first."""
+    def last_sequence(self) -> int:
+        """Return the newest sequence number that was given out, 0 at first."""
         ...
 
     def replace_log(self) -> None:
-        """End the log of one order that was there before. Raises `DatabaseError` while it has to be read."""
+        """Delete the former log of one order. Raises `DatabaseError` while it has records that are not ingested."""
         ...
 
-    def go_beyond(self, number: int) -> None:
-        """Give out larger numbers only from now on."""
+    def advance_sequence(self, number: int) -> None:
+        """Give out only sequence numbers above ``number`` from now on."""
         ...
 
 

@@ -315,7 +315,7 @@ class PostgresEventLog(GroupCommitLog):
         first: int | None = self._reader.value(_FIRST)
         return first
 
-    def skip_to(self, offset: int) -> None:
+    def advance_sequence(self, offset: int) -> None:
         """Give out only offsets above ``offset`` from now on; nothing changes when that is so already."""
         self._keeper.rows(_SKIP, (offset,))
         self._refresh()

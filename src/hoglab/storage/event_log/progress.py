@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import Gauge
 
 from hoglab.storage.database.errors import DatabaseError
-from hoglab.storage.event_log import Acknowledged, LogStats
+from hoglab.storage.event_log import LogStats, ReadToken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ LAG = Gauge(
 )
 
 
-class PartitionedProgress:
+class IngestionProgress:
     """For those who wait for what was accepted. Whatever is accepted has no number before a batch with it is begun."""
 
     def __init__(self, log: LeasedLog) -> None:
@@ -52,26 +52,26 @@ class PartitionedProgress:
 
     def last_offset(self) -> int:
         """Return the newest number that was given out, 0 at first. Raises `DatabaseError`."""
-        return self._leases.last_number()
+        return self._leases.last_sequence()
 
     def stats(self) -> LogStats:
         """Return numbers from the first on: whatever was begun, the partitions still have."""
-        last = self._leases.last_number()
+        last = self._leases.last_sequence()
         return LogStats(1 if last else 0, last, 0, 0)
 
-    def skip_to(self, number: int) -> None:
+    def advance_sequence(self, number: int) -> None:
         """See `EventLog`: give out larger numbers only from now on. Raises `DatabaseError`."""
-        self._leases.go_beyond(number)
+        self._leases.advance_sequence(number)
 
-    def acknowledged(self, owner: int) -> Acknowledged:
-        """See `Acknowledging`: by now, whatever number it gets."""
-        return Acknowledged(owner, 0, _now_us())
+    def read_token(self, owner: int) -> ReadToken:
+        """See `ReadTokens`: by now, whatever number it gets."""
+        return ReadToken(owner, 0, _now_us())
 
-    def offset_of(self, acknowledged: Acknowledged) -> int | None:
-        """See `Acknowledging`; None while any of it is not ingested, and while the partitions do not answer."""
-        until = acknowledged.deferred_until
+    def resolve(self, token: ReadToken) -> int | None:
+        """See `ReadTokens`; None while any of it is not ingested, and while the partitions do not answer."""
+        until = token.deferred_until
         if until is None:
-            return acknowledged.offset
+            return token.offset
         try:
             with self._lock:
                 return self._ingested_by(until)
@@ -93,7 +93,7 @@ class PartitionedProgress:
             moment, ends = self._asked
             positions = self._leases.positions()
             if all(positions.get(number, 0) >= end for number, end in ends.items()):
-                self._known.append((moment, self._leases.last_number()))
+                self._known.append((moment, self._leases.last_sequence()))
                 self._asked = None
         place = bisect_left(self._known, until, key=itemgetter(0))
         if place < len(self._known):

@@ -218,7 +218,7 @@ class SqliteEventLog(GroupCommitLog):
             row = self._reader.execute(query, parameters).fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
-    def skip_to(self, offset: int) -> None:
+    def advance_sequence(self, offset: int) -> None:
         """Give out only offsets above ``offset`` from now on; nothing changes when that is so already."""
         with explained(self._name), self._turns.turn():
             self._keeper.execute(_SKIP, (offset,))

@@ -210,7 +210,7 @@ class EventStore(Protocol):
         """
         ...
 
-    def rehearse(self, rows: Sequence[EventRow]) -> None:
+    def dry_run(self, rows: Sequence[EventRow]) -> None:
         """Go through all steps of storing rows, and take it back. Raises `EventStoreUnavailableError`."""
         ...
 
@@ -231,7 +231,7 @@ class EventStore(Protocol):
         """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
 
-    def frozen(self) -> AbstractContextManager[int]:
+    def pause_writes(self) -> AbstractContextManager[int]:
         """Keep the writer away, so that the files can be copied; gives the position. Queries go on."""
         ...
 

@@ -220,8 +220,8 @@ class DuckDbEventStore:
                     raise explained from error
                 raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
-    def rehearse(self, rows: Sequence[EventRow]) -> None:
-        """See `EventStore.rehearse`."""
+    def dry_run(self, rows: Sequence[EventRow]) -> None:
+        """See `EventStore.dry_run`."""
         with self._writing:
             self._make_usable()
             connection = self._file.connection
@@ -326,7 +326,7 @@ class DuckDbEventStore:
             self._load()
 
     @contextmanager
-    def frozen(self) -> Iterator[int]:
+    def pause_writes(self) -> Iterator[int]:
         """Keep the writer away, so that the files can be copied; gives the position. Queries go on.
 
         Raises `EventStoreUnavailableError`.

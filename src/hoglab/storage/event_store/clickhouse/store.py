@@ -138,8 +138,8 @@ class ClickHouseEventStore:
         self.typed_columns.note_uses()
 
     @contextmanager
-    def frozen(self) -> Iterator[int]:
-        """See `EventStore.frozen`."""
+    def pause_writes(self) -> Iterator[int]:
+        """See `EventStore.pause_writes`."""
         with self._writing:
             yield self._partition(0).position
 
@@ -154,8 +154,8 @@ class ClickHouseEventStore:
     damage: str | None = None
     """Damage that is known: none, since the server looks after its disks itself."""
 
-    def rehearse(self, rows: Sequence[EventRow]) -> None:
-        """See `EventStore.rehearse`."""
+    def dry_run(self, rows: Sequence[EventRow]) -> None:
+        """See `EventStore.dry_run`."""
         if not rows:
             return
         with self._writing:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hoglab.app.problems import in_role, ingestion_problems, shared_problems
-from hoglab.app.roles import Part
+from hoglab.app.roles import Capability
 from hoglab.app.shared import SharedServices
 from hoglab.functions.runtime.transformations import Transformations
 from hoglab.ingestion.flag_calls import FlagCalls
-from hoglab.ingestion.loop import LAG_SECONDS, Ingestion
+from hoglab.ingestion.loop import LAG_SECONDS, LogIngestion
 from hoglab.ingestion.partitions import PartitionedIngestion
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.steps import BatchSteps
-from hoglab.storage.catching_up import Ingested
-from hoglab.storage.event_log.progress import PartitionedProgress
+from hoglab.storage.catching_up import StoredPosition
+from hoglab.storage.event_log.progress import IngestionProgress
 from hoglab.storage.event_store import PartitionedEventStore
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingesting:
+class IngestionView:
     """Ingestion as a process knows it that reads events, whichever process ingests them."""
 
-    service: Ingestion | PartitionedIngestion | None
+    service: LogIngestion | PartitionedIngestion | None
     """The loop of this process, if it has one."""
-    stored: Ingested
+    stored: StoredPosition
     done: Callable[[], int]
     """The offset up to which everything is stored, and dispatched as well."""
     newest_place: Callable[[], int] | None
@@ -48,18 +48,18 @@ class Ingesting:
     """Seconds for which the oldest of them has waited."""
 
     @classmethod
-    def of(cls, services: SharedServices, engines: Engines, quarantine: Quarantine) -> Ingesting:
+    def of(cls, services: SharedServices, engines: Engines, quarantine: Quarantine) -> IngestionView:
         """As the event log wants it."""
         log, store = engines.log, engines.store
-        if isinstance(log, PartitionedProgress):
+        if isinstance(log, IngestionProgress):
             loop = None
-            if Part.INGESTION in services.role.parts:
+            if Capability.INGESTION in services.role.capabilities:
                 loop = _partitioned(services, store, quarantine)
             LAG_SECONDS.set_function(log.source.lag_s)
             # Places of events are of the same count as numbers of records.
             place = log.position
             return cls(loop, log, log.position, place, log.source.pending_offsets, log.source.lag_s)
-        alone = Ingestion(
+        alone = LogIngestion(
             log,
             store,
             services.people,
