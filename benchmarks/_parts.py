@@ -40,7 +40,7 @@ THREADS = {
     "ingestion": INGESTION,
     "delivery": DELIVERY,
     "hog-body": DELIVERY,
-    "event-store-upkeep": SEALING,
+    "event-store-maintenance": SEALING,
     "MainThread": HTTP,
     "capture-decode": HTTP,
     "hoglab-": HTTP,

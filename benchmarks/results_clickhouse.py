@@ -98,8 +98,8 @@ def with_typed_columns(store: ClickHouseEventStore, asked: Iterable[Question]) -
     for moment in (now - timedelta(hours=1), now):
         for each in asked:
             compiled(whole(each), store.dialect)
-        store.typed_columns.tend(moment)
-    while store.typed_columns.tend(now):
+        store.typed_columns.maintain_columns(moment)
+    while store.typed_columns.maintain_columns(now):
         time.sleep(0.2)
 
 

@@ -92,7 +92,7 @@ class ClickHouseEngine:
         store_events(self.store, events, project_id=project_id, merges=merges)
         self._adds += 1
         if self._adds in TENDED:
-            self.store.typed_columns.tend(datetime.now(UTC) + timedelta(hours=self._adds))
+            self.store.typed_columns.maintain_columns(datetime.now(UTC) + timedelta(hours=self._adds))
 
     def position(self) -> int:
         return self.store.position()

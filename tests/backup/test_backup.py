@@ -26,8 +26,8 @@ from tests.waiting import PATIENCE_S
 
 from hoglab.app import Hoglab
 from hoglab.backup.checking import check
-from hoglab.backup.depot import BackupError, Depot
 from hoglab.backup.making import make_backup, packed
+from hoglab.backup.repository import BackupError, BackupRepository
 from hoglab.backup.restoring import restore_backup
 from hoglab.capture.records import decode_record
 from hoglab.demo.api import Api
@@ -286,22 +286,22 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-class TestDepot:
+class TestBackupRepository:
     def test_what_did_not_change_is_not_written_again(self, small: Path, tmp_path: Path) -> None:
         first = make_backup(small, tmp_path / "backups")
         second = make_backup(small, tmp_path / "backups")
         assert first.new_bytes > 0
         assert second.new_bytes == 0
-        assert Depot(tmp_path / "backups").names() == [first.manifest.name, second.manifest.name]
+        assert BackupRepository(tmp_path / "backups").names() == [first.manifest.name, second.manifest.name]
 
     def test_old_backups_go_when_asked_and_take_their_parts_along(self, small: Path, tmp_path: Path) -> None:
         data = tmp_path / "data"
         shutil.copytree(small, data)
         make_backup(data, tmp_path / "backups")
         (data / "secret-keys").write_text((data / "secret-keys").read_text() + "# a comment\n")
-        depot = Depot(tmp_path / "backups")
+        repository = BackupRepository(tmp_path / "backups")
         made = make_backup(data, tmp_path / "backups", keep=1)
-        assert depot.names() == [made.manifest.name]
+        assert repository.names() == [made.manifest.name]
         parts = {path.name for path in (tmp_path / "backups" / "parts").glob("*/*")}
         assert parts == {part for file in made.manifest.files for part in file.parts}
         restore_backup(tmp_path / "backups", tmp_path / "restored")
@@ -320,7 +320,7 @@ class TestDepot:
         else:
             part.unlink()
         with pytest.raises(BackupError, match=r"a part of .* (is damaged|cannot be read)"):
-            Depot(tmp_path / "backups").verify(made.manifest)
+            BackupRepository(tmp_path / "backups").verify(made.manifest)
         with pytest.raises(BackupError):
             restore_backup(tmp_path / "backups", tmp_path / "restored")
         assert not (tmp_path / "restored").exists()

@@ -72,7 +72,7 @@ class SqliteEngine:
             yield
 
     def rows(self, table: sa.Table) -> list[Any]:
-        with self.database.read(settled=False) as connection:
+        with self.database.read(durable=False) as connection:
             return list(connection.execute(sa.select(table)))
 
     @cached_property

@@ -194,7 +194,7 @@ class TestWaiting:
 
 
 def unsettled_names(database: Database) -> list[str]:
-    with database.read(settled=False) as connection:
+    with database.read(durable=False) as connection:
         return list(connection.scalars(select(tables.organization.c.id)))
 
 

@@ -370,10 +370,10 @@ class TestParts:
         )
         assert len(parts) == 5  # long ago, three of the last two years, and what is still to come
         assert isinstance(store, PartitionedEventStore)
-        store.tend()
+        store.maintain_columns()
         before = _counted("hoglab_event_store_parts")
         append(store, event_row(2))
-        store.tend()
+        store.maintain_columns()
         assert (before, _counted("hoglab_event_store_parts")) == (1, 2)
 
     @pytest.mark.parametrize("year", [1950, 1969, 2149, 2290])

@@ -32,7 +32,7 @@ from hoglab.storage.invocations import (
     MaskingCount,
     MaskingMovedError,
 )
-from hoglab.storage.invocations.postgres import PostgresInvocationQueue, kept, workers
+from hoglab.storage.invocations.postgres import PostgresInvocationQueue, side_writes, workers
 from hoglab.storage.invocations.postgres import queue as queue_module
 from hoglab.storage.invocations.sql import stores_of
 from hoglab.storage.invocations.traces import Traces
@@ -241,7 +241,7 @@ def test_lines_of_a_log_come_in_order_whoever_writes_them(engine: PostgresEngine
         runs = stores_of(queue, engine.database).runs
         assert runs.last_log_id() == 0
         with slow.transaction():
-            kept.write_traces(slow, Traces(), [line("first")], [], [])
+            side_writes.write_traces(slow, Traces(), [line("first")], [], [])
             runs.write_logs([line("second")])
             told = pool.submit(runs.last_log_id)
             wait_until(lambda: told.running() or told.done())
@@ -249,7 +249,7 @@ def test_lines_of_a_log_come_in_order_whoever_writes_them(engine: PostgresEngine
         last = told.result(60)
         assert [each.message for each in runs.new_logs(["f"], 0, last, 10)] == ["first", "second"]
         with slow.transaction():  # one that does not end holds up nobody for long
-            kept.write_traces(slow, Traces(), [line("third")], [], [])
+            side_writes.write_traces(slow, Traces(), [line("third")], [], [])
             runs.write_logs([line("fourth")])
             assert runs.last_log_id() == last + 2
 

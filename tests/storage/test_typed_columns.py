@@ -103,7 +103,7 @@ def typed(store: ClickHouseEventStore, *keys: str, now: datetime) -> None:
     """Ask for the properties at two times, the second of them ``now``."""
     for moment in (now - timedelta(hours=1), now):
         ask(store, *keys)
-        store.typed_columns.tend(moment)
+        store.typed_columns.maintain_columns(moment)
 
 
 def test_columns_say_what_json_says(store: ClickHouseEventStore) -> None:
@@ -124,13 +124,13 @@ def test_columns_say_what_json_says(store: ClickHouseEventStore) -> None:
     append(store, *rows(1))
     expected = values(store)
     assert len(set(expected)) > len(VALUES) - 5
-    store.typed_columns.tend(now - timedelta(hours=1))
+    store.typed_columns.maintain_columns(now - timedelta(hours=1))
     assert values(store) == expected
-    store.typed_columns.tend(now)
+    store.typed_columns.maintain_columns(now)
     assert len(columns(store)) == 4 * len(KEYS)
     append(store, *rows(1_000))
     assert values(store) == expected * 2
-    wait_for(lambda: not store.typed_columns.tend(now))
+    wait_for(lambda: not store.typed_columns.maintain_columns(now))
     assert values(store) == values(store, relation="stored_events") == expected * 2
     for key in KEYS:
         assert store.dialect.property_text("properties", key, store.dialect.parameters()) in columns(store)
@@ -156,11 +156,11 @@ def test_new_events_come_with_them(store: ClickHouseEventStore) -> None:
 def test_one_question_makes_no_column(store: ClickHouseEventStore) -> None:
     before, now = columns(store), datetime.now(UTC)
     ask(store, "once")
-    store.typed_columns.tend(now)
-    store.typed_columns.tend(now + timedelta(hours=1))
+    store.typed_columns.maintain_columns(now)
+    store.typed_columns.maintain_columns(now + timedelta(hours=1))
     assert columns(store) == before
     ask(store, "once")
-    store.typed_columns.tend(now + timedelta(hours=1))
+    store.typed_columns.maintain_columns(now + timedelta(hours=1))
     assert len(columns(store)) == len(before) + 1
 
 
@@ -201,13 +201,13 @@ class TestOnAnEmptyStore:
         assert columns(store) > first
         assert len(columns(store)) == 3
         later = now + timedelta(days=35)
-        store.typed_columns.tend(later)
+        store.typed_columns.maintain_columns(later)
         assert len(columns(store)) == 1, "a and b were not asked for in thirty days"
         assert columns(store, "event") > columns(store), "another process may still read them"
-        store.typed_columns.tend(later)
+        store.typed_columns.maintain_columns(later)
         assert len(columns(store)) == len(columns(store, "event")) == 2, "there is room for d now"
         ask(store, "a", "b")
-        store.typed_columns.tend(later)
+        store.typed_columns.maintain_columns(later)
         assert len(columns(store)) == 3, "asked for again, there is room for one of them"
 
     def test_the_newest_month_is_written_first_and_the_next_process_goes_on(
@@ -224,17 +224,17 @@ class TestOnAnEmptyStore:
         names = [f"{at:%Y%m}" for at in months]
         wait_for(lambda: written(store) == names[:1])
         with contextlib.closing(stores.open()) as other:
-            assert other.typed_columns.tend(now)  # type: ignore[attr-defined]
+            assert other.typed_columns.maintain_columns(now)  # type: ignore[attr-defined]
             wait_for(lambda: written(store) == names[:2])
-            assert other.typed_columns.tend(now)  # type: ignore[attr-defined]
+            assert other.typed_columns.maintain_columns(now)  # type: ignore[attr-defined]
             wait_for(lambda: written(store) == names)
-            assert not other.typed_columns.tend(now)  # type: ignore[attr-defined]
+            assert not other.typed_columns.maintain_columns(now)  # type: ignore[attr-defined]
 
 
 def test_upkeep_notes_what_was_asked_for(store: ClickHouseEventStore) -> None:
-    assert isinstance(store, PartitionedEventStore)  # which upkeep has a chore for
+    assert isinstance(store, PartitionedEventStore)  # which maintenance has a task for
     ask(store, "noted", "noted")
-    store.tend()
+    store.maintain_columns()
     assert query(store, "SELECT count() FROM property_use WHERE key = 'noted'") == [(1,)]
 
 
@@ -246,6 +246,6 @@ def test_what_another_process_asks_for_gets_a_column(
         assert isinstance(other, PartitionedEventStore)
         for moment in (now - timedelta(hours=1), now):
             ask(other, "asked elsewhere")  # type: ignore[arg-type]
-            other.typed_columns.note_uses(moment)  # type: ignore[attr-defined]
-    store.typed_columns.tend(now)
+            other.typed_columns.flush_usage(moment)  # type: ignore[attr-defined]
+    store.typed_columns.maintain_columns(now)
     assert len(columns(store) - before) == 1

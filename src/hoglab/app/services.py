@@ -46,7 +46,7 @@ from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines
 from hoglab.storage.event_store import PartitionedEventStore
-from hoglab.storage.event_store.upkeep import Chore, Upkeep
+from hoglab.storage.event_store.maintenance import Maintenance, PeriodicTask
 from hoglab.storage.identity import ChangeCounterMirror
 from hoglab.storage.job_leases import JobLeases
 from hoglab.transfer.running import ExportService
@@ -62,7 +62,7 @@ FILL_EVERY_S = 10.0
 """Interval at which new persons are put into the index for searches."""
 TIDY_EVERY_S = 3_600.0
 """Interval at which data that is too old, or too much, is looked for."""
-TEND_EVERY_S = 60.0
+MAINTAIN_COLUMNS_EVERY_S = 60.0
 """Interval at which typed columns are made and written; above `hoglab.storage.event_store.clickhouse`'s ``FRESH_S``."""
 LOOK_FOR_JOBS_S = 1.0
 """Interval at which backfills and reruns are looked for that other processes began."""
@@ -188,7 +188,7 @@ class Services(SharedServices):
             delivery,
             *(self._replays() if Capability.ANALYSIS in capabilities else ()),
             *(() if self.ingestion_view.service is None else (self.ingestion_view.service,)),
-            *(self._analysis() if Capability.ANALYSIS in capabilities else self._upkeep_without()),
+            *(self._analysis() if Capability.ANALYSIS in capabilities else self._maintenance_without()),
             self.results.queries,
         ]
         return services
@@ -197,21 +197,25 @@ class Services(SharedServices):
         return [self.delivery.internal_events(self.engines.database, self.jobs), self.backfills]
 
     def _analysis(self) -> list[Service]:
-        """Those that compute from events, and the upkeep of these."""
+        """Return the services that compute from events, and the maintenance of events."""
         results = ResultsRunner(self.results, catch_up=self.catch_up)
         self.jobs.on_expired += [results.wake, self.calculator.wake]
         return [
             results,
             ExportService(self.engines.store, self._socket, catch_up=self.catch_up),
-            Upkeep(self.engines.event_file, chores=_chores(self)),
+            Maintenance(self.engines.event_file, tasks=_periodic_tasks(self)),
         ]
 
-    def _upkeep_without(self) -> list[Service]:
-        """Return the upkeep of a process beside those that analyse."""
+    def _maintenance_without(self) -> list[Service]:
+        """Return the maintenance of a process that does no analysis."""
         store = self.engines.store
         if not isinstance(store, PartitionedEventStore):
             return []
-        return [Upkeep(None, chores=[Chore("uses of properties", TEND_EVERY_S, store.note_uses)])]
+        return [
+            Maintenance(
+                None, tasks=[PeriodicTask("uses of properties", MAINTAIN_COLUMNS_EVERY_S, store.flush_usage)]
+            )
+        ]
 
     def problems(self) -> list[Problem]:
         """Return problems now."""
@@ -235,8 +239,8 @@ def _forget(kept: AggregateCache | None, before: datetime | None = None) -> None
         kept.forget(before)
 
 
-def _chores(services: Services) -> list[Chore]:
-    """Return periodic chores: erasure, retention and upkeep, so that nothing grows for ever.
+def _periodic_tasks(services: Services) -> list[PeriodicTask]:
+    """Return the periodic tasks: erasure, retention and cleaning, so that nothing grows for ever.
 
     Several processes may do them: what is deleted a second time is not there any more, and who erases claims that.
     """
@@ -250,17 +254,17 @@ def _chores(services: Services) -> list[Chore]:
         most_days=services.settings.event_retention_days,
         forget_results=partial(_forget, services.aggregate_cache),
     )
-    chores = [
-        Chore("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
-        Chore("person search", FILL_EVERY_S, erasing.fill_search, failures),
-        Chore("event retention", TIDY_EVERY_S, retention.expire, failures),
-        Chore("sessions", TIDY_EVERY_S, services.sessions.forget_old, failures),
-        Chore("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
-        Chore("space", TIDY_EVERY_S, database.give_back, failures),
-        Chore("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
-        Chore("queries", TIDY_EVERY_S, services.results.queries.forget_old, (DatabaseError,)),
+    tasks = [
+        PeriodicTask("erasure", ERASE_EVERY_S, erasing.carry_out, failures),
+        PeriodicTask("person search", FILL_EVERY_S, erasing.fill_search, failures),
+        PeriodicTask("event retention", TIDY_EVERY_S, retention.expire, failures),
+        PeriodicTask("sessions", TIDY_EVERY_S, services.sessions.forget_old, failures),
+        PeriodicTask("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
+        PeriodicTask("space", TIDY_EVERY_S, database.give_back, failures),
+        PeriodicTask("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
+        PeriodicTask("queries", TIDY_EVERY_S, services.results.queries.forget_old, (DatabaseError,)),
     ]
     store = services.engines.store
     if isinstance(store, PartitionedEventStore):
-        chores.append(Chore("typed columns", TEND_EVERY_S, store.tend))
-    return chores
+        tasks.append(PeriodicTask("typed columns", MAINTAIN_COLUMNS_EVERY_S, store.maintain_columns))
+    return tasks

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from hoglab import __version__
-from hoglab.backup.depot import FILES_FORMAT, FORMAT, BackupError, Depot, KeptFile, Manifest
+from hoglab.backup.repository import FILES_FORMAT, FORMAT, BackupError, BackupRepository, KeptFile, Manifest
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.copies import LAST_LOG_OFFSET, snapshot
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
@@ -52,29 +52,29 @@ def make_backup(data: Path, to: Path, *, keep: int | None = None, database_url: 
     """
     if to.resolve().is_relative_to(data.resolve()):
         raise BackupError(f"{to} is inside of {data}: keep backups elsewhere, best on another machine")
-    depot = Depot(to)
-    depot.prepare()
+    repository = BackupRepository(to)
+    repository.prepare()
     with DataDirectory.open(data, exclusive=False) as directory:
         copy = _copy if database_url is None else partial(_copy_beside, database_url)
-        manifest = copy(directory, depot)
-    depot.verify(manifest)
-    depot.finish(manifest)
+        manifest = copy(directory, repository)
+    repository.verify(manifest)
+    repository.finish(manifest)
     if keep is not None:
-        depot.forget(keep)
-    return Made(manifest, depot.new_bytes)
+        repository.forget(keep)
+    return Made(manifest, repository.new_bytes)
 
 
-def _copy(directory: DataDirectory, depot: Depot) -> Manifest:
+def _copy(directory: DataDirectory, repository: BackupRepository) -> Manifest:
     files: list[KeptFile] = []
-    with ExitStack() as held, tempfile.TemporaryDirectory(dir=depot.path, prefix=".copying-") as folder:
+    with ExitStack() as held, tempfile.TemporaryDirectory(dir=repository.path, prefix=".copying-") as folder:
         with _store_held(directory):
             metadata = held.enter_context(snapshot(directory.metadata_path))
             queue = held.enter_context(snapshot(directory.queue_path))
-            files += _kept_events(directory, depot)
+            files += _kept_events(directory, repository)
         for path, found in ((directory.metadata_path, metadata), (directory.queue_path, queue)):
             copied = Path(folder) / path.name
             found.copy(copied)
-            files.append(depot.keep(path.name, copied))
+            files.append(repository.keep(path.name, copied))
             copied.unlink()
         return _manifest(
             format=FILES_FORMAT,
@@ -82,11 +82,11 @@ def _copy(directory: DataDirectory, depot: Depot) -> Manifest:
             generation=_number(metadata, _GENERATION),
             position=_number(metadata, _POSITION),
             log_last_offset=_number(queue, LAST_LOG_OFFSET),
-            files=[*files, *_kept_keys(directory, depot)],
+            files=[*files, *_kept_keys(directory, repository)],
         )
 
 
-def _copy_beside(url: str, directory: DataDirectory, depot: Depot) -> Manifest:
+def _copy_beside(url: str, directory: DataDirectory, repository: BackupRepository) -> Manifest:
     """Return the same of a directory that has the events alone.
 
     What the database knows is read while they stand still.
@@ -101,7 +101,7 @@ def _copy_beside(url: str, directory: DataDirectory, depot: Depot) -> Manifest:
                     applied = connection.scalar(sa.text(_POSITION)) or 0
                 with queue.read() as connection:
                     last = last_offset(connection)
-                files = _kept_events(directory, depot)
+                files = _kept_events(directory, repository)
         finally:
             queue.dispose()
     finally:
@@ -114,21 +114,21 @@ def _copy_beside(url: str, directory: DataDirectory, depot: Depot) -> Manifest:
         generation=home["generation"],
         position=applied,
         log_last_offset=last,
-        files=[*files, *_kept_keys(directory, depot)],
+        files=[*files, *_kept_keys(directory, repository)],
         has_databases=False,
     )
 
 
-def _kept_events(directory: DataDirectory, depot: Depot) -> list[KeptFile]:
+def _kept_events(directory: DataDirectory, repository: BackupRepository) -> list[KeptFile]:
     if not directory.events_path.exists():
         raise BackupError(f"{directory.events_path} is missing: a backup of the rest would lack all events")
     wal = directory.events_path.with_name(f"{directory.events_path.name}.wal")
-    return [depot.keep(path.name, path) for path in (directory.events_path, wal) if path.exists()]
+    return [repository.keep(path.name, path) for path in (directory.events_path, wal) if path.exists()]
 
 
-def _kept_keys(directory: DataDirectory, depot: Depot) -> list[KeptFile]:
+def _kept_keys(directory: DataDirectory, repository: BackupRepository) -> list[KeptFile]:
     path = directory.secret_keys_path
-    return [depot.keep(path.name, path)] if path.exists() else []
+    return [repository.keep(path.name, path)] if path.exists() else []
 
 
 def _manifest(**facts: Any) -> Manifest:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from hoglab.backup.depot import BackupError, Depot, Manifest
+from hoglab.backup.repository import BackupError, BackupRepository, Manifest
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.tables import ingestion_progress, installation, queue_installation
@@ -58,11 +58,11 @@ def restore_backup(
         raise BackupError(
             f"{data} is not empty: restore into a new directory, then put it in the place of the old"
         )
-    with _opened(source) as depot:
-        names = depot.names()
+    with _opened(source) as repository:
+        names = repository.names()
         if not names:
             raise BackupError(f"there is no backup in {source}")
-        manifest = depot.read(names[-1] if name is None else name)
+        manifest = repository.read(names[-1] if name is None else name)
         if manifest.has_databases != (database_url is None):
             raise BackupError(_WHERE[manifest.has_databases].format(manifest.name))
         if database_url is not None:
@@ -72,7 +72,7 @@ def restore_backup(
         try:
             draft.mkdir(mode=DIRECTORY_MODE, parents=True)
             for file in manifest.files:
-                depot.write(file, draft / Path(file.name).name)
+                repository.write(file, draft / Path(file.name).name)
             identity, held = _new_generation(draft, database_url, deliver=deliver)
             if data.exists():
                 data.rmdir()
@@ -131,12 +131,12 @@ def _new_generation(folder: Path, url: str | None, *, deliver: bool) -> tuple[Id
 
 
 @contextmanager
-def _opened(source: Path) -> Iterator[Depot]:
+def _opened(source: Path) -> Iterator[BackupRepository]:
     """Provide the folder of backups, unpacked when it is an archive."""
     if not source.exists():
         raise BackupError(f"there is nothing at {source}")
     if source.is_dir():
-        yield Depot(source)
+        yield BackupRepository(source)
         return
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".unpacking-") as folder:
         try:
@@ -144,4 +144,4 @@ def _opened(source: Path) -> Iterator[Depot]:
                 archive.extractall(folder, filter="data")
         except (OSError, tarfile.TarError) as error:
             raise BackupError(f"{source} cannot be unpacked: {error}") from error
-        yield Depot(Path(folder))
+        yield BackupRepository(Path(folder))

@@ -42,8 +42,8 @@ def backup(
     All files are as they were at one moment. The secret keys are part of it; files of `warehouse` are not. With a
     PostgreSQL database it has the events and the secret keys: copy the database afterwards, with its own tools.
     """
-    from hoglab.backup.depot import BackupError
     from hoglab.backup.making import make_backup, packed
+    from hoglab.backup.repository import BackupError
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError
 
@@ -104,7 +104,7 @@ def restore(
     With a PostgreSQL database restore that first; it was copied after the backup.
     Runs of functions that waited are held, since the original has delivered them after the backup.
     """
-    from hoglab.backup.depot import BackupError
+    from hoglab.backup.repository import BackupError
     from hoglab.backup.restoring import restore_backup
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.event_store import EventStoreUnavailableError

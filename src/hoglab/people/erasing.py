@@ -162,7 +162,7 @@ class PersonErasing:
 
     def fill_search(self) -> None:
         """Add persons to the search index who are missing from it."""
-        with self._database.read(settled=False) as connection:
+        with self._database.read(durable=False) as connection:
             more = not person_search(connection).is_full(connection)
         while more:
             with self._database.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:

@@ -132,7 +132,7 @@ class JobLeases(BackgroundService):
                     on_lost()
 
     def _tell_of_expired(self) -> None:
-        with self._database.read(settled=False) as connection:
+        with self._database.read(durable=False) as connection:
             expired = frozenset(connection.scalars(sa.select(_row.token).where(_EXPIRED)))
         fresh, self._expired = expired - self._expired, expired
         for tell in self.on_expired if fresh else ():
@@ -153,7 +153,7 @@ class JobLeases(BackgroundService):
 
     def of(self, name: JobName) -> JobTries | None:
         """Return the tries of a job; None for one that nobody is at, and whose newest try ended well."""
-        with self._database.read(settled=False) as connection:
+        with self._database.read(durable=False) as connection:
             return _tries(connection, name)
 
     def waiting(self, kind: str, now: datetime) -> set[str]:
@@ -161,7 +161,7 @@ class JobLeases(BackgroundService):
         statement = sa.select(_row.subject).where(
             _row.kind == kind, _row.token.is_(None), _row.retry_at > now
         )
-        with self._database.read(settled=False) as connection:
+        with self._database.read(durable=False) as connection:
             return set(connection.scalars(statement))
 
     @contextmanager

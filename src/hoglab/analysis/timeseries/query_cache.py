@@ -355,7 +355,7 @@ class Queries:
         return found
 
     def _read(self, project_id: int, query_id: str) -> QueryStatus | None:
-        with self._database.read(settled=False) as connection:
+        with self._database.read(durable=False) as connection:
             return query_status.read(connection, project_id, query_id)
 
     def _is_at_work(self, status: QueryStatus) -> bool:

@@ -539,7 +539,7 @@ class EventDispatcher:
         """Turn candidates into invocations, except those that were begun before, are masked, or have no room."""
         candidates = batch.candidates
         if self._once and candidates:
-            settled = self._queue.settled([candidate.id for candidate in candidates])
+            settled = self._queue.known_ids([candidate.id for candidate in candidates])
             batch.settled = len(settled)
             candidates = [candidate for candidate in candidates if candidate.id not in settled]
         keys = list(
@@ -565,7 +565,7 @@ class EventDispatcher:
 
     def _fail_crowded(self, candidates: Sequence[PlannedRun], batch: DispatchPlan) -> None:
         """Fail the runs of functions with too many waiting runs before they begin. Return the remaining ones."""
-        known = self._queue.settled([candidate.id for candidate in candidates])
+        known = self._queue.known_ids([candidate.id for candidate in candidates])
         candidates = [candidate for candidate in candidates if candidate.id not in known]
         message = f"{self._backpressure.max_waiting} runs of the function waited already."
         batch.results += [

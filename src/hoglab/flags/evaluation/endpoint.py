@@ -158,7 +158,7 @@ class FlagEvaluator:
 
         def evaluated_in_snapshot() -> tuple[list[FlagOutcome], bool]:
             try:
-                with self._database.read(settled=False) as connection:
+                with self._database.read(durable=False) as connection:
                     return evaluated(
                         DatabaseFacts(SnapshotReader(connection), project.id, hash_keys=hash_keys)
                     )
@@ -180,7 +180,7 @@ class FlagEvaluator:
             return hash_keys_of(self._reader, project_id, distinct_ids)
 
         def read() -> list[StoredHashKeys]:
-            with self._database.read(settled=False) as connection:
+            with self._database.read(durable=False) as connection:
                 return hash_keys_of(within(connection), project_id, distinct_ids)
 
         work = asyncio.get_running_loop().run_in_executor(self._readers, read)

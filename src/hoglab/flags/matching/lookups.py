@@ -73,7 +73,7 @@ class PointReader:
     def _begin(self) -> None:
         asyncio.get_running_loop().call_soon(self._end)  # before the snapshot: who comes later sees the next
         if self._connection is None:
-            self._connection = self._stack.enter_context(self._database.read(settled=False))
+            self._connection = self._stack.enter_context(self._database.read(durable=False))
             self._driver = self._connection.connection.driver_connection
         self._version = self._known.version
         self._driver.execute("BEGIN")

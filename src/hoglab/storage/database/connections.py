@@ -31,10 +31,10 @@ class DatabaseConnections(Protocol):
         """Bring the schema up to date; whether there was anything to do."""
         ...
 
-    def read(self, *, settled: bool) -> AbstractContextManager[Connection]:
+    def read(self, *, durable: bool) -> AbstractContextManager[Connection]:
         """Return a read-only transaction that sees one state.
 
-        ``settled``: the block ends when what it saw is durable.
+        ``durable``: the block ends when what it saw is durable.
         """
         ...
 

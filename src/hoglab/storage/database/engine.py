@@ -135,7 +135,7 @@ class Database:
 
     def check_at_home(self) -> None:
         """Raise `DatabaseMovedError` where another database has, or will have, what is in this one."""
-        with self.read(settled=False) as connection:
+        with self.read(durable=False) as connection:
             move = connection.scalar(sa.select(tables.installation.c.move))
         if move is not None:
             raise DatabaseMovedError(f"{self.name} {_MOVES[move['step']].format(move['other'])}")
@@ -151,13 +151,13 @@ class Database:
         return self._connections.is_shared
 
     @contextmanager
-    def read(self, *, settled: bool = True) -> Iterator[Connection]:
+    def read(self, *, durable: bool = True) -> Iterator[Connection]:
         """Provide a connection that sees one unchanging state for the whole block and refuses to write.
 
         The block ends only when all that it may have seen is on disk, so that no answer tells what a power cut can
-        still undo. ``settled=False``: it does not wait, for what is asked at every request and promises nothing.
+        still undo. ``durable=False``: it does not wait, for what is asked at every request and promises nothing.
         """
-        with explained(self._connections.name), self._connections.read(settled=settled) as connection:
+        with explained(self._connections.name), self._connections.read(durable=durable) as connection:
             yield connection
 
     @contextmanager
@@ -203,7 +203,7 @@ class Database:
     def check(self) -> None:
         """For health checks: raises the errors of reading, and `DatabaseNotDurableError`."""
         self._connections.check()
-        with self.read(settled=False) as connection:
+        with self.read(durable=False) as connection:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()
 
     def quick_check(self) -> str | None:

@@ -133,7 +133,7 @@ class PostgresEventLog(GroupCommitLog):
         # Positions and deletions do not wait for the disk: losing the latest repeats work, loses no events.
         self._keeper = PostgresSession(connect, name, relaxed=True)
         self._reader = PostgresSession(connect, name)
-        self._ears = PostgresSession(connect, name)
+        self._listen_session = PostgresSession(connect, name)
         self._id = str(uuid4())
         self._deferrals = -1  # how often what is deferred had changed when this process looked at it
         self._ahead_us = 0  # how far the server's clock is ahead of ours
@@ -154,7 +154,7 @@ class PostgresEventLog(GroupCommitLog):
     def _listen_until_closed(self) -> None:
         while not self._closed.is_set():
             try:
-                with self._ears.using() as connection:
+                with self._listen_session.using() as connection:
                     connection.execute(f"LISTEN {_CHANNEL}".encode())
                     self._refresh()
                     while not self._closed.is_set():
@@ -162,7 +162,7 @@ class PostgresEventLog(GroupCommitLog):
                         if not told or told[0].payload != self._id:
                             self._refresh()
             except Exception as error:
-                _log.warning("event_log_hears_nothing", log=self._name, reason=str(error))
+                _log.warning("event_log_listen_failed", log=self._name, reason=str(error))
                 self._closed.wait(POLL_S)
 
     def _refresh(self) -> None:
@@ -334,5 +334,5 @@ class PostgresEventLog(GroupCommitLog):
         except DatabaseError:
             _log.info("event_log_closed_without_server", log=self._name)
         self._listener.join()
-        for session in (self._appender, self._keeper, self._reader, self._ears):
+        for session in (self._appender, self._keeper, self._reader, self._listen_session):
             session.close()

@@ -290,10 +290,10 @@ class PartitionedEventStore(EventStore, Protocol):
         """Others may have written of a partition meanwhile: what is known of it is to be read again."""
         ...
 
-    def tend(self) -> None:
-        """A round of upkeep: have ready what statements read often. Raises `EventStoreUnavailableError`."""
+    def maintain_columns(self) -> None:
+        """Add and drop typed columns by what statements read often. Raises `EventStoreUnavailableError`."""
         ...
 
-    def note_uses(self) -> None:
-        """Write down what statements of this process read, for whoever tends. Raises `EventStoreUnavailableError`."""
+    def flush_usage(self) -> None:
+        """Write down what statements here read, for `maintain_columns`. Raises `EventStoreUnavailableError`."""
         ...

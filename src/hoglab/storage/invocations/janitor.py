@@ -45,7 +45,7 @@ RETENTION_EVERY = timedelta(minutes=1)
 _logger = structlog.get_logger(__name__)
 
 
-class Swept(Protocol):
+class JanitorTables(Protocol):
     """Rows of a queue that a janitor changes; times in microseconds, each call in a transaction of its own."""
 
     def latest(self) -> int:
@@ -80,14 +80,14 @@ class Janitor:
 
     def __init__(
         self,
-        rows: Swept,
+        tables: JanitorTables,
         now: Callable[[], datetime],
         steady: Callable[[], float] | None,
         jitter: Callable[[], float],
         trace_days: int,
     ) -> None:
         """``steady``: as for `SqliteInvocationQueue`; None when the clock of ``now`` is never set."""
-        self._rows = rows
+        self._tables = tables
         self._now = now
         self._steady = steady
         self._jitter = jitter
@@ -124,7 +124,7 @@ class Janitor:
         One that was set forward cannot be told from time that passed.
         """
         now = self._now()
-        behind_us = to_micros(now) - self._rows.latest()
+        behind_us = to_micros(now) - self._tables.latest()
         if behind_us > -CLOCK_JUMP_S * 1e6:
             return False
         self._move(now, behind_us)
@@ -135,7 +135,7 @@ class Janitor:
         before_us = to_micros(now) - jump_us
         _logger.warning("clock_was_set", by_s=jump_us / 1e6)
         # What was due before is due: of that, only what a clock set back would make wait has to be moved.
-        self._rows.move(jump_us, min(before_us, to_micros(now)))
+        self._tables.move(jump_us, min(before_us, to_micros(now)))
 
     def sweep(self) -> Sweep:
         """Reset what lost its worker, hand out poison pills, delete what is over."""
@@ -153,7 +153,7 @@ class Janitor:
         limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
         reset = 0
         while True:
-            step = self._rows.reset(
+            step = self._tables.reset(
                 limit, MAX_RESETS, SWEEP_ROWS, lambda resets: to_micros(now + self.backoff(resets))
             )
             reset += step
@@ -167,12 +167,12 @@ class Janitor:
 
     def _claim_poisoned(self, now: datetime) -> list[ClaimedInvocation]:
         limit = to_micros(now - timedelta(seconds=HEARTBEAT_LIMIT_S))
-        return self._rows.take_poisoned(limit, MAX_RESETS, SWEEP_ROWS, to_micros(now))
+        return self._tables.take_poisoned(limit, MAX_RESETS, SWEEP_ROWS, to_micros(now))
 
     def _delete_finished(self, now: datetime) -> None:
         before = to_micros(now - timedelta(seconds=FINISHED_GRACE_S))
-        while self._rows.delete_finished(before, SWEEP_ROWS) >= SWEEP_ROWS:
+        while self._tables.delete_finished(before, SWEEP_ROWS) >= SWEEP_ROWS:
             pass
 
     def _delete_expired(self, now: datetime) -> bool:
-        return self._rows.delete_expired(to_micros(now), SWEEP_ROWS, self._trace_days) > 0
+        return self._tables.delete_expired(to_micros(now), SWEEP_ROWS, self._trace_days) > 0

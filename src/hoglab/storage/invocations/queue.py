@@ -155,7 +155,7 @@ class InvocationQueue(Protocol):
         """
         ...
 
-    def settled(self, ids: Sequence[str]) -> frozenset[str]:
+    def known_ids(self, ids: Sequence[str]) -> frozenset[str]:
         """Return invocations among some that run, wait or were run, as far as is remembered.
 
         Cancelled ones were not run.

@@ -42,7 +42,7 @@ from hoglab.storage.invocations.claims import (
 from hoglab.storage.invocations.dead_letter_rows import CROWDED_OUT
 from hoglab.storage.invocations.gathering import gathering, is_ready, ready
 from hoglab.storage.invocations.janitor import Janitor
-from hoglab.storage.invocations.swept_rows import SweptRows
+from hoglab.storage.invocations.janitor_tables import SqliteJanitorTables
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces, still_mine
 from hoglab.storage.invocations.unfinished import COUNT_DEAD, COUNT_EACH, COUNT_RUNNING, UnfinishedCounts
 
@@ -113,7 +113,7 @@ _FINISH = (
     "UPDATE invocation SET status = ?, finished_at = ?, state = x'', lock_token = NULL, heartbeat_at = NULL "
     "WHERE id = ?"
 )
-_LET_NEXT = (
+_UNBLOCK_NEXT = (
     "UPDATE invocation SET status = 'available', scheduled_at = max(scheduled_at, ?) WHERE status = 'held' "
     "AND rowid = (SELECT min(rowid) FROM invocation WHERE function_id = ? AND order_key = ? "
     "AND finished_at IS NULL)"
@@ -166,7 +166,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         self._traces = Traces()
         self._claims = Claims()
         steady = time.monotonic if now is None and steady is None else steady
-        self._janitor = Janitor(SweptRows(self._transaction), self._now, steady, jitter, trace_days)
+        self._janitor = Janitor(SqliteJanitorTables(self._transaction), self._now, steady, jitter, trace_days)
         self._janitor.follow_clock_of_last_time()
 
         self._count_anew(self._reader.execute(COUNT_EACH))
@@ -202,7 +202,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
             rows = self._reader.execute(_MASKED, parameters).fetchall()
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
-    def settled(self, ids: Sequence[str]) -> frozenset[str]:
+    def known_ids(self, ids: Sequence[str]) -> frozenset[str]:
         """Return invocations among some that run, wait or were run, as far as that is remembered."""
         with explained(self._name), self._reading:
             return frozenset(row[0] for row in self._reader.execute(_SETTLED, (json.dumps(list(ids)),)))
@@ -300,7 +300,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
             final = [each for each in applied if each.status != "available"]
             connection.executemany(_FINISH, [(each.status, now, each.id) for each in final])
             keys = [(now, *key) for each in final if (key := held[each.id].key) is not None]
-            let = connection.executemany(_LET_NEXT, keys).rowcount if keys else 0
+            unblocked = connection.executemany(_UNBLOCK_NEXT, keys).rowcount if keys else 0
             connection.executemany(
                 _SUSPEND,
                 [
@@ -314,7 +314,9 @@ class SqliteInvocationQueue(UnfinishedCounts):
                 ],
             )
             self._traces.write(connection, logs, metrics, still_mine(results, outcomes, held))
-        self._note(arrivals=len(suspended) + let, over=Counts(held[each.id].function_id for each in final))
+        self._note(
+            arrivals=len(suspended) + unblocked, over=Counts(held[each.id].function_id for each in final)
+        )
         return frozenset(held)
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:

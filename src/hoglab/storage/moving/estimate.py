@@ -77,7 +77,7 @@ def _of_events(events: MovingEvents) -> TableEstimate:
 def _of(place: Path | str, metadata: MetaData) -> Iterator[TableEstimate]:
     connections = open_connections(place, metadata)
     try:
-        with explained(connections.name), connections.read(settled=False) as connection:
+        with explained(connections.name), connections.read(durable=False) as connection:
             revision, known = current_revision(connection), HEADS[metadata.info["migrations"]]
             if revision != known:
                 raise MoveError(

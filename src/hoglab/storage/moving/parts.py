@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hoglab.storage.database import tables
-from hoglab.storage.event_store.upkeep import FAILURES
+from hoglab.storage.event_store.maintenance import FAILURES
 from hoglab.storage.identity import PEOPLE_STAGE
 from hoglab.storage.invocations.holding import DISPATCHING
 from hoglab.storage.moving.errors import MoveError

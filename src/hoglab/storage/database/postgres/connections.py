@@ -130,7 +130,7 @@ class PostgresConnections:
     # --- transactions
 
     @contextmanager
-    def read(self, *, settled: bool = True) -> Iterator[Connection]:  # noqa: ARG002 - what is seen is durable
+    def read(self, *, durable: bool = True) -> Iterator[Connection]:  # noqa: ARG002 - what is seen is durable
         with self._readers.connect() as connection:
             yield connection
 

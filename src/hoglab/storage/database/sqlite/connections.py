@@ -135,10 +135,10 @@ class SqliteConnections:
         return migrate(self, self._metadata)
 
     @contextmanager
-    def read(self, *, settled: bool = True) -> Iterator[Connection]:
+    def read(self, *, durable: bool = True) -> Iterator[Connection]:
         with self._readers.connect() as connection:
             yield connection
-        if settled:
+        if durable:
             self.sync.settle()
 
     @contextmanager
@@ -195,12 +195,12 @@ class SqliteConnections:
         self.sync.check()
 
     def structure_problem(self) -> str | None:
-        with self.read(settled=False) as connection:
+        with self.read(durable=False) as connection:
             problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         return None if problem == "ok" else str(problem).replace("\n", " ")
 
     def damaged_tables(self) -> list[str]:
-        with self.read(settled=False) as connection:
+        with self.read(durable=False) as connection:
             return row_digests.damaged(connection)
 
     def accept_rows(self) -> None:
@@ -208,7 +208,7 @@ class SqliteConnections:
             row_digests.make(connection, anew=True)
 
     def search_is_damaged(self) -> bool:
-        with self.read(settled=False) as connection:
+        with self.read(durable=False) as connection:
             plain = connection.connection.driver_connection
             return isinstance(plain, sqlite3.Connection) and person_search.is_damaged(plain)
 

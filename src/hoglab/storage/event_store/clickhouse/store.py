@@ -128,14 +128,14 @@ class ClickHouseEventStore:
             if partition is not None:
                 partition.close()
 
-    def tend(self) -> None:
-        """See `PartitionedEventStore.tend`."""
+    def maintain_columns(self) -> None:
+        """See `PartitionedEventStore.maintain_columns`."""
         _PARTS.set(self._connection.rows(_MOST_PARTS)[0][0])
-        self.typed_columns.tend()
+        self.typed_columns.maintain_columns()
 
-    def note_uses(self) -> None:
-        """See `PartitionedEventStore.note_uses`."""
-        self.typed_columns.note_uses()
+    def flush_usage(self) -> None:
+        """See `PartitionedEventStore.flush_usage`."""
+        self.typed_columns.flush_usage()
 
     @contextmanager
     def pause_writes(self) -> Iterator[int]:

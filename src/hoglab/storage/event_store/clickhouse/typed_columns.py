@@ -2,7 +2,8 @@
 
 The engine fills one as events are inserted, and computes it from the JSON in parts of the table from before. So a
 column tells the truth from its first moment on, and becomes fast month by month, the newest first, as
-`TypedColumns.tend` has it written. One that nobody asked for in a while leaves the views, and is dropped the next time.
+`TypedColumns.maintain_columns` has it written. A column that nobody asked for in a while leaves the views, and is
+dropped the next time.
 
 The table's own metadata say which columns there are and where they are written: what was cut off goes on from there.
 """
@@ -117,13 +118,13 @@ class TypedColumns:
         )
         return [name for (name,) in found]
 
-    def tend(self, now: datetime | None = None) -> bool:
+    def maintain_columns(self, now: datetime | None = None) -> bool:
         """Return a round: have the columns that are asked for, drop others, and write those of one month.
 
         Whether there is more to write. Raises `EventStoreUnavailableError`; what was cut off is done by the next round.
         """
         moment = _second_of(now)
-        self.note_uses(moment)
+        self.flush_usage(moment)
         there, shown = self._columns_of(EVENTS), self._columns_of("resolved_events")
         wanted = self._wanted(moment)
         if gone := [name for name in there if name not in wanted and name not in shown]:
@@ -140,7 +141,7 @@ class TypedColumns:
             self._read_at = -FRESH_S
         return self._write(usable)
 
-    def note_uses(self, now: datetime | None = None) -> None:
+    def flush_usage(self, now: datetime | None = None) -> None:
         """Write down what was asked for since the last time. Raises `EventStoreUnavailableError`."""
         moment = _second_of(now)
         noted, self._asked = self._asked, {}

@@ -31,9 +31,9 @@ from hoglab.storage.invocations import MaskingCount, QueueStats
 from hoglab.storage.invocations.claims import COLUMNS, Claims, Shares, claimed_of
 from hoglab.storage.invocations.dead_letter_rows import CROWDED_OUT
 from hoglab.storage.invocations.janitor import Janitor
-from hoglab.storage.invocations.postgres import kept, lanes
+from hoglab.storage.invocations.postgres import candidates, side_writes
 from hoglab.storage.invocations.postgres.adding import insert, take_turns
-from hoglab.storage.invocations.postgres.swept_rows import PostgresSweptRows
+from hoglab.storage.invocations.postgres.janitor_tables import PostgresJanitorTables
 from hoglab.storage.invocations.postgres.workers import WORKER_BEAT_EVERY_S, WorkerLease
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS, Traces, still_mine
 from hoglab.storage.invocations.unfinished import COUNT_DEAD, COUNT_EACH, COUNT_RUNNING, UnfinishedCounts
@@ -61,13 +61,13 @@ COUNT_EVERY_S = 1.0
 """Interval at which the invocations of each function are counted, for what other processes enqueue and finish."""
 COUNTING_SHARE = 20
 """The time between two counts is at least so many times what counting takes: with millions it takes long."""
-HEAR_AGAIN_S = 0.5
+LISTEN_RETRY_S = 0.5
 """Pause after a failure before notifications are listened to again."""
 
 _NO_KEY = "-"
 """The end of a lock token that says of its invocation that it has no order key, so that nobody asks when it ends."""
 _CHANNEL = "hoglab_queue"
-_TELL = f"SELECT pg_notify('{_CHANNEL}', %s)"
+_NOTIFY = f"SELECT pg_notify('{_CHANNEL}', %s)"
 _CLAIM = f"""
 WITH picked AS MATERIALIZED (
     SELECT due.id FROM unnest(%(priorities)s::smallint[], %(projects)s::integer[], %(functions)s::text[],
@@ -97,7 +97,7 @@ FROM unnest(%(ids)b::text[], %(tokens)b::text[], %(statuses)b::text[], %(states)
 WHERE invocation.id = outcome.id AND invocation.lock_token = outcome.token AND invocation.status = 'running'
 RETURNING invocation.id, invocation.function_id, invocation.order_key, outcome.status
 """
-_LET_NEXT = """
+_UNBLOCK_NEXT = """
 UPDATE invocation SET status = 'available', scheduled_at = greatest(scheduled_at, %s)
 FROM unnest(%s::text[], %s::text[]) AS key (function_id, order_key)
 WHERE invocation.status = 'held' AND invocation.id = (
@@ -156,7 +156,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         self._durable = PostgresSession(connect, name)
         self._relaxed = PostgresSession(connect, name, relaxed=True)
         self._reader = PostgresSession(connect, name)
-        self._ears = PostgresSession(connect, name, relaxed=True)
+        self._listen_session = PostgresSession(connect, name, relaxed=True)
         self._writing = threading.Lock()  # held until the counts have what a transaction did
         self._traces = Traces()
         self._claims = Claims()
@@ -168,10 +168,10 @@ class PostgresInvocationQueue(UnfinishedCounts):
         self._closed = threading.Event()
         self._id = str(uuid4())
 
-        rows = PostgresSweptRows(self._transaction, self._worker.new_token)
-        self._janitor = Janitor(rows, self._now, steady, jitter, trace_days)
+        tables = PostgresJanitorTables(self._transaction, self._worker.new_token)
+        self._janitor = Janitor(tables, self._now, steady, jitter, trace_days)
         self._janitor.follow_clock_of_last_time()
-        with self._ears.using() as connection:
+        with self._listen_session.using() as connection:
             self._worker.beat(connection)
         self._count()
         self._listener = threading.Thread(
@@ -189,12 +189,12 @@ class PostgresInvocationQueue(UnfinishedCounts):
         """Hear of work, tell that this process lives, and count what others do."""
         while not self._closed.is_set():
             try:
-                with self._ears.using() as connection:
+                with self._listen_session.using() as connection:
                     connection.execute(f"LISTEN {_CHANNEL}".encode())
                     self._listen(connection)
             except Exception as error:
-                _log.warning("queue_hears_nothing", queue=self._name, reason=str(error))
-                self._closed.wait(HEAR_AGAIN_S)
+                _log.warning("queue_listen_failed", queue=self._name, reason=str(error))
+                self._closed.wait(LISTEN_RETRY_S)
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
         beats_at = counts_at = 0.0
@@ -238,20 +238,20 @@ class PostgresInvocationQueue(UnfinishedCounts):
         session = self._durable if batch.position is None else self._relaxed
         with self._counted() as counted, session.pipelined() as connection:
             if batch.position is not None:
-                kept.advance(connection, batch.position, now)
+                side_writes.advance(connection, batch.position, now)
             counted.added = new = insert(connection, batch.invocations, now)
             if batch.masking:
-                kept.count_masked(connection, batch.masking, now)
-            kept.write_traces(connection, self._traces, batch.logs, batch.metrics, batch.results)
+                side_writes.count_masked(connection, batch.masking, now)
+            side_writes.write_traces(connection, self._traces, batch.logs, batch.metrics, batch.results)
             if batch.retried:
-                kept.forget_dead(connection, batch.retried)
+                side_writes.forget_dead(connection, batch.retried)
             if batch.dead:
-                crowded_out = kept.save_dead(connection, batch.dead)
+                crowded_out = side_writes.save_dead(connection, batch.dead)
             if batch.step is not None:
-                kept.advance_job(connection, batch.step, new.total())
+                side_writes.advance_job(connection, batch.step, new.total())
             if new:
                 counted.arrivals = new.total()
-                connection.execute(_TELL.encode(), (self._id,))
+                connection.execute(_NOTIFY.encode(), (self._id,))
         if crowded_out:
             CROWDED_OUT.inc(crowded_out)
         return new.total()
@@ -262,7 +262,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         rows = self._reader.rows(_MASKED, (functions, hashes, self._moment()))
         return [MaskingCount(function, hash_, count, from_micros(at)) for function, hash_, count, at in rows]
 
-    def settled(self, ids: Sequence[str]) -> frozenset[str]:
+    def known_ids(self, ids: Sequence[str]) -> frozenset[str]:
         """Return invocations among some that run, wait or were run, as far as that is remembered."""
         return frozenset(id_ for (id_,) in self._reader.rows(_SETTLED, (list(ids),)))
 
@@ -294,7 +294,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         shares = Shares(frozenset(exclude_functions), frozenset(exclude_projects), allowance)
         with self._writing:
             while room := limit - len(claimed):
-                due = lanes.due_of(self._relaxed, queue, limit, now)
+                due = candidates.due_of(self._relaxed, queue, limit, now)
                 wanted = self._divide(due, queue, room, room if limit_each is None else limit_each, shares)
                 if not wanted:
                     break
@@ -305,7 +305,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         return sorted(claimed, key=lambda each: (each.priority, each.scheduled_at))
 
     def _divide(
-        self, due: Sequence[lanes.Due], queue: str, room: int, most_each: int, shares: Shares
+        self, due: Sequence[candidates.Due], queue: str, room: int, most_each: int, shares: Shares
     ) -> dict[tuple[int, int, str, int], int]:
         """Number of invocations for each function of each priority and project, with the time when its first is due."""
         wanted: dict[tuple[int, int, str, int], int] = {}
@@ -314,7 +314,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             if room <= 0:
                 break
             shares.begin(min(room, most_each))
-            counted = lanes.Counted([each for each in due if each.priority == priority])
+            counted = candidates.Counted([each for each in due if each.priority == priority])
             room -= len(self._claims.claim((queue, priority), counted, room, shares))
             for (project_id, function_id), number in counted.taken.items():
                 if number:
@@ -323,7 +323,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     def gathering(self, queue: str) -> list[str]:
         """Return the functions with invocations that wait in a queue for others."""
-        return lanes.gathering(self._reader, queue)
+        return candidates.gathering(self._reader, queue)
 
     def gather(
         self,
@@ -334,7 +334,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         """Make one invocation of several that waited for each other; returns how many were made."""
         now = self._moment()
         made = 0
-        while ready := lanes.ready(self._reader, queue, sizes, now):
+        while ready := candidates.ready(self._reader, queue, sizes, now):
             before = made
             for lane in ready:
                 made += self._gather(lane, sizes[lane[3]], now, merge)
@@ -359,10 +359,10 @@ class PostgresInvocationQueue(UnfinishedCounts):
             connection.execute(_TAKE, (now, [each.id for each in waiting]))
             merged, results = merge(waiting)
             new = insert(connection, [] if merged is None else [merged], now)
-            kept.write_traces(connection, self._traces, (), (), results)
+            side_writes.write_traces(connection, self._traces, (), (), results)
             counted.added, counted.over = new, Counts({lane[3]: len(waiting)})
             counted.arrivals = new.total()
-            connection.execute(_TELL.encode(), (self._id,))
+            connection.execute(_NOTIFY.encode(), (self._id,))
         return new.total()
 
     @tried_again
@@ -399,16 +399,16 @@ class PostgresInvocationQueue(UnfinishedCounts):
             rows = connection.execute(_FINISH, values).fetchall() if last else []
             final = [(function, key) for _, function, key, status in rows if status != "available"]
             keys = sorted({(function, key) for function, key in final if key is not None})
-            let = 0
+            unblocked = 0
             if keys:
                 functions, order_keys = [function for function, _ in keys], [key for _, key in keys]
-                let = len(connection.execute(_LET_NEXT, (now, functions, order_keys)).fetchall())
+                unblocked = len(connection.execute(_UNBLOCK_NEXT, (now, functions, order_keys)).fetchall())
             mine = still_mine(results, outcomes, {row[0] for row in rows})
-            kept.write_traces(connection, self._traces, logs, metrics, mine)
-            if let:
-                connection.execute(_TELL.encode(), (self._id,))
+            side_writes.write_traces(connection, self._traces, logs, metrics, mine)
+            if unblocked:
+                connection.execute(_NOTIFY.encode(), (self._id,))
             counted.over = Counts(function for function, _ in final)
-            counted.arrivals = len(rows) - len(final) + let
+            counted.arrivals = len(rows) - len(final) + unblocked
         return frozenset(row[0] for row in rows)
 
     @tried_again
@@ -441,7 +441,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         with self._counted() as counted, self._transaction() as connection:
             released = self._worker.release(connection, to_micros(self._now()), own=own)
             if released:
-                connection.execute(_TELL.encode(), (self._id,))
+                connection.execute(_NOTIFY.encode(), (self._id,))
             counted.arrivals = released
         return released
 
@@ -451,19 +451,19 @@ class PostgresInvocationQueue(UnfinishedCounts):
     def write_logs(self, logs: Sequence[LogEntry]) -> None:
         """Add log lines outside of any turn."""
         with self._transaction() as connection:
-            kept.write_traces(connection, self._traces, logs, (), ())
+            side_writes.write_traces(connection, self._traces, logs, (), ())
 
     @tried_again
     def write_metrics(self, metrics: Sequence[AppMetric]) -> None:
         """Count metrics outside of any turn."""
         with self._transaction() as connection:
-            kept.write_traces(connection, self._traces, (), metrics, ())
+            side_writes.write_traces(connection, self._traces, (), metrics, ())
 
     # -- watching -----------------------------------------------------------------------------------
 
     def next_due(self, *, apart_from: Collection[str] = ()) -> datetime | None:
         """Return the time when the next available invocation is due, None when there is none."""
-        first = lanes.first_scheduled(self._reader, apart_from)
+        first = candidates.first_scheduled(self._reader, apart_from)
         return None if first is None else from_micros(first)
 
     def due(
@@ -475,7 +475,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         apart_from: Collection[str] = (),
     ) -> int:
         """Return the number of available invocations due at a time, counted up to ``most``."""
-        return lanes.count_due(self._reader, to_micros(until), apart_from, most, most_of_project or most)
+        return candidates.count_due(self._reader, to_micros(until), apart_from, most, most_of_project or most)
 
     def stats(self) -> QueueStats:
         """Return counts, and since when the oldest due invocation waits."""
@@ -491,11 +491,11 @@ class PostgresInvocationQueue(UnfinishedCounts):
         try:
             with self._relaxed.using() as connection:
                 self._worker.leave(connection)
-                connection.execute(_TELL.encode(), (self._id,))  # so that the listener looks around
+                connection.execute(_NOTIFY.encode(), (self._id,))  # so that the listener looks around
         except DatabaseError:
             _log.info("queue_closed_without_server", queue=self._name)
         self._listener.join()
-        for session in (self._durable, self._relaxed, self._reader, self._ears):
+        for session in (self._durable, self._relaxed, self._reader, self._listen_session):
             session.close()
 
     # -- plumbing -----------------------------------------------------------------------------------

@@ -82,5 +82,5 @@ class SharedOutages:
         """Those of all processes."""
         row = destination_outage.c
         recent = row.seen_at > now_micros() - int(OUTAGE_TOLD_FOR_S * 1e6)
-        with self._database.read(settled=False) as connection:
+        with self._database.read(durable=False) as connection:
             return frozenset(connection.scalars(sa.select(row.function_id).where(recent).distinct()))

@@ -1,7 +1,6 @@
-"""The thread that looks after stored events.
+"""The thread that maintains stored events, and runs the other periodic tasks of a server.
 
-It seals them: what must be done while others come in, and the rest while nobody uses the store. Other chores of a
-server that are done by and by run on it, too.
+It seals events: some steps are due while new events come in, the rest waits until nobody uses the store.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 2.0
 """Interval at which events to seal are looked for."""
 IDLE_LOOKS = 3
-"""After so many looks since which nothing came in and nobody read anything, the store counts as idle."""
+"""Number of looks without new events and reads after which the store counts as idle."""
 PATIENT_LOOKS = 150
-"""After so many looks at which the store was not idle, what waits for that is gone on with all the same, by a step."""
+"""Number of looks without idleness after which one step of the waiting work is done all the same."""
 FAILED_S = 60.0
 """Pause after a failure."""
 
@@ -43,8 +42,8 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Chore:
-    """Other work of the thread: every so many seconds, and again as soon as it says that there was something to do."""
+class PeriodicTask:
+    """Work that the thread does every ``every_s`` seconds. ``failures`` are logged, and tried again later."""
 
     name: str
     every_s: float
@@ -53,14 +52,14 @@ class Chore:
     due: float = 0.0
 
     def run(self) -> None:
-        """Do it when its time has come; a failure of an engine is logged, and tried again later."""
+        """Do the work if it is due; log a failure of an engine, and leave it for the next time."""
         if time.monotonic() < self.due:
             return
         self.due = time.monotonic() + self.every_s
         try:
             self.work()
         except FAILURES + self.failures as error:
-            _log.warning("chore_failed", chore=self.name, reason=str(error))
+            _log.warning("periodic_task_failed", task=self.name, reason=str(error))
 
 
 class SealableStore(Protocol):
@@ -78,40 +77,40 @@ class SealableStore(Protocol):
     def checkpoint(self) -> None: ...
 
 
-class Upkeep(BackgroundService):
-    """Background service that seals events, where an engine needs that, and does the chores."""
+class Maintenance(BackgroundService):
+    """Background service that seals events, where an engine needs that, and runs periodic tasks."""
 
-    NAME = "event-store-upkeep"
+    NAME = "event-store-maintenance"
 
     def __init__(
         self,
         store: SealableStore | None,
         *,
-        chores: Sequence[Chore] = (),
+        tasks: Sequence[PeriodicTask] = (),
         limits: SealingLimits | None = None,
     ) -> None:
         super().__init__()
         self._store = store
-        self._chores = chores
+        self._periodic_tasks = tasks
         self._limits = limits
         self._seen = (-1, -1)
         """Position and uses of the store at the last look."""
         self._quiet_looks = self._restless_looks = 0
 
     def interrupt(self) -> None:
-        """Leave what is being sealed as it was."""
+        """End the current sealing, which leaves the events as they were."""
         if self._store is not None:
             self._store.interrupt_sealing()
 
     def round(self) -> float:
         wait_s = LOOK_EVERY_S if self._store is None else self._look(self._store)
-        for chore in self._chores:
+        for task in self._periodic_tasks:
             if not self.is_stopping:
-                chore.run()
+                task.run()
         return wait_s
 
     def _look(self, store: SealableStore) -> float:
-        """Seal what is to be sealed now; seconds until the next look."""
+        """Seal what is due, and return the seconds until the next look."""
         before, self._seen = self._seen, (store.position(), store.uses)
         is_quiet = before == self._seen
         self._quiet_looks = self._quiet_looks + 1 if is_quiet else 0

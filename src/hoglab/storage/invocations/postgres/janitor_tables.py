@@ -55,8 +55,8 @@ DELETE FROM invocation WHERE id IN (
 """
 
 
-class PostgresSweptRows:
-    """See `Swept`."""
+class PostgresJanitorTables:
+    """See `JanitorTables`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Depots of backups: files cut into parts that are named by their digests, so that what did not change is kept once.
+"""Repositories of backups: files cut into parts that are named by their digests; unchanged parts are kept once.
 
 ``backups/<name>.json`` lists the files of one backup with the digests of their parts, ``parts/<two digits>/<digest>``
 holds these. A part is written as a whole or not at all, and a backup is one when its list is there.
@@ -63,7 +63,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(file.size for file in self.files)
 
 
-class Depot:
+class BackupRepository:
     """A folder with backups of one installation, however many."""
 
     def __init__(self, path: Path) -> None:

@@ -46,8 +46,8 @@ _DELETE_FINISHED = (
 _FOREVER = 1 << 62
 
 
-class SweptRows:
-    """See `Swept`."""
+class SqliteJanitorTables:
+    """See `JanitorTables`."""
 
     def __init__(self, transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
         self._transaction = transaction
