@@ -24,7 +24,7 @@ class Service(Protocol):
         """Begin; called once."""
 
     def stop(self, timeout_s: float) -> object:
-        """Return end, and wait for that for a while; called once, after `start`."""
+        """End the service, and wait up to ``timeout_s`` for that; called once, after `start`."""
 
 
 class BackgroundService(ABC):

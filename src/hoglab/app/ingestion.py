@@ -1,4 +1,4 @@
-"""Ingestion of a process, as its event log wants it: one loop over a log of one order, or one over partitions."""
+"""Ingestion of a process: a loop over a log of one order, or over the partitions of a log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IngestionView:
-    """Ingestion as a process knows it that reads events, whichever process ingests them."""
+    """Ingestion as seen by a process that reads events, whichever process ingests them."""
 
     service: LogIngestion | PartitionedIngestion | None
     """The loop of this process, if it has one."""
@@ -43,13 +43,13 @@ class IngestionView:
     newest_place: Callable[[], int] | None
     """The place up to which all events are stored; None where the store knows by itself."""
     waiting: Callable[[], int]
-    """Number of records that wait, about."""
+    """Number of records that wait for ingestion, roughly."""
     lag_s: Callable[[], float]
-    """Seconds for which the oldest of them has waited."""
+    """Seconds for which the oldest waiting record has waited."""
 
     @classmethod
     def of(cls, services: SharedServices, engines: Engines, quarantine: Quarantine) -> IngestionView:
-        """As the event log wants it."""
+        """Build the loop that the event log needs, and return the view of it."""
         log, store = engines.log, engines.store
         if isinstance(log, IngestionProgress):
             loop = None
@@ -136,5 +136,7 @@ class IngestServices(SharedServices):
 
     def problems(self) -> list[Problem]:
         """Return problems of the process now."""
-        found = shared_problems(self.shared_engines, self.functions, self.delivery, self.evaluator.registry)
-        return in_role([*ingestion_problems(self._store, self.ingestion), *found], self.role)
+        problems = shared_problems(
+            self.shared_engines, self.functions, self.delivery, self.evaluator.registry
+        )
+        return in_role([*ingestion_problems(self._store, self.ingestion), *problems], self.role)

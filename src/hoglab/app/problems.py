@@ -36,7 +36,7 @@ def problems(
     lost: Mapping[str, str],
     role: Role,
 ) -> list[Problem]:
-    """Return problems now of a process with events.
+    """Return the current problems of a process with events.
 
     ``ingestion``: where this process ingests. ``lag_s``: how long events wait for that, in whichever process.
     ``lost``: what write-ahead logs lacked at the start, by database files.
@@ -51,16 +51,16 @@ def problems(
 
 
 def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
-    """Return the same problems; what blocks is what keeps this role from its work."""
+    """Return the problems, of which those block whose component this role needs for its work."""
     if role.blocking is None:
         return list(problems)
-    return [replace(each, blocks=each.component in role.blocking) for each in problems]
+    return [replace(problem, blocks=problem.component in role.blocking) for problem in problems]
 
 
 def shared_problems(
     engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery, flags: FlagRegistry
 ) -> list[Problem]:
-    """Return problems now of the parts that processes of all roles have."""
+    """Return the current problems of the components that processes of all roles have."""
     problems = []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
         try:
@@ -82,7 +82,7 @@ def shared_problems(
 
 
 def ingestion_problems(store: EventStore, ingestion: Ingestion | None) -> list[Problem]:
-    """Return the same of the event store, and of the loop that writes it in this process, if any does."""
+    """Return the current problems of the event store, and of the ingestion of this process, if it has one."""
     problems = []
     try:
         store.check()
@@ -103,7 +103,7 @@ def event_problems(
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
 ) -> list[Problem]:
-    """Return the same of the events, and of what handles them."""
+    """Return the current problems of the files, of the quarantine, and of held runs."""
     problems = [
         Problem(
             "database",

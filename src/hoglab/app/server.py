@@ -54,10 +54,10 @@ class NotPreparedError(Exception):
 
 
 class ServerProcess:
-    """A process of a server. Then `start`, serve `http`, and `stop`."""
+    """A process of a server: call `start`, serve `http`, and call `stop`."""
 
     def __init__(self, http: HoglabApp, background: Sequence[Service], resources: ExitStack) -> None:
-        """``background``: in the order of starting. ``resources``: closed when all of these have ended."""
+        """Take the services in the order of starting; ``resources`` is closed after all of them have ended."""
         self.http = http
         self._background = background
         self._started: list[Service] = []

@@ -82,7 +82,7 @@ class Services(SharedServices):
         *,
         lost_commits: Mapping[str, str],
     ) -> None:
-        """``resources`` closes what is opened here. ``lost_commits``: see `problems`."""
+        """Open the services, which ``resources`` closes. ``lost_commits``: see `problems`."""
         super().__init__(settings, engines, secrets, accounts, resources)
         self.engines = engines
         self._lost_commits = lost_commits

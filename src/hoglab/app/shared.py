@@ -50,7 +50,7 @@ class SharedServices:
         accounts: AccountService,
         resources: ExitStack,
     ) -> None:
-        """``resources`` closes what is opened here."""
+        """Open the services, which ``resources`` closes."""
         self.settings = settings
         self.role = ROLES[settings.role]
         self.shared_engines = engines

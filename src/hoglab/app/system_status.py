@@ -159,13 +159,13 @@ def _sizes(data: Path) -> list[dict[str, Any]]:
         with suppress(OSError):  # gone meanwhile
             name = next((path.name.removesuffix(end) for end in BESIDE if path.name.endswith(end)), path.name)
             if path.is_dir():
-                size = sum(each.stat().st_size for each in path.iterdir() if each.is_file())
+                size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
             elif path.is_file():
                 size = path.stat().st_size
             else:
                 continue
             sizes[name] = sizes.get(name, 0) + size
-    ordered = sorted(sizes.items(), key=lambda each: -each[1])
+    ordered = sorted(sizes.items(), key=lambda item: -item[1])
     return [{"name": name, "bytes": size} for name, size in ordered if size]
 
 

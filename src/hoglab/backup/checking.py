@@ -104,7 +104,7 @@ def check(
 def _check_beside(
     directory: DataDirectory, url: str, secret_keys: Sequence[str], report: CheckReport, *, full: bool
 ) -> None:
-    """The events, and whether a database and its secrets go with them; its rows are PostgreSQL's own business."""
+    """Check the events, and whether a database and its secrets go with them, but not the rows of PostgreSQL."""
     store = _check_store(directory, report, full=full)
     with ExitStack() as opened:
         try:
@@ -141,10 +141,10 @@ def _lost_commits(directory: DataDirectory, databases: Sequence[Path]) -> dict[P
     except DirectoryLockedError:
         return {}
     with own:
-        found = {path: lost_commits(path) for path in databases}
+        losses = {path: lost_commits(path) for path in databases}
     return {
         path: f"{text} Restore a backup, or start without what is missing"
-        for path, text in found.items()
+        for path, text in losses.items()
         if text is not None
     }
 
@@ -162,7 +162,7 @@ def _check_database(path: Path, report: CheckReport, *, full: bool) -> bool:
 
 @contextmanager
 def _opened(directory: DataDirectory, report: CheckReport) -> Iterator[tuple[Database, Database] | None]:
-    """Both databases; None when they are of another version, which opening them would change."""
+    """Open both databases; yield None when they are of another version, because opening would upgrade them."""
     for path, schema in ((directory.metadata_path, "main"), (directory.queue_path, "queue")):
         if schema_revision(path) != HEADS[schema]:
             report.facts.append(

@@ -71,9 +71,9 @@ def _copy(directory: DataDirectory, repository: BackupRepository) -> Manifest:
             metadata = held.enter_context(snapshot(directory.metadata_path))
             queue = held.enter_context(snapshot(directory.queue_path))
             files += _kept_events(directory, repository)
-        for path, found in ((directory.metadata_path, metadata), (directory.queue_path, queue)):
+        for path, database in ((directory.metadata_path, metadata), (directory.queue_path, queue)):
             copied = Path(folder) / path.name
-            found.copy(copied)
+            database.copy(copied)
             files.append(repository.keep(path.name, copied))
             copied.unlink()
         return _manifest(
@@ -87,9 +87,9 @@ def _copy(directory: DataDirectory, repository: BackupRepository) -> Manifest:
 
 
 def _copy_beside(url: str, directory: DataDirectory, repository: BackupRepository) -> Manifest:
-    """Return the same of a directory that has the events alone.
+    """Copy a directory that has the events alone, and return the manifest.
 
-    What the database knows is read while they stand still.
+    Positions in the database are read while no events are written.
     """
     database = Database.open(url)
     try:
@@ -138,7 +138,7 @@ def _manifest(**facts: Any) -> Manifest:
 
 @contextmanager
 def _store_held(directory: DataDirectory) -> Iterator[None]:
-    """Provide the store as it is: by the server that has it open, or by keeping servers out."""
+    """Keep the store unchanged during the block: the server that has it open waits, or servers are kept out."""
     try:
         try:
             own = DataDirectory.open(directory.path)
@@ -154,20 +154,20 @@ def _store_held(directory: DataDirectory) -> Iterator[None]:
         ) from error
 
 
-def _text(found: Snapshot, query: str) -> str:
-    value = found.value(query)
+def _text(database: Snapshot, query: str) -> str:
+    value = database.value(query)
     if value is None:
         raise BackupError("the directory was never used by this version: start `hoglab serve` on it once")
     return str(value)
 
 
-def _number(found: Snapshot, query: str) -> int:
-    value = found.value(query)
+def _number(database: Snapshot, query: str) -> int:
+    value = database.value(query)
     return value if isinstance(value, int) else 0
 
 
 def packed(data: Path, to: Path, *, database_url: str | None = None) -> Made:
-    """Return the same into one file, a tar archive that holds a folder with this backup alone."""
+    """Make a backup in one file: a tar archive with a folder that holds this backup alone."""
     folder = Path(tempfile.mkdtemp(dir=to.parent, prefix=".packing-"))
     try:
         backup = make_backup(data, folder / "backup", database_url=database_url)

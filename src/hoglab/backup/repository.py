@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 2
-"""Of backups without the databases, which a PostgreSQL server has; those of all files are of format 1."""
+"""Format of backups without the databases, which a PostgreSQL server has."""
 FILES_FORMAT = 1
+"""Format of backups with all files."""
 PART_BYTES = 1024 * 1024
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -48,7 +49,7 @@ class Manifest(msgspec.Struct, frozen=True):
     name: str
     made_at: str
     version: str
-    """Of the hoglab that made it."""
+    """Version of hoglab that made the backup."""
     installation_id: str
     generation: int
     position: int

@@ -184,7 +184,7 @@ def looks_like_base64(raw: bytes) -> bool:
 
 
 def _from_base64(raw: bytes) -> bytes:
-    """Return decoded base64; the payload itself when it was none: ``null`` and ``1234`` only look like it."""
+    """Decode base64, or return the payload itself when it is not base64: ``null`` and ``1234`` only look like it."""
     try:
         decoded = base64.b64decode(raw, validate=True)
     except binascii.Error:

@@ -329,12 +329,12 @@ def _fallbacks(event: IncomingEvent) -> _Fallbacks:
     if not _length(event.properties):
         return _Fallbacks()
     try:
-        found: _Fallbacks = _FALLBACKS.decode(event.properties)
+        fallbacks: _Fallbacks = _FALLBACKS.decode(event.properties)
     except (msgspec.DecodeError, RecursionError):
         if mend_surrogates(event.properties) != bytes(event.properties):
             raise LoneSurrogateError from None
         raise undecodable("the properties of an event cannot be read") from None
-    return found
+    return fallbacks
 
 
 def _are_canonical(uuids: list[str]) -> bool:
@@ -359,13 +359,13 @@ def _canonical_uuid(text: str) -> str | None:
     if not text:
         return None
     try:
-        found = UUID(text)
+        parsed = UUID(text)
     except ValueError:
-        found = None
+        parsed = None
     # Python also takes blanks, signs and underscores for parts of a number.
-    if found is None or found.hex not in text.replace("-", "").lower():
+    if parsed is None or parsed.hex not in text.replace("-", "").lower():
         raise undecodable("the uuid of an event is not a UUID")
-    return str(found)
+    return str(parsed)
 
 
 def _token(events: list[IncomingEvent]) -> str:
@@ -404,13 +404,13 @@ def _braces(text: bytes) -> int:
 
 def _brackets(text: bytes, enough: int) -> int:
     """Return the number of opening brackets in a text; when there are more than ``enough``, some number above it."""
-    found = _braces(text)
+    count = _braces(text)
     # Arrays are rare in events, and finding a rare byte is much faster than counting it.
     at = text.find(b"[")
-    while at >= 0 and found <= enough:
-        found += 1
+    while at >= 0 and count <= enough:
+        count += 1
         at = text.find(b"[", at + 1)
-    return found
+    return count
 
 
 def _check_depth(event: IncomingEvent) -> None:
@@ -439,13 +439,13 @@ def _outside_of_strings(text: bytes) -> bytes:
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     text = text.translate(None, _NO_STRUCTURE)
-    found: list[bytes] = []
+    outside: list[bytes] = []
     in_string = 0
     for start in range(0, len(text), _STRIDE):
         parts = text[start : start + _STRIDE].split(b'"')
-        found.append(b"".join(parts[in_string::2]))
+        outside.append(b"".join(parts[in_string::2]))
         in_string ^= (len(parts) - 1) & 1
-    return b"".join(found)
+    return b"".join(outside)
 
 
 def _too_deep() -> Refusal:

@@ -53,13 +53,13 @@ def _text(units: array[int]) -> str:
 
     The codec takes longer for each of them than for a page of text.
     """
-    found = np.frombuffer(units, dtype=np.uint16)
-    kinds = found & _SURROGATE_BITS
+    codes = np.frombuffer(units, dtype=np.uint16)
+    kinds = codes & _SURROGATE_BITS
     first, second = kinds == _HIGH_SURROGATE, kinds == _LOW_SURROGATE
     alone = first | second
     pairs = np.flatnonzero(first[:-1] & second[1:])
     alone[pairs] = alone[pairs + 1] = False
-    return np.where(alone, np.uint16(_REPLACEMENT), found).tobytes().decode(_UTF_16)
+    return np.where(alone, np.uint16(_REPLACEMENT), codes).tobytes().decode(_UTF_16)
 
 
 class _Bits:

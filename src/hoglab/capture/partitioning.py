@@ -87,7 +87,7 @@ def divided(record: bytes, partitions: int, max_bytes: int) -> list[tuple[int, b
 
 
 def _parts(whole: DecodedRecord, indexes: Sequence[int], max_bytes: int) -> list[bytes]:
-    """Some events of a request as records that fit, in order."""
+    """Return some events of a request as records of at most ``max_bytes``, in order."""
     if len(indexes) <= MAX_HEADER_INDEXES:
         record = _part(whole, indexes)
         if len(record) <= max_bytes:

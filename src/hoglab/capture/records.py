@@ -49,7 +49,7 @@ class RecordHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
     sent_at_ms: int | None  # from the query; one in the body wins
     max_event_bytes: int
     indexes: bytes | None = None
-    """Of a part of a request: where its events were in the whole, four bytes each, big-endian."""
+    """Indexes of the events in the whole request, four bytes each, big-endian; None for a whole request."""
 
     @property
     def received_at(self) -> datetime:

@@ -143,7 +143,7 @@ async def read_whole(
 
 
 async def refuse_method(send: Send, allowed: bytes) -> None:
-    """405: the path does not take this method; ``allowed`` is what it takes."""
+    """Answer 405: the path does not take this method, only those in ``allowed``."""
     await send_answer(send, 405, b"method not allowed", TEXT, [(b"allow", allowed)])
 
 

@@ -264,7 +264,7 @@ def _decoded(raw: bytes, encoding: str, limit_bytes: int) -> _Body:
 
 
 def too_large(limit_bytes: int) -> V1Refusal:
-    """413 for a body above its limit."""
+    """Return the refusal (413) of a body above its limit."""
     return V1Refusal(
         413, "payload_too_large", f"the request body exceeds the limit of {limit_bytes} bytes", closes=True
     )

@@ -19,11 +19,11 @@ T = TypeVar("T")
 SLOW_RUN_S = 0.05
 """Computing time of a run beyond which it counts as slow."""
 BATCH_SLOW_S = 3.0
-"""Given up is what came to more than this, so counted, in one batch."""
+"""Computing time of slow runs in one batch beyond which a key is given up."""
 HURRIED_SLOW_S = 0.5
-"""The same for what was slow for long in other batches."""
+"""Computing time of slow runs in one batch beyond which a key is given up that was slow in other batches."""
 BATCH_S = 30.0
-"""Given up is also what computed longer than this in one batch, however quick each run of it was."""
+"""Computing time of all runs in one batch beyond which a key is given up, however quick each run was."""
 QUOTA_EXCEEDED = "It took too long on other events of the same batch and was given up."
 QUICK_RUN_S = 0.001
 """Computing time of a run beyond which it is charged to the share of all together."""
@@ -96,7 +96,7 @@ class ComputeQuota:
             self._over.add(key)
 
     def used_s(self, key: Hashable) -> float:
-        """Its computing time in all."""
+        """Return the computing time of all runs of a key, in seconds."""
         return self._used_s.get(key, 0.0)
 
     def was_tried(self) -> bool:
@@ -104,13 +104,13 @@ class ComputeQuota:
         return bool(self._slow_s or self._over)
 
     def slow_runs(self, key: Hashable) -> Sequence[float]:
-        """Return computing times of its slow runs, in seconds."""
+        """Return the computing times of the slow runs of a key, in seconds."""
         return self._slow_runs.get(key, ())
 
     def excess_s(self, key: Hashable) -> float:
-        """Return computing time in excess of its share of a batch.
+        """Return the computing time of a key in excess of its share of a batch, in seconds.
 
-        Its slow runs beyond what each may take, or all of its time when that alone is too much.
+        These are its slow runs beyond what each may take, or all of its time when that alone is too much.
         """
         used = self._used_s.get(key, 0.0)
         return used if used > BATCH_S else self._slow_s.get(key, 0.0)

@@ -18,11 +18,11 @@ EVENT_S = 0.002
 BURST_S = 2.0
 """Computing time beyond that for all functions of a project at once."""
 DEBT_S = 10.0
-"""The most that they can owe, for work is done in stretches."""
+"""Computing time that the functions of a project can owe at most, because work is done in stretches."""
 SHARE = 0.1
-"""And how much of it comes back in a second, in seconds."""
+"""Computing time that a project gets back in a second, in seconds."""
 SHARE_OF_ALL = 0.3
-"""Share that is returned to all projects together; so however many compute too much, others keep more than half."""
+"""Computing time that all projects together get back in a second; so others always keep more than half."""
 NEIGHBOUR_S = 3_600.0
 """A project has the server to itself when no other had an event for so long."""
 
@@ -53,9 +53,10 @@ class ComputeShares:
         self._last_at = self._others_at = -math.inf
 
     def allowed_s(self, project_id: int, events: int = 0) -> float:
-        """Return computing time, in seconds, for the functions of a project, on so many events that pay for some of it.
+        """Return the computing time, in seconds, that the functions of a project may take on ``events`` events.
 
-        Infinite when nobody else waits, below zero for a project that owes more than these events pay for.
+        The events pay for some of it. The time is infinite when nobody else waits, and below zero for a project that
+        owes more than these events pay for.
         """
         now = self._clock()
         if project_id != self._last:

@@ -20,21 +20,21 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
-    def append(self, key: Hashable, one: T) -> None:
-        self._by_key.setdefault(key, deque()).append(one)
+    def append(self, key: Hashable, item: T) -> None:
+        self._by_key.setdefault(key, deque()).append(item)
         self._count += 1
 
     def popleft(self) -> T:
-        """Return the first one of the key whose turn it is. Raises `KeyError` when nothing waits."""
+        """Remove and return the first item of the key whose turn it is. Raises `KeyError` when nothing waits."""
         key, waiting = self._by_key.popitem(last=False)
-        one = waiting.popleft()
+        item = waiting.popleft()
         self._count -= 1
         if waiting:
             self._by_key[key] = waiting  # to the end of the line
-        return one
+        return item
 
     def pop_first(self, may: Callable[[T], bool]) -> T | None:
-        """Return the first one of the key whose turn it is among those whose first one may go; None when none may."""
+        """Remove and return the first item that ``may`` go, of the first key in turn that has one; None without one."""
         for key, waiting in self._by_key.items():
             if may(waiting[0]):
                 self._by_key.move_to_end(key, last=False)
@@ -42,7 +42,7 @@ class FairQueue(Generic[T]):
         return None
 
     def take_out(self, key: Hashable) -> Collection[T]:
-        """Return everything of one key, in order."""
+        """Remove and return all items of a key, in order."""
         taken = self._by_key.pop(key, ())
         self._count -= len(taken)
         return taken

@@ -20,11 +20,11 @@ MEMBER_PART = 3
 
 
 class TooManyWaitingError(Exception):
-    """As much of one owner waits as may."""
+    """One owner has as much waiting work as it may have."""
 
 
 class Holder(NamedTuple):
-    """Holder of a place: an owner, and that of its members which counts apart."""
+    """Holder of a place: an owner, and the member of it that is counted separately."""
 
     owner: Hashable = 0
     member: Hashable | None = None
@@ -74,7 +74,7 @@ class FairSemaphore:
         max_waiting: int | None = None,
         member_part: int = MEMBER_PART,
     ) -> None:
-        """``slow_s``: None for never. ``kept_free``: places that only those get who hold none.
+        """Divide ``places``; the last ``kept_free`` are for holders without any. ``slow_s``: None for never.
 
         ``max_waiting``: how often one owner may wait for a key, None for any number; members of an owner share that as
         they share places. ``member_part``: see `MEMBER_PART`.
@@ -131,7 +131,7 @@ class FairSemaphore:
             del self._keys[place.key]
 
     def keys(self) -> frozenset[str]:
-        """Those of which places are held."""
+        """Return the keys that hold places."""
         return frozenset(self._keys)
 
     def close(self) -> None:

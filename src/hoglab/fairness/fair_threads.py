@@ -26,10 +26,10 @@ _KEY = ""
 
 
 class FairThreads:
-    """Used on one event loop."""
+    """Threads that owners share fairly. Used on one event loop."""
 
     def __init__(self, threads: int, name: str, *, waiting: int | None = None) -> None:
-        """``waiting``: how much work of one owner may wait, None for as much as befits the threads."""
+        """Start up to ``threads`` when needed. ``waiting``: work of one owner that may wait; None: by the threads."""
         self._places = FairSemaphore(
             threads,
             kept_free=1,
@@ -51,10 +51,10 @@ class FairThreads:
         return await asyncio.wrap_future(done)
 
     def close(self, *, wait: bool = False) -> None:
-        """Take no more work; ``wait`` for what is at work, else drop what has not begun."""
+        """Take no more work; ``wait`` for running work, else drop what has not begun."""
         self._pool.shutdown(wait=wait, cancel_futures=not wait)
 
     def _thread_is_free(self, loop: asyncio.AbstractEventLoop, place: Place, _: Future[Any]) -> None:
-        """In the thread: also when nobody waits for its work any more."""
+        """Give the place back, called in the thread, even when nobody waits for the result any more."""
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._places.leave, place)

@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 OWNER_SHARE = 3
-"""One that is alone leaves a quarter, however many members it has."""
+"""Multiple of the free places that an owner may have: an owner that is alone leaves a quarter free."""
 
 
 def room_of_owner(free: int, has: int) -> float:
@@ -29,8 +29,8 @@ def more_of_member(has: int, room: float) -> int:
     return max(0, math.ceil((room - has) / 2))
 
 
-def one_less(tally: Counter[T], one: T) -> None:
-    """Count one down, and forget who has none."""
-    tally[one] -= 1
-    if not tally[one]:
-        del tally[one]
+def one_less(tally: Counter[T], key: T) -> None:
+    """Count a key down, and delete it at zero."""
+    tally[key] -= 1
+    if not tally[key]:
+        del tally[key]

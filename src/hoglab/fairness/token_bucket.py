@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class TokenBucket(NamedTuple):
-    """So many tokens at a moment; more come with time, up to ``size``. A value: what changes is another bucket.
+    """Immutable token bucket: ``tokens`` at a moment; more come with time, up to ``size``.
 
     ``at`` and all other moments are seconds of one clock. Tokens may have fractions, and be owed.
     """

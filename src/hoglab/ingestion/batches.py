@@ -61,7 +61,7 @@ class BatchSize:
     """
 
     def __init__(self, most: int, *, first: int, least: int, wanted_s: float) -> None:
-        """``first``: before anything is known; ``wanted_s``: how long the transformations of a batch should take."""
+        """Begin with ``first`` events; ``wanted_s`` is the time that transformations of a batch should take."""
         self._most = most
         self._least = min(least, most)
         self._wanted_s = wanted_s
@@ -119,9 +119,9 @@ def batches_of(
 
 
 def ahead(items: Iterator[T], worker: Executor) -> Iterator[T]:
-    """Yield the same items in the same order; while one is in use, the worker makes the next.
+    """Yield the items in order; while one is in use, the worker computes the next.
 
-    What the worker does for one item is finished before it begins with another, also when the caller stops early.
+    The worker finishes one item before it begins with another, also when the caller stops early.
     """
     item = next(items, None)
     while item is not None:

@@ -19,7 +19,7 @@ def take_elements_chain(properties: dict[str, Any]) -> str:
 
 def chain_of(elements: list[Any]) -> str:
     """Return the chain of elements as browsers describe them, innermost first. What is no object is skipped."""
-    return ";".join(_element(each) for each in elements if isinstance(each, dict))
+    return ";".join(_element(element) for element in elements if isinstance(element, dict))
 
 
 def _element(element: dict[str, Any]) -> str:
@@ -28,7 +28,7 @@ def _element(element: dict[str, Any]) -> str:
     names = classes.split() if isinstance(classes, str) else classes
     head = _bare(tag if isinstance(tag, str) else "")
     if isinstance(names, (list, tuple)):
-        head += "".join(f".{_bare(each)}" for each in sorted(filter(_is_name, names)))
+        head += "".join(f".{_bare(name)}" for name in sorted(filter(_is_name, names)))
     attributes = {name: element[name] for name in element if name.startswith("attr__")}
     attributes["nth-child"] = element.get("nth_child", 0)
     attributes["nth-of-type"] = element.get("nth_of_type", 0)

@@ -60,7 +60,7 @@ class LiveQuery:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """The same for queries that are answered by one statement."""
+        """Key of the query: equal for queries that one statement answers."""
         return self.project.id, self.condition, repr(sorted(self.parameters.items()))
 
 
@@ -79,9 +79,9 @@ class _Look:
     """Result of one look at the new events."""
 
     events: dict[tuple[int, str, str], tuple[list[ServerEvent], int]]
-    """By the key of a query: events, the oldest first, and how many there are beside them."""
+    """Events by the key of a query, the oldest first, and the number of further ones."""
     received: dict[int, tuple[int, datetime]]
-    """By project: how many events, and when the newest was taken."""
+    """Number of events by project, and when the newest was accepted."""
     warnings: list[Any]
 
 
@@ -99,7 +99,7 @@ class LiveEvents(LiveFeed[_EventFollower]):
         poll_s: float = POLL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``newest``: the place up to which all events are stored, where the store itself does not know."""
+        """Read events of ``store``; ``newest`` tells up to which place all are stored where the store does not know."""
         super().__init__(poll_s)
         self._newest_place = newest
         self._store = store

@@ -60,7 +60,7 @@ class QuarantinedRecordOut(WireModel):
 
 
 class QuarantinedEventsOut(QuarantinedRecordOut):
-    """The same with its events."""
+    """A quarantined record with its events."""
 
     events: list[dict[str, Any]] | None
 

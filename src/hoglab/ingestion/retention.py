@@ -55,9 +55,9 @@ class EventRetention:
         forget_results: Callable[[datetime], None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``jobs`` are those of this process.
+        """Delete events after ``most_days``, or fewer where a project says so; None: they are kept for ever.
 
-        ``most_days`` holds for all projects, which may keep events for fewer; None: they are kept for ever.
+        ``jobs`` are those of this process.
         ``forget_results`` drops what the aggregate cache has of events before a moment.
         """
         self._database = database

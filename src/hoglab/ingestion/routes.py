@@ -260,7 +260,7 @@ def _wanted(call: Call, database: Database, dialect: Dialect) -> Wanted:
 
 
 def _distinct_ids(database: Database, project_id: int, person_id: str) -> list[str] | None:
-    """Those that somebody's events have; None where nobody knows, for the person was deleted."""
+    """Return the distinct ids of a person; None where the person was deleted."""
     with database.read() as connection:
         person = person_by_uuid(connection, project_id, person_id)
         if person is None:
@@ -269,7 +269,7 @@ def _distinct_ids(database: Database, project_id: int, person_id: str) -> list[s
 
 
 def _of_person(dialect: Dialect) -> str:
-    """Like the view of resolved events, but so that only rows of the person are looked at."""
+    """Return the condition for events of a person, by which the engine reads only rows of that person."""
     person = dialect.uuid("$person_id")
     return (
         f"(person_id = {person} AND NOT EXISTS (SELECT 1 FROM person_override AS gone "  # noqa: S608 - our own words

@@ -70,9 +70,9 @@ def export_events_beside_server(
     *,
     on_progress: Callable[[int, int], object] = lambda _done, _rows: None,
 ) -> int:
-    """Return the same while a server holds the directory, which is asked for the events over its socket.
+    """Export events by asking the server that holds the directory, over its socket; return the number of rows.
 
-    ``on_progress`` is told how many rows have come, and how many will. Raises `ExportError` and `NotServedError`.
+    ``on_progress`` gets the numbers of rows so far and in all. Raises `ExportError` and `NotServedError`.
     """
 
     def copy(draft: Path, file_format: str) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAMESPACE = UUID("6f0d4c86-52a5-4a0e-9f55-6a7b6b0c2f11")
-"""Of the uuids of rows that have none."""
+"""Namespace of the uuids that rows without one get."""
 
 _INTO_PROPERTIES = {
     "set": "$set",
