@@ -83,7 +83,7 @@ class SharedEngines:
     accepting: GroupCommitLog | KafkaEventLog
     """The log that requests are accepted into."""
     leased: LeasedLog | None
-    """The same where it has partitions, which processes ingest under leases."""
+    """The event log with its leases, where it has partitions."""
     invocations: InvocationStores
     now: Callable[[], datetime] | None
     """The clock of all who share the queue; None where it is that of this machine."""
@@ -91,14 +91,14 @@ class SharedEngines:
     @classmethod
     @contextmanager
     def on_server(cls, options: EngineOptions) -> Iterator[SharedEngines]:
-        """Those in a PostgreSQL database during the block, for a process without events. Raises `DatabaseError`."""
+        """Open the engines in PostgreSQL during the block, for a process without events. Raises `DatabaseError`."""
         with ExitStack() as opened:
             yield _shared(opened, None, options)
 
 
 @dataclass(frozen=True, slots=True)
 class IngestEngines(SharedEngines):
-    """The same with what a process needs that ingests beside others."""
+    """Shared engines, with those of a process that ingests beside others."""
 
     store: EventStore
     quarantine: QuarantineStore
@@ -106,7 +106,7 @@ class IngestEngines(SharedEngines):
     @classmethod
     @contextmanager
     def beside(cls, directory: DataDirectory, options: EngineOptions) -> Iterator[IngestEngines]:
-        """Those in databases during the block; the directory has caches. Raises as `Engines.on`."""
+        """Open the engines in databases during the block; the directory has caches. Raises as `Engines.on`."""
         with ExitStack() as opened:
             shared = _shared(opened, None, options)
             yield cls(

@@ -49,7 +49,7 @@ class FilesDisagreeError(DirectoryError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of a file. ``starts``: how often a server began to work with it."""
+    """Identity of a file. ``starts``: how often a server began to work with it."""
 
     installation_id: str
     generation: int
@@ -80,7 +80,7 @@ class ExistingFiles:
 
     @classmethod
     def on_server(cls, directory: DataDirectory, *, has_events: bool = False) -> ExistingFiles:
-        """Return the same where a database server has what would be in files, and knows whether it is there.
+        """Return the files of a directory beside a database server, which has the metadata and the queue.
 
         ``has_events``: so it is with events, too.
         """
@@ -96,7 +96,7 @@ class ExistingFiles:
 def check_metadata_exists(
     directory: DataDirectory, existing: ExistingFiles, *, accept_loss: bool
 ) -> ExistingFiles:
-    """Before anything is opened: refuse to begin anew beside files of another time.
+    """Refuse to start without metadata beside older files; called before anything is opened.
 
     With ``accept_loss`` these are set aside. Raises `FilesDisagreeError`.
     """
@@ -159,7 +159,7 @@ class Installation:
     # --- reading
 
     def identities(self) -> dict[str, Identity | None]:
-        """Those of the files by their names; None for a file that has none."""
+        """Return the identities of the files by their names; None for a file that has none."""
         return {
             "hoglab.db": self._in(self._database, installation),
             "queue.db": self._in(self._queue, queue_installation),
@@ -313,7 +313,7 @@ class Installation:
         return identity
 
     def _align(self) -> None:
-        """From now on persons are never behind events, and the log is not either."""
+        """Move the progress of persons up to the stored events."""
         stored = self._store.position()
         if self.applied() < stored:
             with self._database.write() as tx:

@@ -71,7 +71,7 @@ class FileTable:
 
 
 FilesState = tuple[tuple[str, int, int, int], ...]
-"""Of each file its path, its size in bytes, when it was written (nanoseconds) and its number on the disk."""
+"""Path, size in bytes, time of writing (nanoseconds) and inode number of each file."""
 
 READERS: Final = {
     FileFormat.PARQUET: "read_parquet({files}, hive_partitioning = false)",

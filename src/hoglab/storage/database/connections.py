@@ -61,7 +61,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def check(self) -> None:
-        """For health checks. Raises `DatabaseNotDurableError`."""
+        """Raise `DatabaseNotDurableError` if a sync has failed, for health checks."""
         ...
 
     def structure_problem(self) -> str | None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Counters(Protocol):
-    """Of a database, inside of the transaction of a connection."""
+    """Counters of a database, read inside the transaction of a connection."""
 
     def last_number(self, connection: Connection, table: str, column: str) -> int:
         """Return the last one that a column of a table was given; 0 for none."""
@@ -23,5 +23,5 @@ class Counters(Protocol):
 
 
 def counters(connection: Connection) -> Counters:
-    """Those of the engine of a connection."""
+    """Return the implementation for the engine of a connection."""
     return cast("Counters", engine_module(connection, "counters"))

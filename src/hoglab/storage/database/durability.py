@@ -75,7 +75,7 @@ class CommitSync:
             return self._begun
 
     def committed(self, number: int) -> None:
-        """The commit was made, or was rolled back after all."""
+        """Note that the commit was made, or rolled back."""
         with self._changed:
             self._committed = number
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class CommitSync:
             self._lead(latest)
 
     def check(self) -> None:
-        """For health checks: raises `DatabaseNotDurableError` when a sync has failed."""
+        """Raise `DatabaseNotDurableError` if a sync has failed, for health checks."""
         self._check()
 
     def _check(self) -> None:
@@ -157,7 +157,7 @@ _syncs_mutex = threading.Lock()
 
 
 def commit_sync(path: Path) -> CommitSync:
-    """That of a database file, the same for everybody in this process who opens that file."""
+    """Return the sync of a database file, which is one for all that open the file in this process."""
     path = path.resolve()
     with _syncs_mutex:
         sync = _syncs.get(str(path))

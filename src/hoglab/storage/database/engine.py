@@ -38,7 +38,7 @@ class Transaction:
         self._changed: dict[tuple[str, int], set[str] | None] = {}
 
     def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
-        """Return the same as ``connection.execute``."""
+        """Execute a statement, and return the result of ``connection.execute``."""
         return self.connection.execute(statement, parameters)
 
     def changed(self, topic: Topic, project_id: int, item: str | None = None) -> None:
@@ -201,7 +201,7 @@ class Database:
             self._companion.write = None
 
     def check(self) -> None:
-        """For health checks: raises the errors of reading, and `DatabaseNotDurableError`."""
+        """Raise the errors of reading, or `DatabaseNotDurableError`, for health checks."""
         self._connections.check()
         with self.read(durable=False) as connection:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").first()

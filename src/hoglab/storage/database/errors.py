@@ -92,7 +92,7 @@ _BY_STATE: dict[str, tuple[type[DatabaseError], str]] = {
     "XX001": (DatabaseUnreadableError, "is damaged"),
     "XX002": (DatabaseUnreadableError, "is damaged"),
 }
-"""By the beginning of the state (SQLSTATE) that PostgreSQL tells; the longest that fits counts."""
+"""Errors by the beginning of the SQLSTATE that PostgreSQL reports; the longest match counts."""
 
 _MALFORMED = b"malformed database schema"
 """Beginning of a message of SQLite that quotes the schema; its driver fails on it where that is no text any more."""
@@ -135,7 +135,7 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
 
 
 def _of_state(error: BaseException, name: str) -> DatabaseError | None:
-    """Return the same for an error of PostgreSQL's driver."""
+    """Return the error that an error of PostgreSQL's driver stands for."""
     state = error.sqlstate  # type: ignore[attr-defined]
     if state is None:  # the server said nothing
         if not {"OperationalError", "InterfaceError"} & {each.__name__ for each in type(error).__mro__}:

@@ -49,7 +49,7 @@ class IntegrityWatch(BackgroundService):
     NAME = "integrity-watch"
 
     def __init__(self, databases: Mapping[str, Database]) -> None:
-        """``databases`` by the names of their files."""
+        """Watch ``databases``, which are named by their files."""
         super().__init__()
         self._databases = databases
         self._found: dict[str, str] = {}

@@ -50,5 +50,5 @@ class PersonRows(Protocol):
 
 
 def person_rows(connection: Connection) -> PersonRows:
-    """Those of the engine of a connection."""
+    """Return the implementation for the engine of a connection."""
     return cast("PersonRows", engine_module(connection, "person_rows"))

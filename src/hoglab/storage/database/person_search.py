@@ -35,5 +35,5 @@ class PersonSearch(Protocol):
 
 
 def person_search(connection: Connection) -> PersonSearch:
-    """That of the engine of a connection."""
+    """Return the implementation for the engine of a connection."""
     return cast("PersonSearch", engine_module(connection, "person_search"))

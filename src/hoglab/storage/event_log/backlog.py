@@ -49,7 +49,7 @@ class Backlog:
         self.pending_bytes += size
 
     def finish(self, up_to: int) -> None:
-        """Every consumer is done with the records up to and including this offset."""
+        """Note that every consumer is done with the records up to and including this offset."""
         while self._pending and self._pending[0].last_offset <= up_to:
             segment = self._pending.popleft()
             for owner, size in segment.by_owner.items():

@@ -108,7 +108,7 @@ class Deferral:
         return pending == 0 or pending + size <= self._window_bytes - pending_of_all
 
     def add(self, owner: int, size: int, at: int) -> None:
-        """A record was stored that waits."""
+        """Add a record that was stored and waits for its offset."""
         self._add(owner, 1, size, at)
 
     def _add(self, owner: int, records: int, size: int, at: int) -> None:
@@ -126,7 +126,7 @@ class Deferral:
         return None
 
     def note(self, admitted: Admitted) -> None:
-        """These records do not wait any more."""
+        """Note that these records do not wait any more."""
         waiting = self._waiting[admitted.owner]
         size = sum(admitted.sizes)
         waiting.records -= len(admitted.sizes)
@@ -149,14 +149,14 @@ class Deferral:
         return None if waiting is None else waiting.oldest_at
 
     def oldest(self) -> int | None:
-        """Return the same of all owners."""
+        """Return the acceptance time of the oldest waiting record of all owners, in microseconds; None without any."""
         return min((each.oldest_at for each in self._waiting.values()), default=None)
 
 
 def step(
     rows: Sequence[tuple[int, int, int]], step_bytes: int
 ) -> tuple[Sequence[tuple[int, int, int]], int | None]:
-    """Return deferred records of an owner for the log in one transaction, and the moment of the first one left.
+    """Return the deferred records that one transaction moves into the log, and the moment of the first remaining one.
 
     ``rows``: id, size and moment of the next `STEP_RECORDS` and one more, as far as there are so many.
     """

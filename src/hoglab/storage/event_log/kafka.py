@@ -97,7 +97,7 @@ class KafkaEventLog:
         max_backlog_bytes: int,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
-        """``finished``: up to which offset each partition is done with, 0 where nothing is.
+        """Connect to a topic. ``finished`` returns up to which offset each partition is done, 0 at first.
 
         ``max_backlog_bytes`` and ``max_waiting_bytes``: what may wait for a consumer and for the brokers. Raises
         `DatabaseError`.
@@ -339,7 +339,7 @@ class KafkaEventLog:
             return int(self._backlog_bytes) + self._waiting_bytes
 
     def check(self) -> None:
-        """For health checks: raises the `EventLogFullError` that a small record would meet now."""
+        """Raise the `EventLogFullError` that a small record would meet now, for health checks."""
         with self._work:
             self._admit(0, insist=False)
         if self._unanswered is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import TopicMetadata
 
 PARTITIONS = 16
-"""Of a topic that is made; how many there are stays."""
+"""Number of partitions of a new topic; it never changes."""
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 """Maximum size of a record in a new topic; above the largest event that capture accepts."""

@@ -101,7 +101,7 @@ class GroupCommitLog(ABC):
     """Time for which an append waits, None for as long as it takes."""
 
     def __init__(self, name: str, limits: LogLimits) -> None:
-        """``name``: how the log is called in messages."""
+        """Open the log; ``name`` stands for it in messages."""
         self._name = name
         self._limits = limits
         self._keep_finished_s = limits.keep_finished_s
@@ -499,7 +499,7 @@ class GroupCommitLog(ABC):
             return self._deferral.bytes
 
     def check(self) -> None:
-        """For health checks: raises the `EventLogFullError` that a small record would meet now."""
+        """Raise the `EventLogFullError` that a small record would meet now, for health checks."""
         with self._work:
             self._admit(0, insist=False)
         self._check_space(0)

@@ -127,7 +127,7 @@ class PostgresEventLog(GroupCommitLog):
     _acknowledge_s = ACKNOWLEDGE_TIMEOUT_S
 
     def __init__(self, connect: Connect, name: str, *, limits: LogLimits | None = None) -> None:
-        """``connect`` and ``name``: as for `PostgresSession`. The schema is there. Raises `DatabaseError`."""
+        """Open the log in an existing schema. ``connect``, ``name``: see `PostgresSession`. Raises `DatabaseError`."""
         super().__init__(name, limits or LogLimits())
         self._appender = PostgresSession(connect, name)
         # Positions and deletions do not wait for the disk: losing the latest repeats work, loses no events.
@@ -268,13 +268,13 @@ class PostgresEventLog(GroupCommitLog):
         return admitted
 
     def _check_space(self, size: int) -> None:
-        """Nothing: the server says so when its disk is full."""
+        """Do nothing: the server reports a full disk itself."""
 
     def _space_is_scarce(self) -> bool:
         return False
 
     def check(self) -> None:
-        """For health checks: raises the `EventLogFullError` that a small record would meet now."""
+        """Raise the `EventLogFullError` that a small record would meet now, for health checks."""
         super().check()
         try:
             self._reader.value("SELECT 1 FROM event_log_head")
@@ -326,7 +326,7 @@ class PostgresEventLog(GroupCommitLog):
         return [size for (size,) in self._keeper.rows(_TRIM, (up_to, TIDY_STEP_RECORDS))]
 
     def _give_back(self, *, scarce: bool) -> None:
-        """Nothing: autovacuum sees to the space of what was deleted."""
+        """Do nothing: autovacuum frees the space of deleted rows."""
 
     def _disconnect(self) -> None:
         try:

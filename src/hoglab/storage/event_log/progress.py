@@ -36,7 +36,7 @@ LAG = Gauge(
 
 
 class IngestionProgress:
-    """For those who wait for what was accepted. Whatever is accepted has no number before a batch with it is begun."""
+    """Progress of ingestion. An accepted record has no sequence number before its batch is begun."""
 
     def __init__(self, log: LeasedLog) -> None:
         self.source, self._leases = log.source, log.leases

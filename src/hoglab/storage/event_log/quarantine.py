@@ -56,7 +56,7 @@ class QuarantineStore(Protocol):
         ...
 
     def page(self, project_id: int | None, limit: int | None, offset: int) -> list[QuarantinedRecord]:
-        """Some of the records, oldest first."""
+        """Return some of the records, oldest first."""
         ...
 
     def count(self, project_id: int | None) -> int:

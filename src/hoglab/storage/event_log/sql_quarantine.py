@@ -23,7 +23,7 @@ class SqlQuarantineStore:
     """See `QuarantineStore`."""
 
     def __init__(self, database: Database) -> None:
-        """``database``: that of the event log, opened with ``queue_metadata``."""
+        """Use the database of the event log, which was opened with ``queue_metadata``."""
         self._database = database
 
     def put(self, record: QuarantinedRecord, payload: bytes, max_bytes: int) -> QuarantineState | None:
@@ -49,7 +49,7 @@ class SqlQuarantineStore:
             return [(offset, payload) for offset, payload in rows]
 
     def page(self, project_id: int | None, limit: int | None, offset: int) -> list[QuarantinedRecord]:
-        """Some of the records, oldest first."""
+        """Return some of the records, oldest first."""
         query = sa.select(*_RECORD).where(*_of(project_id)).order_by(_column.offset)
         with self._database.read() as connection:
             return [QuarantinedRecord(*row) for row in connection.execute(query.limit(limit).offset(offset))]

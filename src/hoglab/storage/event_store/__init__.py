@@ -215,7 +215,7 @@ class EventStore(Protocol):
         ...
 
     def position(self, log_partition: int | None = None) -> int:
-        """Return log offset up to which everything is stored; 0 for an empty store.
+        """Return the log offset up to which everything is stored; 0 for an empty store.
 
         Without a partition where the log has several: the newest offset that anything is stored of.
         """
@@ -224,7 +224,7 @@ class EventStore(Protocol):
     def newest_events(
         self, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
     ) -> list[tuple[Any, ...]]:
-        """Some columns of ``stored_events`` of the newest events, newest first. Raises as `Reader.execute`."""
+        """Return some columns of the newest events in ``stored_events``, newest first. Raises as `Reader.execute`."""
         ...
 
     def reader(self) -> AbstractContextManager[Reader]:
@@ -244,7 +244,7 @@ class EventStore(Protocol):
         ...
 
     def uuids(self, events: ErasableEvents) -> list[UUID]:
-        """Those of the events that `erase` would delete."""
+        """Return the uuids of the events that `erase` would delete."""
         ...
 
     def erase(self, events: ErasableEvents) -> int:
@@ -259,7 +259,7 @@ class EventStore(Protocol):
         ...
 
     def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
-        """Those of some distinct ids of which events came in later log records."""
+        """Return which of some distinct ids have events in later log records."""
         ...
 
     def scrub(self) -> None:
@@ -276,7 +276,7 @@ class EventStore(Protocol):
         ...
 
     def check(self) -> None:
-        """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now."""
+        """Raise `EventStoreUnavailableError` if a batch could not be written now, for health checks."""
         ...
 
     def close(self) -> None: ...
@@ -287,7 +287,7 @@ class PartitionedEventStore(EventStore, Protocol):
     """A store that several processes write, each events of some partitions of the log at a time."""
 
     def forget(self, log_partition: int) -> None:
-        """Others may have written of a partition meanwhile: what is known of it is to be read again."""
+        """Forget what is known of a partition, because another process may have written to it."""
         ...
 
     def maintain_columns(self) -> None:

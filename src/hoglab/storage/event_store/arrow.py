@@ -52,12 +52,12 @@ class Column:
 
 
 def integers(values: Sequence[int | None]) -> Column:
-    """64-bit integers."""
+    """Return a column of 64-bit integers."""
     return _numbers(b"l", values)
 
 
 def small_integers(values: Sequence[int | None]) -> Column:
-    """32-bit integers."""
+    """Return a column of 32-bit integers."""
     bitmap, nulls = _validity(values)
     return Column(b"i", len(values), nulls, (bitmap, array("i", _filled(values, nulls, 0))))
 
@@ -320,7 +320,7 @@ def _release_array(batch: Any) -> None:
 
 
 def _drop_capsule(capsule: int) -> None:
-    """The capsule is gone. A reader that moved the stream out of it reads on; else nobody ever will."""
+    """Release the stream of a deleted capsule, unless a reader has moved it out."""
     key = _get_context(capsule)
     reading: Any = _held.get(key)
     if reading is not None and reading.stream.release is not None:

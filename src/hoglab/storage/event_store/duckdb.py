@@ -300,7 +300,7 @@ class DuckDbEventStore:
         return 0 if log_partition else self._position
 
     def check(self) -> None:
-        """For health checks: raises `EventStoreUnavailableError` when a batch could not be written now.
+        """Raise `EventStoreUnavailableError` if a batch could not be written now, for health checks.
 
         A batch that is being written, or a checkpoint, is not waited for.
         """
@@ -349,7 +349,7 @@ class DuckDbEventStore:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Whatever the engine raises means that the file cannot be used."""
+        """Raise `EventStoreUnavailableError` for any error of the engine in the block."""
         try:
             yield
         except duckdb.Error as error:
@@ -436,7 +436,7 @@ class DuckDbEventStore:
                 self._sealer = None
 
     def uuids(self, events: ErasableEvents) -> list[UUID]:
-        """Those of the events that `erase` would delete."""
+        """Return the uuids of the events that `erase` would delete."""
         with self._cursor() as reader:
             return uuids(reader, events)
 
@@ -460,7 +460,7 @@ class DuckDbEventStore:
                 raise self._file.explain(error) from error
 
     def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
-        """Those of some distinct ids of which events came in later log records."""
+        """Return which of some distinct ids have events in later log records."""
         with self._cursor() as reader:
             return distinct_ids_since(reader, project_id, distinct_ids, log_offset)
 
@@ -506,7 +506,7 @@ class DuckDbEventStore:
                 self._file.cache.reset(cursor)
 
     def close(self) -> None:
-        """Interrupt what runs, write everything into the file and close it. Again: does nothing."""
+        """Interrupt statements, write everything into the file and close it; a second call does nothing."""
         with self._writing:
             if self._closed:
                 return

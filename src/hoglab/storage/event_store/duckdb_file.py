@@ -62,7 +62,7 @@ class DuckDbFile:
         readable: Sequence[Path] = (),
         cache_path: Path | None = None,
     ) -> None:
-        """``readable`` directories are all that queries may read.
+        """Open the file; queries may read ``readable`` directories and nothing else.
 
         ``cache_path`` is the file of the aggregate cache. Raises `EventStoreUnavailableError`.
         """

@@ -161,7 +161,7 @@ def copy_events(store: Path, target: Path, selection: EventSelection, *, file_fo
 
 @contextmanager
 def _scratch(connection: duckdb.DuckDBPyConnection, target: Path) -> Iterator[str]:
-    """A table for events in a file beside the target, gone after the block: sorting all takes too much memory."""
+    """Provide a table in a file beside the target for the time of the block: sorting takes too much memory."""
     path = target.with_name(f"{target.name}.sorting")
     columns = ", ".join(f"{name} {kind}" for name, kind in EVENT_TYPES.items())
     quoted = str(path).replace("'", "''")

@@ -95,7 +95,7 @@ class TimeRange:
     def extent(
         self, reader: Reader, newest: int | None = None, *, timeout_s: float | None = None
     ) -> Extent | None:
-        """Of those up to the ``newest`` place; None when there are no such events. Raises as `Reader.execute`."""
+        """Return the extent of the events up to the ``newest`` place; None without any. Raises as `Reader.execute`."""
         sql = _EXTENT if newest is None else f"{_EXTENT} AND seq <= {newest}"
         [(first, last, count)] = reader.execute(sql, self._parameters(), timeout_s=timeout_s)
         return Extent(first, last, count) if count else None

@@ -64,7 +64,7 @@ def has_repetitions(keys: Keys) -> bool:
 
 
 def keys_of_halves(project_ids: npt.NDArray[Any], high: Keys, low: Keys) -> Keys:
-    """Return the same of uuids as two numbers each."""
+    """Return the keys of uuids that are given as two numbers each."""
     projects = project_ids.astype(np.uint64)
     mixed: Keys = (high ^ projects * _FACTORS[0]) * _FACTORS[1]
     mixed = (mixed ^ mixed >> _SHIFT ^ low) * _FACTORS[2]

@@ -61,7 +61,7 @@ class Shares:
         projects: Collection[int],
         allowance: Allowance | None,
     ) -> None:
-        """``excluded`` functions and ``projects`` have nothing."""
+        """Divide claims; ``excluded`` functions and ``projects`` get nothing."""
         self._excluded = excluded
         self._projects = projects
         self._allowance = allowance
@@ -97,7 +97,7 @@ class Waiting(Protocol[R]):
         ...
 
     def next_function(self, project_id: int, after: str) -> str | None:
-        """Return the same of the functions of a project."""
+        """Return the next function of a project that has due invocations."""
         ...
 
     def take(self, project_id: int, function_id: str, most: int) -> list[R]:
@@ -179,7 +179,7 @@ def count_due(
     most: int,
     most_of_project: int,
 ) -> int:
-    """Number of invocations of a lane that are due at a time (microseconds), apart from those of some functions.
+    """Return the number of invocations of a lane that are due at a time (microseconds), without some functions.
 
     Counted up to ``most``, and of each project up to ``most_of_project``.
     """

@@ -61,13 +61,13 @@ class DeadLetters(Protocol):
     """
 
     def known(self, ids: Sequence[str]) -> frozenset[str]:
-        """Those of some ids that are kept."""
+        """Return the stored dead letters among some ids."""
         ...
 
     def page(
         self, project_id: int, wanted: DeadLetterSelection, limit: int, offset: int
     ) -> tuple[list[StoredDeadLetter], int]:
-        """Those that failed last first, and how many match."""
+        """Return dead letters, those that failed last first, and how many match."""
         ...
 
     def oldest(self, project_id: int, wanted: DeadLetterSelection, limit: int) -> list[str]:
@@ -75,7 +75,7 @@ class DeadLetters(Protocol):
         ...
 
     def read(self, ids: Sequence[str]) -> list[StoredDeadLetter]:
-        """Those of some ids that are kept."""
+        """Return the stored dead letters among some ids."""
         ...
 
     def discard(self, project_id: int, wanted: DeadLetterSelection) -> int:

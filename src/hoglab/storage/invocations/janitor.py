@@ -86,7 +86,7 @@ class Janitor:
         jitter: Callable[[], float],
         trace_days: int,
     ) -> None:
-        """``steady``: as for `SqliteInvocationQueue`; None when the clock of ``now`` is never set."""
+        """Clean ``tables``. ``steady``: see `SqliteInvocationQueue`; None when the clock of ``now`` is never set."""
         self._tables = tables
         self._now = now
         self._steady = steady
@@ -119,7 +119,7 @@ class Janitor:
         return True
 
     def follow_clock_of_last_time(self) -> bool:
-        """Return the same for a clock that was set back since the queue was last open. Whether it was.
+        """Follow a clock that was set back since the queue was last open; return whether it was.
 
         One that was set forward cannot be told from time that passed.
         """
@@ -131,7 +131,7 @@ class Janitor:
         return True
 
     def _move(self, now: datetime, jump_us: int) -> None:
-        """``now``: after the clock went on, or back, by ``jump_us``."""
+        """Move times by ``jump_us``, by which the clock was set; ``now`` is after that."""
         before_us = to_micros(now) - jump_us
         _logger.warning("clock_was_set", by_s=jump_us / 1e6)
         # What was due before is due: of that, only what a clock set back would make wait has to be moved.

@@ -90,11 +90,11 @@ class Jobs(Protocol):
     def page(
         self, kind: JobKind, project_id: int, function_id: str, limit: int, offset: int
     ) -> tuple[list[ReplayJob], int]:
-        """Those of a function, newest first, and how many there are."""
+        """Return the jobs of a function, newest first, and how many there are."""
         ...
 
     def running(self) -> list[ReplayJob]:
-        """Those of all kinds that are not over, oldest first."""
+        """Return the unfinished jobs of all kinds, oldest first."""
         ...
 
     def advance(self, step: JobStep, queued: int) -> None:

@@ -29,7 +29,7 @@ class BreakerStates(Protocol):
     """Store of circuit breakers' states. Blocking methods, called from any thread; they raise `DatabaseError`."""
 
     def read(self) -> list[BreakerState]:
-        """Those of all functions that have one."""
+        """Return the circuit breakers of all functions that have one."""
         ...
 
     def change(
@@ -68,5 +68,5 @@ class Outages(Protocol):
         ...
 
     def told(self) -> frozenset[str]:
-        """Those of all processes."""
+        """Return the outages that all processes reported."""
         ...

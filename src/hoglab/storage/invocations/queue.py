@@ -234,7 +234,7 @@ class InvocationQueue(Protocol):
         ...
 
     def release_all(self) -> int:
-        """At start, when this process runs nothing: make every invocation due that no living one is running.
+        """Make every invocation due that no living process runs; called at the start, when this process runs none.
 
         It does not count as a reset: the end of a process says nothing about any one of the hundreds that were
         in flight, and a server that is killed again and again must not give up healthy runs. Returns how many

@@ -64,13 +64,13 @@ class UnfinishedCounts:
     # -- for the queue ------------------------------------------------------------------------------
 
     def _begin_claim(self) -> None:
-        """This thread looks for all the work that has come by now."""
+        """Note that this thread now looks for all work that has arrived."""
         self._thread.seen = self._arrivals
 
     def _note(
         self, *, arrivals: int, added: Mapping[str, int] | None = None, over: Mapping[str, int] | None = None
     ) -> None:
-        """After a commit: count, and wake the workers when there is something for them."""
+        """Count the changes of a commit, and wake the workers when there is something for them."""
         with self._changed:
             for function_id, number in (added or {}).items():
                 self._unfinished[function_id] += number

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hoglab.storage.moving.location import Location
 
 SAMPLE_ROWS = 2_000
-"""Of so many rows of a table, half from each end, follows how large the others are, and how fast they are read."""
+"""Number of rows of a table, half from each end, by which the size and reading time of the others are estimated."""
 READS_FROM_FILES, READS_FROM_SERVER = 16, 6
 """Factors from the time of reading rows of the source to that of moving them: written there, and read on both sides.
 
@@ -36,7 +36,7 @@ Measured with persons and records of 6 kB: 16 to 22 out of files, 3 to 7 out of 
 """
 
 READS_OF_EVENTS = 5
-"""The same factor for events."""
+"""Factor from the time of reading events to that of moving them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TableEstimate:
 
 
 def estimates(source: Location, target: Location | None = None) -> Iterator[TableEstimate]:
-    """Those of the tables that have rows, also beside a running server, and of events, if these move to the target.
+    """Return the estimates of the tables with rows, and of events, if these move; also beside a running server.
 
     Raises `MoveError` and `DatabaseError`, and at last, where a server has the file with events, also
     `EventStoreUnavailableError`.

@@ -51,7 +51,7 @@ class Location:
 
     @contextmanager
     def opened(self) -> Iterator[Opened]:
-        """Its databases during the block. Raises `DatabaseError`."""
+        """Open the databases of a location during the block. Raises `DatabaseError`."""
         database = Database.open(self.metadata, tables.metadata, moving=True)
         try:
             queue = Database.open(self.queue, tables.queue_metadata)

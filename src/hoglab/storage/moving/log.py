@@ -147,7 +147,7 @@ def _size_of(record: tuple[int, bytes]) -> int:
 
 
 def _chains(log: PartitionedLog) -> list[Chain]:
-    """Those of all records of a topic, by partition."""
+    """Return the digests of all records of a topic, by partition."""
     found = [Chain() for _ in range(log.partitions)]
     for number, record in rest_in_topic(log, {}):
         found[number].add(record.payload)

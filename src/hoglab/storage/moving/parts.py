@@ -38,7 +38,7 @@ _POSITION = tables.consumer_position.c
 def parts(
     old: Opened, home: Mapping[str, Any], source: Location, target: Location, format_: RecordFormat | None
 ) -> Iterator[Parts]:
-    """Those of a move, open during the block. Raises `MoveError` when they cannot be moved."""
+    """Open the parts of a move during the block. Raises `MoveError` when they cannot be moved."""
     with ExitStack() as stack:
         events = new_events = None
         if source.events is not None:
@@ -109,7 +109,7 @@ class MovedLog:
         *,
         is_whole: bool,
     ) -> MovedLog:
-        """``is_whole``: it was moved already. Raises `MoveError` when what waits cannot just be kept."""
+        """Prepare a log's move; ``is_whole``: it was moved already. Raises `MoveError` if waiting records cannot stay."""
         if topic is not None:
             end = max(old.log_end(), events.position())
             moved = cls(old, topic, True, _finished_partitions(old), end, format_)
@@ -224,7 +224,7 @@ class Parts:
 
     @property
     def generation(self) -> int:
-        """That of the installation afterwards."""
+        """Generation of the installation after the move."""
         return int(self.home["generation"]) + (self.events is not None)
 
     def begin(self) -> None:

@@ -97,7 +97,7 @@ def alembic_config(metadata: MetaData, connection: Connection) -> Config:
 
 
 def write_revision(metadata: MetaData, connection: Connection, revision: str, message: str) -> Path:
-    """For developers: compare a database with the tables and write the revision that makes them equal."""
+    """Compare a database with the tables, and write the revision that makes them equal; for developers."""
     from alembic import command
 
     script = command.revision(

@@ -1,4 +1,4 @@
-"""For developers: ``python -m hoglab.storage.database.migrations main 0002 "Name the change"``.
+"""Command for developers: ``python -m hoglab.storage.database.migrations main 0002 "Name the change"``.
 
 Builds a database from the revisions that exist, compares it with the tables in the code and writes the
 revision that makes them equal, to be read and corrected by a person. `HEADS` is raised by hand.

@@ -125,7 +125,7 @@ class PostgresConnections:
             person_search.make(connection, self._schema)
 
     def before_migration(self, revision: str) -> None:
-        """Nothing: a migration is one transaction, and copies are made with the tools of the server."""
+        """Do nothing: a migration is one transaction, and copies are made with the tools of the server."""
 
     # --- transactions
 
@@ -182,7 +182,7 @@ class PostgresConnections:
     # --- what a server sees to itself
 
     def check(self) -> None:
-        """Nothing: a failed commit is an error of its transaction."""
+        """Do nothing: a failed commit is an error of its transaction."""
 
     def structure_problem(self) -> str | None:
         return None
@@ -191,19 +191,19 @@ class PostgresConnections:
         return []
 
     def accept_rows(self) -> None:
-        """Nothing: pages have checksums where the server has them."""
+        """Do nothing: pages have checksums where the server has them."""
 
     def search_is_damaged(self) -> bool:
         return False
 
     def reset_search(self, connection: Connection) -> None:
-        """Nothing: the index is one of the table."""
+        """Do nothing: the index is one of the table."""
 
     def purge(self, *, rewrite: bool) -> None:
-        """Nothing: autovacuum does it."""
+        """Do nothing: autovacuum does it."""
 
     def give_back(self) -> None:
-        """Nothing: autovacuum does it."""
+        """Do nothing: autovacuum does it."""
 
     def dispose(self) -> None:
         self._close_listener()

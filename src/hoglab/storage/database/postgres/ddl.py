@@ -16,7 +16,7 @@ _known: list[Any] = []
 
 
 def sort_by_code_points() -> None:
-    """From now on columns of text are made so."""
+    """Compile columns of text from now on so that they sort by code points."""
     if _known:
         return
 

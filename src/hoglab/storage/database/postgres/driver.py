@@ -23,7 +23,7 @@ STATEMENT_TIMEOUT_S = 120
 IDLE_IN_TRANSACTION_TIMEOUT_S = 20
 """Time after which the server ends a transaction whose process is idle: waits for its locks are longer than that."""
 IDLE_READER_TIMEOUT_S = 600
-"""The same of one that only reads, and locks nothing: a list that is sent to a slow client may take long."""
+"""Time after which the server ends an idle transaction that only reads: sending to a slow client may take long."""
 
 NUL_STAND_IN = "\N{REPLACEMENT CHARACTER}"
 
@@ -36,7 +36,7 @@ class _TextDumper(Dumper):
 
 
 class _BinaryTextDumper(_TextDumper):
-    """The same for what is sent as binary; arrays of texts cost a fraction so."""
+    """Dumper of texts that are sent as binary, where arrays of texts cost a fraction."""
 
     format = psycopg.pq.Format.BINARY
     oid = psycopg.adapters.types["text"].oid

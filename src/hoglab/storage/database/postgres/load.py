@@ -58,7 +58,7 @@ class DatabaseLoad(BackgroundService):
     NAME: ClassVar[str] = "database-load"
 
     def __init__(self, connect: Connect, name: str) -> None:
-        """``name``: how the database is called in messages."""
+        """Open no connection yet; ``name`` stands for the database in messages."""
         super().__init__()
         self._session = PostgresSession(connect, name)
         self._seen: Load | None = None

@@ -72,14 +72,14 @@ def find(connection: Connection, wanted: str, most: int) -> tuple[list[int], int
 
 
 def is_full(_: Connection) -> bool:
-    """Always: an index of the tables has every row."""
+    """Return True: an index of the tables has every row."""
     return True
 
 
 def fill(_: Connection) -> bool:
-    """Nothing is to be done."""
+    """Do nothing: an index of the tables has every row."""
     return False
 
 
 def reset(_: Connection) -> None:
-    """Nothing is to be done: what persons were called leaves the index with their rows."""
+    """Do nothing: old names of persons leave the index with their rows."""

@@ -72,7 +72,7 @@ class PostgresSession:
     """One connection, used by one thread at a time; others wait. Raises `DatabaseError` while the server is away."""
 
     def __init__(self, connect: Connect, name: str, *, relaxed: bool = False) -> None:
-        """``name``: how the database is called in messages.
+        """Open no connection yet; ``name`` stands for the database in messages.
 
         ``relaxed``: commits do not wait for the disk, for what a crash of the server may undo.
         """
@@ -106,7 +106,7 @@ class PostgresSession:
 
     @contextmanager
     def pipelined(self) -> Iterator[psycopg.Connection[Any]]:
-        """As `transaction`, and what gives nothing is sent with the next statement, or with the end.
+        """Provide a `transaction` in which statements without a result are sent with the next one, or at the end.
 
         How many rows a statement changed is known after `settle`, what it gives when it is asked for that.
         """

@@ -183,7 +183,7 @@ class SqliteConnections:
         copy_before_migration(self._path, revision)
 
     def announce(self, connection: Connection) -> None:
-        """Nobody waits for it: the commands that share the file look from time to time."""
+        """Do nothing: commands that share the file look from time to time."""
 
     def await_change(self, timeout_s: float) -> bool:  # noqa: ARG002
         return False

@@ -82,7 +82,7 @@ def _found(connection: Connection, name: str) -> int:
 
 
 def provide(connection: sqlite3.Connection) -> None:
-    """The functions that `make`, `damaged` and triggers need."""
+    """Register the functions that `make`, `damaged` and triggers need."""
     connection.create_function(_DIGEST, -1, _with, deterministic=True)
     connection.create_aggregate(_DIGEST_OF_ALL, -1, _OfAll)  # type: ignore[arg-type]
 

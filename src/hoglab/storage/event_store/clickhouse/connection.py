@@ -34,7 +34,7 @@ ANSWER_TIMEOUT_S = 900
 """Time for which an answer is waited for that does not come."""
 HTTP_PORT, HTTPS_PORT = 8123, 8443
 CONNECTIONS = 32
-"""So many connections stay open for the next statements."""
+"""Number of connections that stay open for the next statements."""
 
 SETTINGS: Final = {
     "join_use_nulls": 1,  # a missing side of a join is NULL, not the type's default
@@ -127,7 +127,7 @@ class Connection:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Whatever goes wrong with a statement of ours means that the store cannot be used now."""
+        """Raise `EventStoreUnavailableError` for any error of a statement in the block."""
         try:
             yield
         except ClickHouseError as error:

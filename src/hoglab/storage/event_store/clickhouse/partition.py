@@ -45,7 +45,7 @@ class Partition:
     """Written by one thread. What it knows is read from the store when it is made."""
 
     def __init__(self, connection: Connection, number: int, folder: Path) -> None:
-        """``folder`` is for the digests of its events. Raises `EventStoreUnavailableError` and `OSError`."""
+        """Open a partition, with digests of its events in ``folder``. Raises `EventStoreUnavailableError`, `OSError`."""
         self._connection = connection
         self.number = number
         # A server may have databases of several installations, and ends statements by their ids alone.
@@ -104,7 +104,7 @@ class Partition:
         return [position for position in asked if _identity(rows[position]) in known]
 
     def unknown(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
-        """Those of the positions whose events are not stored for earlier records, each event once."""
+        """Return the positions of events that earlier records have not stored, each event once."""
         chosen = [rows[position] for position in positions]
         keys = _keys(chosen)
         known: set[int] = set()
@@ -156,7 +156,7 @@ class Partition:
             self._connection.insert(EVENTS, TYPES, columns, settings)
 
     def advance(self, rows: Sequence[EventRow], stored: Sequence[int], log_offset: int) -> None:
-        """Everything up to a record is stored: of these rows those at some positions, for the first time."""
+        """Note that everything up to a record is stored, and that the rows at some positions are new."""
         self._next_seq += len(rows)
         types = {"log_partition": "UInt16", "log_offset": "Int64", "next_seq": "Int64"}
         columns = {

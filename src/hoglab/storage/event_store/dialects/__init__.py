@@ -96,7 +96,7 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def integer_division(self, dividend: str, divisor: int) -> str:
-        """Return rounded down; the dividend is not negative."""
+        """Return the quotient rounded down; the dividend is not negative."""
         ...
 
     def sum_numbers(self, value: str) -> str:
@@ -118,11 +118,11 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def number_of_truth(self, truth: str) -> str:
-        """1 or 0 as float64; NULL stays."""
+        """Return a truth value as 1 or 0 in float64; NULL stays."""
         ...
 
     def text_of_truth(self, truth: str) -> str:
-        """``true`` or ``false``; NULL stays."""
+        """Return a truth value as the text ``true`` or ``false``; NULL stays."""
         ...
 
     def text_of_number(self, number: str) -> str:
@@ -153,5 +153,5 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def month_later(self, micros: str, months: int) -> str:
-        """Return the same time of day that many calendar months later, all in microseconds since the epoch."""
+        """Return the moment some calendar months later at the same time of day, in microseconds since the epoch."""
         ...

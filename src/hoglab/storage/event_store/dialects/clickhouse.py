@@ -25,7 +25,7 @@ _MOMENT: Final = (
     "([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
 _MOST_STEPS: Final = 32
-"""So many conditions the engine takes for a funnel."""
+"""Maximum number of conditions that the engine takes for a funnel."""
 _TYPES: Final[Mapping[ColumnType, str]] = {
     ColumnType.INTEGER: "Nullable(Int64)",
     ColumnType.FLOAT: "Nullable(Float64)",
@@ -41,7 +41,7 @@ class PropertyForm(Enum):
 
     TEXT = "text"
     NUMBER = "number"
-    """As float64 where the JSON value is a number."""
+    """Property as float64 where the JSON value is a number."""
 
 
 TypedColumn = Callable[[PropertyForm, str, str], str | None]
@@ -49,7 +49,7 @@ TypedColumn = Callable[[PropertyForm, str, str], str | None]
 
 
 def _no_typed_column(_form: PropertyForm, _column: str, _key: str) -> None:
-    """All is read from JSON."""
+    """Return None: all properties are read from JSON."""
 
 
 class ClickHouse:
@@ -58,7 +58,7 @@ class ClickHouse:
     is_sealed = False
 
     def __init__(self, typed: TypedColumn = _no_typed_column) -> None:
-        """``typed`` tells which properties are columns of their own already."""
+        """Write SQL for properties that ``typed`` has as columns of their own, and for others in JSON."""
         self._typed = typed
 
     def named(self, name: str, sql: str) -> str:

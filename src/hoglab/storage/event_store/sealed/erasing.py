@@ -64,7 +64,7 @@ def _condition_of(events: ErasableEvents) -> tuple[str, dict[str, Any]]:
 
 
 def uuids(reader: Reader, events: ErasableEvents) -> list[UUID]:
-    """Those of the events that `erase` would delete."""
+    """Return the uuids of the events that `erase` would delete."""
     condition, values = _condition_of(events)
     sql = f"SELECT uuid FROM stored_events WHERE {condition}"
     return [uuid for (uuid,) in reader.execute(sql, values, timeout_s=TIMEOUT_S)]
@@ -73,7 +73,7 @@ def uuids(reader: Reader, events: ErasableEvents) -> list[UUID]:
 def distinct_ids_since(
     reader: Reader, project_id: int, distinct_ids: Sequence[str], log_offset: int
 ) -> set[str]:
-    """Those of some distinct ids of which events came in later log records."""
+    """Return which of some distinct ids have events in later log records."""
     values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
     return {found for (found,) in reader.execute(_SINCE, values)}
 

@@ -34,7 +34,7 @@ Key = tuple[datetime, int, int]
 def newest_events(
     reader: Reader, wanted: Wanted, columns: Sequence[str], *, limit: int, offset: int = 0, timeout_s: float
 ) -> list[tuple[Any, ...]]:
-    """Some columns of ``stored_events`` of the newest events, newest first. Raises as `Reader.execute`."""
+    """Return some columns of the newest events in ``stored_events``, newest first. Raises as `Reader.execute`."""
     keys: list[Key] = []
     with transaction(reader):  # in between, events may be sealed
         for relation, bounds in _parts(reader, wanted, timeout_s):

@@ -31,7 +31,7 @@ TIMEOUT_S = 600.0
 """Time limit of one statement."""
 
 SPARSE_ROWS = 50_000
-"""So many rows that are no more are worth writing the others anew."""
+"""Number of deleted rows from which on the remaining rows are rewritten."""
 
 ORDER = "project_id, event, person_id, timestamp, seq"
 
@@ -50,9 +50,9 @@ class SealingLimits:
     segment_rows: int = 2 * 122_880
     """Events of a segment at most. What is sorted at once has to fit into the engine's memory or its spill file."""
     busy_rows: int = 61_440
-    """So many events are sealed while others come in."""
+    """Number of events that are sealed at once while others come in."""
     idle_rows: int = 20_480
-    """So many are worth sealing while none come in."""
+    """Least number of events that are sealed while none come in."""
     recent_rows: int = 20_480
     """So many of the newest events are never sealed: those are read most, and cost little to read as they are."""
     growth: int = 3

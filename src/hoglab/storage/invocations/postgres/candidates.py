@@ -150,7 +150,7 @@ class Counted:
         return self._projects[place] if place < len(self._projects) else None
 
     def next_function(self, project_id: int, after: str) -> str | None:
-        """Return the same of the functions of a project."""
+        """Return the next function of a project that has due invocations."""
         functions = self._functions[project_id]
         place = bisect_right(functions, after)
         return functions[place] if place < len(functions) else None

@@ -145,7 +145,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         jitter: Callable[[], float] = random.random,
         trace_days: int = TRACE_RETENTION_DAYS,
     ) -> None:
-        """``connect`` and ``name``: as for `PostgresSession`. The schema is there.
+        """Open the queue in an existing schema. ``connect``, ``name``: see `PostgresSession`.
 
         By default moments are those of the server's clock, which all workers share. ``steady`` counts seconds whatever
         is done to the clock of ``now``. ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: for how
@@ -307,7 +307,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     def _divide(
         self, due: Sequence[candidates.Due], queue: str, room: int, most_each: int, shares: Shares
     ) -> dict[tuple[int, int, str, int], int]:
-        """Number of invocations for each function of each priority and project, with the time when its first is due."""
+        """Yield the number of invocations of each function by priority and project, and when its first is due."""
         wanted: dict[tuple[int, int, str, int], int] = {}
         first = {(each.priority, each.function_id): each.first for each in due}
         for priority in sorted({each.priority for each in due}):
@@ -513,7 +513,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     @contextmanager
     def _counted(self) -> Iterator[_Counted]:
-        """A block around a transaction, whose changes are counted when it was committed, and no count between."""
+        """Provide a block around a transaction whose changes are counted after the commit."""
         with self._writing:
             counted = _Counted()
             yield counted

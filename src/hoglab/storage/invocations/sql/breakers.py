@@ -27,7 +27,7 @@ class SqlBreakerStates:
         self._database = database
 
     def read(self) -> list[BreakerState]:
-        """Those of all functions that have one."""
+        """Return the circuit breakers of all functions that have one."""
         with self._database.read() as connection:
             return [BreakerState(*row) for row in connection.execute(sa.select(*_COLUMNS))]
 

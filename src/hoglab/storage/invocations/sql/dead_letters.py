@@ -32,14 +32,14 @@ class SqlDeadLetters:
         self._database = database
 
     def known(self, ids: Sequence[str]) -> frozenset[str]:
-        """Those of some ids that are kept."""
+        """Return the stored dead letters among some ids."""
         with self._database.read() as connection:
             return frozenset(connection.scalars(sa.select(_column.id).where(_column.id.in_(ids))))
 
     def page(
         self, project_id: int, wanted: DeadLetterSelection, limit: int, offset: int
     ) -> tuple[list[StoredDeadLetter], int]:
-        """Those that failed last first, and how many match."""
+        """Return dead letters, those that failed last first, and how many match."""
         clauses = _clauses(project_id, wanted)
         newest = sa.select(*_STORED).where(*clauses).order_by(_column.failed_at.desc(), _column.id)
         with self._database.read() as connection:
@@ -55,7 +55,7 @@ class SqlDeadLetters:
             return list(connection.scalars(ids))
 
     def read(self, ids: Sequence[str]) -> list[StoredDeadLetter]:
-        """Those of some ids that are kept."""
+        """Return the stored dead letters among some ids."""
         with self._database.read() as connection:
             rows = connection.execute(sa.select(*_STORED).where(_column.id.in_(ids)))
             return [StoredDeadLetter(*row) for row in rows]

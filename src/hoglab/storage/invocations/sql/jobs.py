@@ -48,7 +48,7 @@ class SqlJobs:
     def page(
         self, kind: JobKind, project_id: int, function_id: str, limit: int, offset: int
     ) -> tuple[list[ReplayJob], int]:
-        """Those of a function, newest first, and how many there are."""
+        """Return the jobs of a function, newest first, and how many there are."""
         mine = _mine(kind, project_id, function_id)
         newest = sa.select(*_JOB).where(*mine).order_by(_column.created_at.desc(), _column.id)
         with self._database.read() as connection:
@@ -58,7 +58,7 @@ class SqlJobs:
         return jobs, count
 
     def running(self) -> list[ReplayJob]:
-        """Those of all kinds that are not over, oldest first."""
+        """Return the unfinished jobs of all kinds, oldest first."""
         query = sa.select(*_JOB).where(_RUNNING).order_by(_column.created_at, _column.id)
         with self._database.read() as connection:
             return [ReplayJob(**row) for row in connection.execute(query).mappings()]

@@ -57,7 +57,7 @@ class SqlRunStore:
     """See `RunStore`."""
 
     def __init__(self, database: Database, writer: RunWriter) -> None:
-        """``writer``: the queue, which writes the same tables in transactions of its own."""
+        """Read the runs in the tables that ``writer``, the queue, writes in its own transactions."""
         self._database = database
         self._writer = writer
         self._settled_log_id = 0

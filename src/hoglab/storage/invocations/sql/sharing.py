@@ -79,7 +79,7 @@ class SharedOutages:
         self._has_told = bool(function_ids)
 
     def told(self) -> frozenset[str]:
-        """Those of all processes."""
+        """Return the outages that all processes reported."""
         row = destination_outage.c
         recent = row.seen_at > now_micros() - int(OUTAGE_TOLD_FOR_S * 1e6)
         with self._database.read(durable=False) as connection:
