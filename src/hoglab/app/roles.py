@@ -49,10 +49,10 @@ ROLES: Mapping[RoleName, Role] = {
         )
     ),
     "core": Role(frozenset({Capability.API, Capability.ANALYSIS, Capability.SDK})),
-    # Without an event log it takes no events, and says so to whoever sends one; all else is answered.
+    # Without an event log it refuses events, and answers all other requests.
     "api": Role(frozenset({Capability.API, Capability.SDK}), blocking=_EVENTS),
     "analysis": Role(frozenset({Capability.ANALYSIS}), blocking=_EVENTS),
-    # Flags are answered from memory whatever else is away, and capture says itself that it has to wait.
+    # Flags are answered from memory even when other components are away, and capture reports its own problems.
     "edge": Role(frozenset({Capability.SDK}), blocking=frozenset({"flags"})),
     "ingest": Role(frozenset({Capability.INGESTION}), blocking=_EVENTS | {"event log", "ingestion"}),
     "deliver": Role(frozenset({Capability.RUNS}), blocking=frozenset({"database", "queue", "delivery"})),

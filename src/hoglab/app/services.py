@@ -1,4 +1,4 @@
-"""The services of a process with events: whatever its role does of the API and of analysis, put together."""
+"""The services of a process with events: the API and analysis, as far as its role has them."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class Services(SharedServices):
 
 
 def _forget(kept: AggregateCache | None, before: datetime | None = None) -> None:
-    """Have results begin anew without what they keep of events, where they keep anything."""
+    """Delete the aggregate cache, or what it has of events before a moment."""
     if kept is not None:
         kept.forget(before)
 

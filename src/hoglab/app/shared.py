@@ -1,4 +1,4 @@
-"""The services of every process of a server, whatever its role: what SDKs ask, and delivery."""
+"""The services of processes of all roles: endpoints for SDKs, and delivery."""
 
 from __future__ import annotations
 

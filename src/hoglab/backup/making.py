@@ -46,7 +46,7 @@ class Made(NamedTuple):
 def make_backup(data: Path, to: Path, *, keep: int | None = None, database_url: str | None = None) -> Made:
     """Copy a data directory into a folder of backups, and read all of it again.
 
-    Parts of files that are there already are not written again. ``keep``: delete all but so many backups afterwards.
+    Parts of files that exist already are not written again. ``keep``: number of backups to keep.
     ``database_url``: of the PostgreSQL database beside the directory, which is not copied.
     Raises `BackupError`, `DatabaseError` and `DirectoryError`.
     """

@@ -87,7 +87,7 @@ def restore_backup(
 def _check_beside(manifest: Manifest, url: str) -> None:
     """Make sure that a database goes with the events of a backup. Raises `BackupError`."""
     if others := Database.other_sessions(url):
-        raise BackupError(f"the database is in use ({others} connections): stop whatever works with it")
+        raise BackupError(f"the database is in use ({others} connections): stop all processes that use it")
     database = Database.open(url)
     try:
         with database.read() as connection:

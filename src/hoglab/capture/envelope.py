@@ -172,7 +172,7 @@ def read_envelope(text: bytes, *, engage: bool = False, is_new: bool = True) -> 
 
 
 def check_objects(text: bytes) -> None:
-    """Refuse a text with so many objects that decoding it would take too much memory: 413, and clients split it.
+    """Refuse a text with more objects than memory allows to decode: 413, after which clients split the request.
 
     Raises 400 when they are rather one in the other.
     """
@@ -383,7 +383,7 @@ def _token(events: list[IncomingEvent]) -> str:
 
 
 def checked_token(token: str) -> str:
-    """Refuse what cannot be a project token, whatever the projects are."""
+    """Refuse a text that no project can have as its token."""
     token = token.strip()
     if not token:
         raise bad_token("empty")
@@ -422,7 +422,7 @@ def _check_depth(event: IncomingEvent) -> None:
 def nested_deeper_than(text: bytes, levels: int) -> bool:
     """Return whether valid JSON text nests objects and arrays more than ``levels`` deep.
 
-    Linear in time, and in memory no more than a few times the text, whatever it is.
+    Linear in time, and in memory at most a few times the text.
     """
     if _brackets(text, enough=levels) <= levels:
         return False

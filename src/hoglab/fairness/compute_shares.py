@@ -67,7 +67,7 @@ class ComputeShares:
         return self._rules.event_s * events + self._filled(project_id, now)
 
     def spent(self, project_id: int, used_s: float, events: int = 0) -> None:
-        """Take what they computed, on so many events that pay for some of it."""
+        """Charge the computing time that functions took on some events, which pay for a part of it."""
         excess_s = used_s - self._rules.event_s * events
         if excess_s > 0:
             left_s = self._filled(project_id, self._clock()) - excess_s

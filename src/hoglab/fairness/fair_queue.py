@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """However many one key has in it, what comes of another is behind one of each key at most."""
+    """Queue in which keys take turns: a new key's first item waits for at most one item of each other key."""
 
     def __init__(self) -> None:
         self._by_key: OrderedDict[Hashable, deque[T]] = OrderedDict()

@@ -25,9 +25,9 @@ class TokenBucket(NamedTuple):
         return self._replace(tokens=self.left(now), at=now)
 
     def without(self, tokens: float) -> TokenBucket:
-        """Return the bucket after so many were taken."""
+        """Return the bucket after tokens were taken."""
         return self._replace(tokens=self.tokens - tokens)
 
     def wait_s(self, tokens: float) -> float:
-        """Return the time after ``at`` until there are so many tokens."""
+        """Return the time after ``at`` until there are enough tokens, in seconds."""
         return max(0.0, (tokens - self.tokens) / self.per_s)

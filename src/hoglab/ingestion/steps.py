@@ -229,7 +229,7 @@ class BatchSteps:
                 return
             RETRIES.inc()
             _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
-            # Their events were changed by the failed attempt, so they are decoded anew.
+            # Their events were changed by the failed attempt, so they are decoded again.
             for record in batch.records:
                 if record.offset > cursor.position and not self.stopping.is_set():
                     self._finish_alone(cursor, record)

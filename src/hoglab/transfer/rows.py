@@ -3,7 +3,7 @@
 Rows may have the columns of PostHog's batch exports and of its API: ``uuid`` (or ``id``), ``event``,
 ``distinct_id``, ``timestamp``, ``properties`` as an object or as JSON text, and beside them ``set``,
 ``set_once``, ``ip`` and ``elements_chain``. Columns that describe what a server made of the event (team, person,
-times of ingestion) are passed over: persons are built anew from the events.
+times of ingestion) are ignored: persons are rebuilt from the events.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class PersonRows(Protocol):
         ...
 
     def claim(self, connection: Connection, versions: Sequence[tuple[int, int]]) -> int:
-        """Return lock persons (id, version) until the end of the transaction; how many are there in that version."""
+        """Lock persons (id, version) until the end of the transaction; return how many are there in that version."""
         ...
 
     def moment(self, connection: Connection) -> int:

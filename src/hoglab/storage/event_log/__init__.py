@@ -88,7 +88,7 @@ class EventLog(ReadTokens, Protocol):
         ...
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Return block until a record above ``after`` exists or the time is over; whether one exists."""
+        """Wait until a record above ``after`` exists or the time is over, and return whether one exists."""
         ...
 
     def wake(self) -> None:

@@ -71,7 +71,7 @@ class KafkaPartition:
         return records
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Return block until a record above ``after`` has arrived or the time is over; whether one has."""
+        """Wait until a record above ``after`` has arrived or the time is over; return whether one has."""
         self._go_to(after)
         deadline = time.monotonic() + timeout_s
         while not self._arrived and not self._woken.is_set():

@@ -359,7 +359,7 @@ class GroupCommitLog(ABC):
     # -- reading ------------------------------------------------------------------------------------
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Return block until a record above ``after`` exists or the time is over; whether one exists.
+        """Wait until a record above ``after`` exists or the time is over, and return whether one exists.
 
         Returns at once when the log is closed.
         """

@@ -180,7 +180,7 @@ class InvocationQueue(Protocol):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Return lock up to ``limit`` due invocations, and never more than ``allowance`` says.
+        """Lock and return up to ``limit`` due invocations, and never more than ``allowance`` says.
 
         Of one function and priority there are at most ``limit_each``. Priority ascending; among those, projects take
         turns, and so do the functions of each, with the oldest first. An invocation with an order key is passed over

@@ -223,7 +223,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Return lock up to ``limit`` due invocations.
+        """Lock and return up to ``limit`` due invocations.
 
         Priority ascending, then projects and functions in turn, the oldest of each first.
         """

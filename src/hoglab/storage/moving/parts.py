@@ -109,7 +109,7 @@ class MovedLog:
         *,
         is_whole: bool,
     ) -> MovedLog:
-        """Prepare a log's move; ``is_whole``: it was moved already. Raises `MoveError` if waiting records cannot stay."""
+        """Prepare a log's move; ``is_whole``: it was moved before. Raises `MoveError` if records must not wait."""
         if topic is not None:
             end = max(old.log_end(), events.position())
             moved = cls(old, topic, True, _finished_partitions(old), end, format_)

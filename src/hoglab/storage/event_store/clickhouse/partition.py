@@ -45,7 +45,7 @@ class Partition:
     """Written by one thread. What it knows is read from the store when it is made."""
 
     def __init__(self, connection: Connection, number: int, folder: Path) -> None:
-        """Open a partition, with digests of its events in ``folder``. Raises `EventStoreUnavailableError`, `OSError`."""
+        """Open a partition with digests of events in ``folder``. Raises `EventStoreUnavailableError`, `OSError`."""
         self._connection = connection
         self.number = number
         # A server may have databases of several installations, and ends statements by their ids alone.

@@ -282,7 +282,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         exclude_projects: Collection[int] = (),
         allowance: Allowance | None = None,
     ) -> list[ClaimedInvocation]:
-        """Return lock up to ``limit`` due invocations.
+        """Lock and return up to ``limit`` due invocations.
 
         Priority ascending, then projects and functions in turn, the oldest of each first. Who has any is asked first,
         and how many; then everybody's share is locked with one statement, but for what others locked meanwhile.
