@@ -35,12 +35,12 @@ class ChangeWatch(BackgroundService):
 
     def round(self) -> float:
         """Look now and then; where others tell of their changes, as soon as they do."""
-        told = False
+        was_notified = False
         try:
-            told = self._database.await_change(REFRESH_S)
+            was_notified = self._database.await_change(REFRESH_S)
             self._database.refresh_changes()
             if self._mirror is not None:
                 self._mirror.note()
         except DatabaseError as error:
             _log.warning("changes_not_read", error=str(error))
-        return TOLD_PAUSE_S if told else REFRESH_S
+        return TOLD_PAUSE_S if was_notified else REFRESH_S

@@ -45,10 +45,10 @@ class Waiter:
 
 def wake(offsets: Sequence[tuple[int, CommitWaiter]], error: Exception | None) -> None:
     """Tell each waiter its offset or the error, with one call into each event loop."""
-    told: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int]]] = {}
+    futures_by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int]]] = {}
     for offset, waiter in offsets:
-        told.setdefault(waiter.loop, []).append((waiter.future, offset))
-    for loop, futures in told.items():
+        futures_by_loop.setdefault(waiter.loop, []).append((waiter.future, offset))
+    for loop, futures in futures_by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, futures, error)
         except RuntimeError:  # the loop was closed: nobody is left to hear it

@@ -221,12 +221,12 @@ class KafkaEventLog:
                 if error is not None:
                     refused.append(error)
 
-            told: dict[str, Any] = {} if self._address.transactions else {"on_delivery": note}
+            keywords: dict[str, Any] = {} if self._address.transactions else {"on_delivery": note}
             if self._address.transactions:
                 producer.begin_transaction()
             for append in group:
                 for partition, payload in append.records:
-                    producer.produce(self._address.topic, payload, partition=partition, **told)
+                    producer.produce(self._address.topic, payload, partition=partition, **keywords)
             if self._address.transactions:
                 _commit(producer, deadline)
             else:

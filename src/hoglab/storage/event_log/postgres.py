@@ -158,8 +158,8 @@ class PostgresEventLog(GroupCommitLog):
                     connection.execute(f"LISTEN {_CHANNEL}".encode())
                     self._refresh()
                     while not self._closed.is_set():
-                        told = list(connection.notifies(timeout=POLL_S, stop_after=1))
-                        if not told or told[0].payload != self._id:
+                        notifications = list(connection.notifies(timeout=POLL_S, stop_after=1))
+                        if not notifications or notifications[0].payload != self._id:
                             self._refresh()
             except Exception as error:
                 _log.warning("event_log_listen_failed", log=self._name, reason=str(error))

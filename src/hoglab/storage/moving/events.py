@@ -121,7 +121,7 @@ class MovedEvents:
     different: Mapping[str, int]
 
 
-def copy_events(old: MovingEvents, new: MovingEvents, told: Callable[[str, int, int], object]) -> int:
+def copy_events(old: MovingEvents, new: MovingEvents, on_progress: Callable[[str, int, int], object]) -> int:
     """Write what is not there yet; how many events that were."""
     every, there = old.count(), new.count()
     written = 0
@@ -129,12 +129,12 @@ def copy_events(old: MovingEvents, new: MovingEvents, told: Callable[[str, int, 
         for batch in batches(rows, size_of, most=BATCH_ROWS, most_bytes=BATCH_BYTES):
             new.add(batch)
             written += len(batch)
-            told("events", min(there + written, every), every)
+            on_progress("events", min(there + written, every), every)
     return written
 
 
 def compare_events(
-    old: MovingEvents, new: MovingEvents, written: int, told: Callable[[str, int, int], object]
+    old: MovingEvents, new: MovingEvents, written: int, on_progress: Callable[[str, int, int], object]
 ) -> MovedEvents:
     """Make sure that events are the same on both sides, but for what cannot be kept. Raises `MoveError`."""
     every = old.count()
@@ -149,7 +149,7 @@ def compare_events(
     with closing(_placed_rows(new.in_any_order())) as rows:
         for seq, event in rows:
             _note(found, seq, event)
-    told("events compared", every, every)
+    on_progress("events compared", every, every)
     wrong = sorted(day for day in expected.keys() | found.keys() if expected.get(day) != found.get(day))
     if wrong:
         here, there = (digests.get(wrong[0], (0, 0))[0] for digests in (expected, found))

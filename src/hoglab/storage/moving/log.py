@@ -48,7 +48,7 @@ OF_A_LOG: frozenset[Table] = frozenset(
 """The tables that tell of one log alone."""
 
 Finished = Mapping[int, int]
-"""Offsets up to which partitions are ingested; 0 where that is not told."""
+"""Offsets up to which partitions are ingested; 0 where that is not on_progress."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,12 @@ class Moved:
 def move(
     source: Location,
     target: Location,
-    told: Callable[[str, int, int], object],
+    on_progress: Callable[[str, int, int], object],
     format_: RecordFormat | None = None,
 ) -> Moved:
     """Move what is not in the same place before and afterwards.
 
-    Without places for events these are left alone. ``told``: of a table, how many of how many rows are there.
+    Without places for events these are left alone. ``on_progress``: of a table, how many of how many rows are there.
     ``format_``: of the records, where the log moves, too. To be called while no server uses either. Raises `MoveError`
     and `DatabaseError`; called again it goes on.
     """
@@ -70,10 +70,10 @@ def move(
         if not (home["move"] or {}).get("is_whole"):
             beside.begin()
             if not is_within:
-                moved = _moved_rows(old, new, beside.left_out, told)
+                moved = _moved_rows(old, new, beside.left_out, on_progress)
             moved = replace(
                 moved,
-                events=beside.move_events(told),
+                events=beside.move_events(on_progress),
                 records=None if beside.log is None else beside.log.move(new),
             )
         if is_within:
@@ -99,16 +99,16 @@ def _other(source: Location, target: Location) -> str:
 
 
 def _moved_rows(
-    old: Opened, new: Opened, left_out: Collection[Table], told: Callable[[str, int, int], object]
+    old: Opened, new: Opened, left_out: Collection[Table], on_progress: Callable[[str, int, int], object]
 ) -> Moved:
     """Return rows of all tables but some, written and compared."""
     pairs = [
         (database, into, table)
         for (database, table), (into, _) in zip(old.tables(left_out), new.tables(left_out), strict=True)
     ]
-    copied = [_copied(into, database, table, told) for database, into, table in pairs]
+    copied = [_copied(into, database, table, on_progress) for database, into, table in pairs]
     rows = sum(count for count, _ in copied)
-    _compare(old.name, pairs, rows, told)
+    _compare(old.name, pairs, rows, on_progress)
     return Moved(len(copied), rows, sum(written for _, written in copied))
 
 
@@ -156,7 +156,7 @@ def _arriving(new: Opened, home: dict[str, Any], source: str) -> None:
 
 
 def _copied(
-    into: Database, database: Database, table: StoredTable, told: Callable[[str, int, int], object]
+    into: Database, database: Database, table: StoredTable, on_progress: Callable[[str, int, int], object]
 ) -> tuple[int, int]:
     """Return the number of rows that are there, and of those that were written."""
     with into.read() as connection:
@@ -173,7 +173,7 @@ def _copied(
                 reason = str(error.orig).strip().partition("\n")[0]
                 raise MoveError(f"rows of {table.name} cannot be written to {into.name}: {reason}") from error
             written += len(batch)
-            told(table.name, there + written, every)
+            on_progress(table.name, there + written, every)
     return there + written, written
 
 
@@ -181,7 +181,7 @@ def _compare(
     name: str,
     pairs: Sequence[tuple[Database, Database, StoredTable]],
     every: int,
-    told: Callable[[str, int, int], object],
+    on_progress: Callable[[str, int, int], object],
 ) -> None:
     """Make sure that the rows are the same on both sides. Raises `MoveError`."""
     rows, different = 0, []
@@ -194,7 +194,7 @@ def _compare(
             different.append(f"{table.name} ({left.rows} rows here, {arrived.rows} there)")
         elif arrived.rows:
             rows += arrived.rows
-            told("compared", rows, every)
+            on_progress("compared", rows, every)
     if different:
         raise MoveError(
             f"{name} was changed while it was moved: {', '.join(different)} differ. Stop whatever writes to it, "

@@ -239,19 +239,19 @@ class Parts:
         if known is None:
             new.set_identity(*ours)
 
-    def move_events(self, told: Callable[[str, int, int], object]) -> MovedEvents | None:
+    def move_events(self, on_progress: Callable[[str, int, int], object]) -> MovedEvents | None:
         """Write the events, and compare them with those here. Raises `MoveError`; None where they do not move."""
         if self.events is None:
             return None
         old, new = self.events
         try:
-            written = copy_events(old, new, told)
+            written = copy_events(old, new, on_progress)
             position = old.position() if self.log is None or not self.log.is_left else self.log.end
             merges = sorted(old.merges())
             new.settle(position, old.next_seq(), merges)
             if sorted(new.merges()) != merges:
                 raise MoveError(f"merges of persons are not the same in {new.name}")
-            return compare_events(old, new, written, told)
+            return compare_events(old, new, written, on_progress)
         except FAILURES as error:
             raise MoveError(str(error)) from error
 

@@ -94,15 +94,15 @@ class PostgresConnections:
         """Wait until the schema is new enough. Raises `SchemaTooNewError` and `SchemaTooOldError`."""
         head = HEADS[self._metadata.info["migrations"]]
         deadline = time.monotonic() + SCHEMA_WAIT_S
-        told = False
+        was_logged = False
         while (revision := self._revision()) != head:
             if revision is not None and revision > head:
                 raise SchemaTooNewError(self.name, revision)
             if time.monotonic() >= deadline:
                 raise SchemaTooOldError(self.name, revision)
-            if not told:
+            if not was_logged:
                 _log.warning("waiting_for_schema", database=self.name, revision=revision, needed=head)
-                told = True
+                was_logged = True
             time.sleep(SCHEMA_POLL_S)
 
     def _revision(self) -> str | None:

@@ -127,8 +127,8 @@ def missing(connection: sqlite3.Connection) -> Iterator[int]:
         lacking: set[int] = set()
         for term, group in groupby(wanted, itemgetter(0)):
             query = '"' + term.replace('"', '""') + '"'
-            told = {row for (row,) in connection.execute(_WITHIN, (query, first + 1, last))}
-            lacking.update(row for _, row in group if row not in told)
+            indexed = {row for (row,) in connection.execute(_WITHIN, (query, first + 1, last))}
+            lacking.update(row for _, row in group if row not in indexed)
         yield from sorted(lacking)
 
 

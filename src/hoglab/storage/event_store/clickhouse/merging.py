@@ -39,13 +39,13 @@ def write_merges(
     changed = changed_by(overrides, known)
     if not changed:
         return
-    told = {(each.project_id, each.old_person_id): each.version for each in overrides}
-    newest = max(told.values())
+    versions = {(each.project_id, each.old_person_id): each.version for each in overrides}
+    newest = max(versions.values())
     columns: dict[str, Sequence[Any]] = {
         "project_id": [project for project, _ in changed],
         "old_person_id": [old for _, old in changed],
         "person_id": [old if became is None else became for (_, old), became in changed.items()],
-        "version": [told.get(key, newest) for key in changed],
+        "version": [versions.get(key, newest) for key in changed],
         "log_partition": [partition] * len(changed),
         "log_offset": [log_offset] * len(changed),
     }

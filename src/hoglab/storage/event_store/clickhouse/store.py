@@ -221,14 +221,14 @@ class ClickHouseEventStore:
     ) -> list[tuple[Any, ...]]:
         """See `EventStore.newest_events`."""
         bounds = {"timestamp > $after": wanted.after, "timestamp < $before": wanted.before}
-        told = {text: value for text, value in bounds.items() if value is not None}
-        where = " AND ".join(["project_id = $project_id", *told, f"({wanted.condition})"])
+        given = {text: value for text, value in bounds.items() if value is not None}
+        where = " AND ".join(["project_id = $project_id", *given, f"({wanted.condition})"])
         sql = (
             f"SELECT {', '.join(columns)} FROM stored_events AS events WHERE {where} "  # noqa: S608 - our own words
             f"ORDER BY timestamp DESC, seq DESC LIMIT {limit} OFFSET {offset}"
         )
         values = {**wanted.parameters, "project_id": wanted.project_id}
-        values |= {text.rpartition("$")[2]: value for text, value in told.items()}
+        values |= {text.rpartition("$")[2]: value for text, value in given.items()}
         with self.reader() as reader:
             return reader.execute(sql, values, timeout_s=timeout_s)
 

@@ -105,10 +105,10 @@ def _keys(
         "timestamp >= $since": since,
         "timestamp < $until": until,
     }
-    told = {condition: value for condition, value in conditions.items() if value is not None}
-    values = {condition.rpartition("$")[2]: value for condition, value in told.items()}
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    values = {condition.rpartition("$")[2]: value for condition, value in given.items()}
     sql = (
-        f"SELECT timestamp, seq, place FROM {relation} WHERE {' AND '.join(told)} AND {wanted.condition} "
+        f"SELECT timestamp, seq, place FROM {relation} WHERE {' AND '.join(given)} AND {wanted.condition} "
         "ORDER BY timestamp DESC, seq DESC LIMIT $limit"
     )
     found = reader.execute(sql, {**wanted.parameters, **values, "limit": limit}, timeout_s=timeout_s)
