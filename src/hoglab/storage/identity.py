@@ -183,8 +183,8 @@ class Installation:
 
         A text may end the start of a server, or be a line of ``hoglab check``.
         """
-        found = self._missing() or self._strangers()
-        return found or [*self._older(), *self._behind()]
+        contradictions = self._missing() or self._strangers()
+        return contradictions or [*self._older(), *self._behind()]
 
     def _missing(self) -> list[str]:
         if self._existing.nothing:
@@ -223,14 +223,14 @@ class Installation:
         if not self._existing.events:
             del known["events.duckdb"]
         most = max((each.starts for each in known.values() if each is not None), default=0)
-        found = []
+        findings = []
         for name, file in known.items():
             if (0 if file is None else file.starts) < most - 1:
-                found.append(
+                findings.append(
                     f"{name} is older than the others: it knows {0 if file is None else file.starts} of {most} starts, "
                     "and lacks what was written since."
                 )
-        return found
+        return findings
 
     def _behind(self) -> list[str]:
         """Return contradictions of positions and counts: one file knows of another what that does not know itself."""

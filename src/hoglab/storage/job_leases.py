@@ -271,5 +271,5 @@ def _is(name: JobName) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _tries(connection: Connection, name: JobName) -> JobTries | None:
-    found = connection.execute(_TRIES.where(*_is(name))).one_or_none()
-    return None if found is None else JobTries(*found)
+    row = connection.execute(_TRIES.where(*_is(name))).one_or_none()
+    return None if row is None else JobTries(*row)

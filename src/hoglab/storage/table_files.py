@@ -136,10 +136,10 @@ class TableDirectory:
         """Return the state of the files of a table, which differs after they were changed. Raises `TableFileError`."""
         files = self.files(table.pattern)
         try:
-            found = [(path, Path(path).stat()) for path in files]
+            stats = [(path, Path(path).stat()) for path in files]
         except OSError as error:
             raise TableFileError(f"{table.pattern} cannot be read: {_reason(error)}.") from error
-        return tuple((path, each.st_size, each.st_mtime_ns, each.st_ino) for path, each in found)
+        return tuple((path, each.st_size, each.st_mtime_ns, each.st_ino) for path, each in stats)
 
     def columns(self, pattern: str, format_: FileFormat) -> tuple[tuple[str, ColumnType], ...]:
         """Return names and types of the columns of a table. Raises `TableFileError`."""

@@ -91,8 +91,8 @@ def examined(path: Path, *, full: bool) -> tuple[list[str], int]:
         with closing(_connected(path)) as connection:
             connection.execute("PRAGMA query_only=ON")
             how = "integrity_check" if full else "quick_check"
-            found = [text for (text,) in connection.execute(f"PRAGMA {how}({MAX_PROBLEMS})")]
-            problems += [text for text in found if text != "ok"]
+            texts = [text for (text,) in connection.execute(f"PRAGMA {how}({MAX_PROBLEMS})")]
+            problems += [text for text in texts if text != "ok"]
             broken = connection.execute("PRAGMA foreign_key_check").fetchmany(MAX_PROBLEMS)
             problems += [
                 f"a row of {table} refers to one of {parent} that is not there"

@@ -120,10 +120,10 @@ def prepared(address: KafkaAddress) -> int:
 
 def _topic(admin: AdminClient, address: KafkaAddress) -> TopicMetadata:
     """Return the metadata of the topic; its ``error`` is set when the brokers do not know it."""
-    found = admin.list_topics(address.topic, timeout=ANSWER_S).topics[address.topic]
-    if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-        raise KafkaException(found.error)
-    return found
+    metadata = admin.list_topics(address.topic, timeout=ANSWER_S).topics[address.topic]
+    if metadata.error is not None and metadata.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise KafkaException(metadata.error)
+    return metadata
 
 
 def _checked(admin: AdminClient, address: KafkaAddress) -> int:

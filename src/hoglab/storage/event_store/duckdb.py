@@ -170,8 +170,8 @@ class DuckDbEventStore:
         with self._file.cursor() as cursor:
             for start in range(first, last + 1, KEY_ROWS):
                 end = min(start + KEY_ROWS - 1, last)
-                found = cursor.execute(_KEYS, [start, end]).fetchnumpy()
-                yield end, keys_of_halves(found["project_id"], found["high"], found["low"])
+                columns = cursor.execute(_KEYS, [start, end]).fetchnumpy()
+                yield end, keys_of_halves(columns["project_id"], columns["high"], columns["low"])
 
     def _open(self) -> DuckDbFile:
         return DuckDbFile(
@@ -531,10 +531,10 @@ def _without(positions: Sequence[int], count: int) -> Sequence[int]:
 def _repetitions(rows: Sequence[EventRow]) -> list[int]:
     """Return positions of the rows whose project and uuid are those of an earlier row."""
     seen: set[tuple[int, int]] = set()
-    found = []
+    positions = []
     for position, row in enumerate(rows):
         identity = (row.project_id, row.uuid.int)  # hashing a UUID itself takes longer
         if identity in seen:
-            found.append(position)
+            positions.append(position)
         seen.add(identity)
-    return found
+    return positions

@@ -257,8 +257,8 @@ class DuckDbReader:
         try:
             self._file.streams.add(self)
             self._begun(sql, parameters)
-            while found := self._cursor.fetchmany(rows):
-                yield found
+            while batch := self._cursor.fetchmany(rows):
+                yield batch
             left = False
         except duckdb.Error as error:
             left = False

@@ -86,13 +86,13 @@ def seq_parts(reader: Reader) -> list[SeqRange]:
 
 def _parts(segments: list[tuple[Any, ...]], recent: list[tuple[Any, ...]]) -> list[SeqRange]:
     """Return ranges of events that can be sorted one after the other, in order."""
-    found = [*segments]
+    parts = [*segments]
     for first, last in recent:
         if first is not None:
-            found += [
+            parts += [
                 (start, min(start + PART_ROWS - 1, last)) for start in range(first, last + 1, PART_ROWS)
             ]
-    return found
+    return parts
 
 
 @contextmanager

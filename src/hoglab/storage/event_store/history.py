@@ -66,13 +66,13 @@ def newest(
     [(last,)] = reader.execute(_LAST, timeout_s=timeout_s)
     if before is not None:
         last = before
-    behind, found = _FIRST_SEQS, list[tuple[Any, ...]]()
+    behind, events = _FIRST_SEQS, list[tuple[Any, ...]]()
     while True:
-        found = reader.execute(sql, parameters | {"after": last - behind}, timeout_s=timeout_s)
-        if len(found) >= count or behind >= last:
+        events = reader.execute(sql, parameters | {"after": last - behind}, timeout_s=timeout_s)
+        if len(events) >= count or behind >= last:
             break
         behind *= _MORE_SEQS
-    return [(row[0], _row(project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in found]
+    return [(row[0], _row(project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in events]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ class TimeRange:
         Persons are as they were when the events came, under the ids that merges gave them since.
         """
         parameters = {**self._parameters(), "after": after, "last": last}
-        found = reader.execute(_WINDOW, parameters, timeout_s=timeout_s)
-        return [(row[0], _row(self.project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in found]
+        events = reader.execute(_WINDOW, parameters, timeout_s=timeout_s)
+        return [(row[0], _row(self.project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in events]
 
     def _parameters(self) -> dict[str, Any]:
         return {"project_id": self.project_id, "since": self.since, "until": self.until}

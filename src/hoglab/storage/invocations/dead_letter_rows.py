@@ -42,7 +42,7 @@ _TRIM = (
 def save(connection: sqlite3.Connection, dead: Sequence[DeadLetter]) -> int:
     """Keep dead letters; returns how many older ones went to make room."""
     connection.executemany(_SAVE, list(map(values_of, dead)))
-    owners = {(one.project_id, one.function_id or "") for one in dead}
+    owners = {(letter.project_id, letter.function_id or "") for letter in dead}
     return sum(connection.execute(_TRIM, (*owner, MAX_DEAD_LETTERS)).rowcount for owner in owners)
 
 
@@ -50,21 +50,21 @@ def forget(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
     connection.execute(_FORGET, (json.dumps(list(ids)),))
 
 
-def values_of(one: DeadLetter) -> tuple[object, ...]:
+def values_of(letter: DeadLetter) -> tuple[object, ...]:
     """Return a row of ``dead_event``, with the columns as in `_SAVE`."""
-    at = to_micros(one.failed_at)
-    reason = one.reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore")
+    at = to_micros(letter.failed_at)
+    reason = letter.reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore")
     return (
-        one.id,
-        one.project_id,
-        one.function_id or "",
-        one.source,
-        one.step,
+        letter.id,
+        letter.project_id,
+        letter.function_id or "",
+        letter.source,
+        letter.step,
         reason,
-        one.event_uuid,
-        one.event,
-        one.distinct_id,
-        one.payload,
+        letter.event_uuid,
+        letter.event,
+        letter.distinct_id,
+        letter.payload,
         at,
         at,
     )

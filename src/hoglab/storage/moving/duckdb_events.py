@@ -91,10 +91,10 @@ class DuckDbEvents:
     def merges(self) -> list[Merge]:
         """See `MovingEvents`."""
         with self._reader() as reader:
-            found = reader.execute(
+            rows = reader.execute(
                 "SELECT project_id, old_person_id, person_id, log_offset FROM person_override"
             )
-        return [(project, old, new, offset) for project, old, new, offset in found]
+        return [(project, old, new, offset) for project, old, new, offset in rows]
 
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
         """See `MovingEvents`: whatever came out of an engine is kept."""

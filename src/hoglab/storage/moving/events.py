@@ -145,14 +145,14 @@ def compare_events(
             kept, how = new.kept(event)
             different.update(how)
             _note(expected, seq, kept)
-    found: dict[Day, Digest] = {}
+    actual: dict[Day, Digest] = {}
     with closing(_placed_rows(new.in_any_order())) as rows:
         for seq, event in rows:
-            _note(found, seq, event)
+            _note(actual, seq, event)
     on_progress("events compared", every, every)
-    wrong = sorted(day for day in expected.keys() | found.keys() if expected.get(day) != found.get(day))
+    wrong = sorted(day for day in expected.keys() | actual.keys() if expected.get(day) != actual.get(day))
     if wrong:
-        here, there = (digests.get(wrong[0], (0, 0))[0] for digests in (expected, found))
+        here, there = (digests.get(wrong[0], (0, 0))[0] for digests in (expected, actual))
         raise MoveError(
             f"events differ, on {len(wrong)} days of projects: first of project {wrong[0][0]} on {wrong[0][1]} ({here} "
             f"here, {there} there). Give this move up (--cancel), empty the target and begin anew"

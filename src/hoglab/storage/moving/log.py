@@ -148,10 +148,10 @@ def _size_of(record: tuple[int, bytes]) -> int:
 
 def _chains(log: PartitionedLog) -> list[Chain]:
     """Return the digests of all records of a topic, by partition."""
-    found = [Chain() for _ in range(log.partitions)]
+    chains = [Chain() for _ in range(log.partitions)]
     for number, record in rest_in_topic(log, {}):
-        found[number].add(record.payload)
-    return found
+        chains[number].add(record.payload)
+    return chains
 
 
 def into_tables(

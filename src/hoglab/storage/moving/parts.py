@@ -219,8 +219,8 @@ class Parts:
     @property
     def left_out(self) -> Collection[Table]:
         """Tables that are not copied."""
-        found = LEFT_OUT | (frozenset() if self.log is None else OF_A_LOG)
-        return found | (frozenset() if self.events is None else {tables.queue_installation})
+        left_out_tables = LEFT_OUT | (frozenset() if self.log is None else OF_A_LOG)
+        return left_out_tables | (frozenset() if self.events is None else {tables.queue_installation})
 
     @property
     def generation(self) -> int:

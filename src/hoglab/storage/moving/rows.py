@@ -75,13 +75,13 @@ class StoredTable:
 
     def digest(self, connection: Connection) -> Digest:
         """Return digest by which two tables with the same rows are known."""
-        count, found = 0, 0
+        count, digest_sum = 0, 0
         for row in self.rows(connection):
             count += 1
-            found ^= int.from_bytes(
+            digest_sum ^= int.from_bytes(
                 blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16).digest()
             )
-        return Digest(count, found)
+        return Digest(count, digest_sum)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,8 @@ def find(connection: Connection, wanted: str, most: int) -> tuple[list[int], int
     if len(wanted) < LEAST_CHARACTERS or not connection.execute(_IS_INDEXED).scalar():
         return None
     escaped = wanted.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    found = list(connection.scalars(_FOUND, {"pattern": f"%{escaped}%", "most": most + 1}))
-    return (found, None) if len(found) <= most else None
+    row_ids = list(connection.scalars(_FOUND, {"pattern": f"%{escaped}%", "most": most + 1}))
+    return (row_ids, None) if len(row_ids) <= most else None
 
 
 def is_full(_: Connection) -> bool:

@@ -134,8 +134,8 @@ def _next_state(state: tuple[int, int], part: npt.NDArray[np.uint64], pairs: int
 
 def _sums(words: Words) -> npt.NDArray[np.uint64]:
     """Return checksums of the rows of words, starting from (0, 0)."""
-    found: npt.NDArray[np.uint64] = words.astype(np.uint64) @ _weights(words.shape[1] // 2) & np.uint64(_MASK)
-    return found
+    sums: npt.NDArray[np.uint64] = words.astype(np.uint64) @ _weights(words.shape[1] // 2) & np.uint64(_MASK)
+    return sums
 
 
 @cache

@@ -144,5 +144,5 @@ def find(connection: Connection, text: str, most: int) -> tuple[list[int], int |
         return None
     parts = dict.fromkeys(text[start : start + 3] for start in range(len(text) - 2))
     query = " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
-    found = [row_id for (row_id,) in connection.exec_driver_sql(_FOUND, (query, most + 1))]
-    return (found, done) if len(found) <= most else None
+    row_ids = [row_id for (row_id,) in connection.exec_driver_sql(_FOUND, (query, most + 1))]
+    return (row_ids, done) if len(row_ids) <= most else None

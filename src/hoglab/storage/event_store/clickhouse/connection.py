@@ -139,8 +139,8 @@ class Connection:
     def explanation(self, error: Exception) -> Exception:
         """Return our exception for one of the client's."""
         code = getattr(error, "code", None)
-        found = _TEXT.search(str(error))
-        text = " ".join((found[1] if found else str(error)).split("\n", 1)[0].split())
+        match = _TEXT.search(str(error))
+        text = " ".join((match[1] if match else str(error)).split("\n", 1)[0].split())
         match code:
             case None:
                 return EventStoreUnavailableError(f"{self.name} does not answer: {text}")
@@ -190,8 +190,8 @@ class Connection:
         """End statements of the server by a condition on ``query_id``; how many were told to end."""
         with self.explained():
             # The client appends a format, which this statement understands.
-            found = self.client.query(f"KILL QUERY WHERE {condition} {'SYNC' if wait else 'ASYNC'}")
-            return len(found.result_rows)
+            result = self.client.query(f"KILL QUERY WHERE {condition} {'SYNC' if wait else 'ASYNC'}")
+            return len(result.result_rows)
 
     def close(self) -> None:
         """Close the connections. Statements that run go on without."""

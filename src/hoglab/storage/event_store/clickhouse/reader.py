@@ -67,9 +67,9 @@ class ClickHouseReader:
                 self._connection.client.command(text, parameters=values, settings=settings)
                 self._columns = []
                 return []
-            found = self._connection.client.query(text, parameters=values, settings=settings)
-            self._columns = list(found.column_names)
-            return [tuple(row) for row in found.result_rows]
+            result = self._connection.client.query(text, parameters=values, settings=settings)
+            self._columns = list(result.column_names)
+            return [tuple(row) for row in result.result_rows]
         except ClickHouseError as error:
             raise self._explained(error, limit_s) from error
         finally:

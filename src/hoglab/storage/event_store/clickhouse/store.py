@@ -250,7 +250,7 @@ class ClickHouseEventStore:
 
 def memory_bytes(text: str) -> int:
     """Return a size such as "512MB" or "1.5 GiB" in bytes."""
-    found = re.fullmatch(r"([\d.]+)\s*([KMG]i?)?B", text)
-    if found is None:
+    match = re.fullmatch(r"([\d.]+)\s*([KMG]i?)?B", text)
+    if match is None:
         raise ValueError(f"{text!r} is no size")
-    return int(float(found[1]) * _UNITS[found[2] or ""])
+    return int(float(match[1]) * _UNITS[match[2] or ""])

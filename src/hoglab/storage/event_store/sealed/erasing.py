@@ -75,7 +75,7 @@ def distinct_ids_since(
 ) -> set[str]:
     """Return which of some distinct ids have events in later log records."""
     values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
-    return {found for (found,) in reader.execute(_SINCE, values)}
+    return {name for (name,) in reader.execute(_SINCE, values)}
 
 
 def erase(reader: Reader, events: ErasableEvents) -> int:

@@ -79,20 +79,20 @@ def _newest_recent(reader: Reader, project_id: int, timeout_s: float) -> datetim
     """Return the timestamp of the newest event that is not sealed; None without any."""
     sql = "SELECT max(timestamp) FROM events WHERE project_id = $project_id AND timestamp <= $now"
     values = {"project_id": project_id, "now": datetime.now(UTC)}
-    [(found,)] = reader.execute(sql, values, timeout_s=timeout_s)
-    return None if found is None else found.replace(tzinfo=UTC)
+    [(accepted_at,)] = reader.execute(sql, values, timeout_s=timeout_s)
+    return None if accepted_at is None else accepted_at.replace(tzinfo=UTC)
 
 
 def _places(reader: Reader, wanted: Wanted, timeout_s: float) -> list[int]:
     digests = {digest_of(wanted.project_id, each) for each in wanted.distinct_ids or ()}
     if not digests:
         return []
-    found = reader.execute(
+    rows = reader.execute(
         f"SELECT place FROM sealed_distinct_id WHERE digest IN ({', '.join(map(str, digests))}) "
         f"LIMIT {MAX_PLACES + 1}",
         timeout_s=timeout_s,
     )
-    return [place for (place,) in found]
+    return [place for (place,) in rows]
 
 
 def _keys(
@@ -111,8 +111,8 @@ def _keys(
         f"SELECT timestamp, seq, place FROM {relation} WHERE {' AND '.join(given)} AND {wanted.condition} "
         "ORDER BY timestamp DESC, seq DESC LIMIT $limit"
     )
-    found = reader.execute(sql, {**wanted.parameters, **values, "limit": limit}, timeout_s=timeout_s)
-    return [(timestamp, seq, place) for timestamp, seq, place in found]
+    rows = reader.execute(sql, {**wanted.parameters, **values, "limit": limit}, timeout_s=timeout_s)
+    return [(timestamp, seq, place) for timestamp, seq, place in rows]
 
 
 def _rows(

@@ -333,14 +333,14 @@ class PostgresInvocationQueue(UnfinishedCounts):
     ) -> int:
         """Make one invocation of several that waited for each other; returns how many were made."""
         now = self._moment()
-        made = 0
+        merged = 0
         while ready := candidates.ready(self._reader, queue, sizes, now):
-            before = made
+            before = merged
             for lane in ready:
-                made += self._gather(lane, sizes[lane[3]], now, merge)
-            if made == before:
+                merged += self._gather(lane, sizes[lane[3]], now, merge)
+            if merged == before:
                 break  # another process was faster, or nothing came of it
-        return made
+        return merged
 
     @tried_again
     def _gather(

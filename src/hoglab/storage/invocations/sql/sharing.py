@@ -72,10 +72,10 @@ class SharedOutages:
             old = sa.or_(row.process == self._process, row.seen_at < now - 2e6 * OUTAGE_TOLD_FOR_S)
             tx.execute(sa.delete(destination_outage).where(old))
             if function_ids:
-                told = [
+                rows = [
                     {"process": self._process, "function_id": each, "seen_at": now} for each in function_ids
                 ]
-                tx.execute(sa.insert(destination_outage), told)
+                tx.execute(sa.insert(destination_outage), rows)
         self._has_told = bool(function_ids)
 
     def told(self) -> frozenset[str]:
