@@ -79,8 +79,8 @@ def _newest_recent(reader: Reader, project_id: int, timeout_s: float) -> datetim
     """Return the timestamp of the newest event that is not sealed; None without any."""
     sql = "SELECT max(timestamp) FROM events WHERE project_id = $project_id AND timestamp <= $now"
     values = {"project_id": project_id, "now": datetime.now(UTC)}
-    [(accepted_at,)] = reader.execute(sql, values, timeout_s=timeout_s)
-    return None if accepted_at is None else accepted_at.replace(tzinfo=UTC)
+    [(newest,)] = reader.execute(sql, values, timeout_s=timeout_s)
+    return None if newest is None else newest.replace(tzinfo=UTC)
 
 
 def _places(reader: Reader, wanted: Wanted, timeout_s: float) -> list[int]:
