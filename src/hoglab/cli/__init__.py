@@ -30,6 +30,7 @@ from hoglab.cli.secrets import secrets_app
 from hoglab.cli.serve import migrate, serve
 from hoglab.cli.transfer import export_app, import_app
 from hoglab.cli.warehouse import warehouse_app
+from hoglab.terminal import echo
 
 app = typer.Typer(
     name="hoglab",
@@ -63,7 +64,7 @@ app.add_typer(export_app, name="export")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hoglab {__version__}")
+        echo(f"hoglab {__version__}")
         raise typer.Exit
 
 
@@ -83,7 +84,7 @@ def main() -> None:
     try:
         app()
     except OperatorError as error:
-        typer.echo(f"hoglab: {error}", err=True)
+        echo(f"hoglab: {error}", err=True)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()

@@ -11,6 +11,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, existing_settings, load_settings
+from hoglab.terminal import echo
 
 if TYPE_CHECKING:
     from hoglab.settings import Settings
@@ -70,14 +71,14 @@ def backup(
             "bytes": manifest.bytes,
             "new_bytes": result.new_bytes,
         }
-        typer.echo(json.dumps(facts))
+        echo(json.dumps(facts))
         return
-    typer.echo(
+    echo(
         f"backup {manifest.name}: {manifest.bytes:,} bytes, {result.new_bytes:,} of them new, verified; events up to "
         f"record {manifest.position} of the event log"
     )
     if url is not None:
-        typer.echo("now copy the database, with pg_dump say: the two belong together")
+        echo("now copy the database, with pg_dump say: the two belong together")
 
 
 def restore(
@@ -118,10 +119,10 @@ def restore(
         )
     except (BackupError, DatabaseError, EventStoreUnavailableError) as error:
         raise OperatorError(str(error)) from error
-    typer.echo(f"restored {restored.manifest.name} to {target}, generation {restored.generation}")
+    echo(f"restored {restored.manifest.name} to {target}, generation {restored.generation}")
     held = restored.held
     if held is not None and any(held):
-        typer.echo(
+        echo(
             f"held: {held.runs} runs of functions (`hoglab serve --deliver` lets them go); {held.events} records of "
             f"events run no functions any more, and {held.backfills} backfills were cancelled (restore with --deliver "
             "to run them)"
@@ -147,12 +148,12 @@ def check(
     except (DatabaseError, DirectoryError, OSError) as error:
         raise OperatorError(str(error)) from error
     if as_json:
-        typer.echo(json.dumps({"facts": report.facts, "problems": report.problems}))
+        echo(json.dumps({"facts": report.facts, "problems": report.problems}))
     else:
         for text in report.facts:
-            typer.echo(f"ok       {text}")
+            echo(f"ok       {text}")
         for text in report.problems:
-            typer.echo(f"PROBLEM  {text}")
+            echo(f"PROBLEM  {text}")
     if report.problems:
         raise typer.Exit(1)
 
@@ -205,8 +206,8 @@ def repair(data: DataOption = None) -> None:
     except (DatabaseError, DirectoryError) as error:
         raise OperatorError(str(error)) from error
     for text in done:
-        typer.echo(text)
-    typer.echo("start the server" if done else "nothing is to be repaired here: `hoglab check` looks further")
+        echo(text)
+    echo("start the server" if done else "nothing is to be repaired here: `hoglab check` looks further")
 
 
 def _refuse_remote_events(settings: Settings) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hoglab.cli.errors import OperatorError
+from hoglab.terminal import plain_console
 
 
 def demo(
@@ -51,7 +52,6 @@ def demo(
     PostHog Python SDK, and compares what the server reports with the truth of the simulation. Then it goes on
     serving, until Ctrl-C.
     """
-    from rich.console import Console
 
     try:
         from hoglab.demo import DemoError, DemoOptions, run_demo
@@ -65,7 +65,7 @@ def demo(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
-        holds = run_demo(options, Console())
+        holds = run_demo(options, plain_console(markup=True, highlight=True))
     except DemoError as error:
         raise OperatorError(str(error)) from error
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, existing_settings
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from hoglab.ingestion.quarantine import Quarantine
@@ -51,14 +52,13 @@ def opened_quarantine(data: Path | None) -> Iterator[Quarantine]:
 @quarantine_app.command("list")
 def list_records(as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the records, oldest first, and why each could not be processed."""
-    from rich.console import Console
 
     from hoglab.reports.tables import light_table, whole
 
     with opened_quarantine(data) as quarantine:
         records = quarantine.records()
     if as_json:
-        typer.echo(json.dumps([_shown(record) for record in records]))
+        echo(json.dumps([_shown(record) for record in records]))
         return
     table = light_table(None, whole("Id"), "Project", "Since", whole("Bytes"), "Reason")
     for record in records:
@@ -67,7 +67,7 @@ def list_records(as_json: JsonOption = False, data: DataOption = None) -> None:
         table.add_row(
             str(record.offset), project, f"{record.quarantined_at:%Y-%m-%d %H:%M}", str(record.size), reason
         )
-    Console().print(table)
+    plain_console().print(table)
 
 
 @quarantine_app.command()
@@ -81,7 +81,7 @@ def show(
         record, payload = _found(quarantine, record_id)
     events = events_in(payload)
     shown = _shown(record) | ({"events": events} if events is not None else {"payload_hex": payload.hex()})
-    typer.echo(json.dumps(shown, indent=2))
+    echo(json.dumps(shown, indent=2))
 
 
 @quarantine_app.command()
@@ -91,7 +91,7 @@ def replay(ids: IdsArgument = None, every: AllOption = False, data: DataOption =
     with opened_quarantine(data) as quarantine:
         for record_id in wanted or ():
             _found(quarantine, record_id)
-        typer.echo(f"replaying {quarantine.replay(wanted)} records")
+        echo(f"replaying {quarantine.replay(wanted)} records")
 
 
 @quarantine_app.command()
@@ -101,7 +101,7 @@ def discard(ids: IdsArgument = None, every: AllOption = False, data: DataOption 
     with opened_quarantine(data) as quarantine:
         for record_id in wanted or ():
             _found(quarantine, record_id)
-        typer.echo(f"discarded {quarantine.discard(wanted)} records")
+        echo(f"discarded {quarantine.discard(wanted)} records")
 
 
 def _wanted(ids: list[int] | None, every: bool) -> list[int] | None:

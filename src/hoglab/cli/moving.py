@@ -11,6 +11,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DatabaseOption, DataOption, load_settings
+from hoglab.terminal import echo, replace_line
 
 if TYPE_CHECKING:
     from hoglab.settings import Settings
@@ -98,11 +99,11 @@ def migrate_to(
                 return
             if cancel:
                 give_up(source)
-                typer.echo(f"given up: everything stays in {source.name}")
+                echo(f"given up: everything stays in {source.name}")
                 return
             aside = make_room(directory, source, events=moves_events) if back else None
             if aside is not None:
-                typer.echo(f"the files of before are in {aside}")
+                echo(f"the files of before are in {aside}")
             moved = move(source, other, _progress, _record_format() if moves_events else None)
     except (DatabaseError, DirectoryError, EventStoreUnavailableError, MoveError) as error:
         raise OperatorError(str(error)) from error
@@ -193,14 +194,14 @@ def _print_estimates(source: Location, other: Location) -> None:
 
     rows = size = 0
     seconds = 0.0
-    typer.echo(f"{'table':<28} {'rows':>13} {'MB':>10} {'minutes':>9}")
+    echo(f"{'table':<28} {'rows':>13} {'MB':>10} {'minutes':>9}")
     try:
         for estimated in estimates(source, other):
-            typer.echo(_line(estimated.table, estimated.rows, estimated.size, estimated.seconds))
+            echo(_line(estimated.table, estimated.rows, estimated.size, estimated.seconds))
             rows, size, seconds = rows + estimated.rows, size + estimated.size, seconds + estimated.seconds
     except EventStoreUnavailableError as error:
-        typer.echo(f"events: not known, {error}")
-    typer.echo(_line("all", rows, size, seconds))
+        echo(f"events: not known, {error}")
+    echo(_line("all", rows, size, seconds))
 
 
 def _line(name: str, rows: int, size: int, seconds: float) -> str:
@@ -209,21 +210,19 @@ def _line(name: str, rows: int, size: int, seconds: float) -> str:
 
 def _print_moved(moved: Moved, other: Location, settings: Settings, *, back: bool) -> None:
     if moved.tables:
-        typer.echo(
-            f"moved to {other.name}: {moved.rows:,} rows of {moved.tables} tables, equal on both sides"
-        )
+        echo(f"moved to {other.name}: {moved.rows:,} rows of {moved.tables} tables, equal on both sides")
     if moved.events is not None and other.events is not None:
         events = moved.events
-        typer.echo(
+        echo(
             f"moved to {other.events.name}: {events.events:,} events, equal on both sides on each of {events.days:,} "
             "days of projects"
         )
         for how, count in sorted(events.different.items()):
-            typer.echo(f"  but for {count:,} events: {how}")
+            echo(f"  but for {count:,} events: {how}")
     if moved.records is not None:
         log = other.name if other.topic is None else other.topic.name
-        typer.echo(f"moved to {log}: {moved.records:,} records that wait to be ingested")
-    typer.echo(_what_next(settings, back=back))
+        echo(f"moved to {log}: {moved.records:,} records that wait to be ingested")
+    echo(_what_next(settings, back=back))
 
 
 def _what_next(settings: Settings, *, back: bool) -> str:
@@ -249,6 +248,6 @@ def _what_next(settings: Settings, *, back: bool) -> str:
 
 def _progress(table: str, rows: int, every: int) -> None:
     if sys.stderr.isatty():
-        typer.echo(f"\r\033[K{table}: {rows:,} of {every:,} rows", err=True, nl=rows == every)
+        replace_line(f"{table}: {rows:,} of {every:,} rows", ends=rows == every)
     elif rows == every:
-        typer.echo(f"{table}: {rows:,} rows", err=True)
+        echo(f"{table}: {rows:,} rows", err=True)

@@ -6,6 +6,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, existing_settings
+from hoglab.terminal import echo
 
 secrets_app = typer.Typer(help="Secrets of functions and flags at rest.", no_args_is_help=True)
 
@@ -38,4 +39,4 @@ def rotate(data: DataOption = None) -> None:
                 database.dispose()
     except (DirectoryError, DatabaseError, SecretsError) as error:
         raise OperatorError(str(error)) from error
-    typer.echo(f"encrypted anew: {renewed}")
+    echo(f"encrypted anew: {renewed}")

@@ -16,6 +16,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DatabaseOption, DataOption, load_settings
+from hoglab.terminal import echo
 
 if TYPE_CHECKING:
     from hoglab.accounts.bootstrap import FirstStart
@@ -139,7 +140,7 @@ def migrate(database_url: DatabaseOption = None) -> None:
         changed = upgrade_databases(address)
     except DatabaseError as error:
         raise OperatorError(str(error)) from error
-    typer.echo("the tables are up to date now" if changed else "the tables were up to date")
+    echo("the tables are up to date now" if changed else "the tables were up to date")
 
 
 async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> None:
@@ -238,7 +239,7 @@ def _announce(address: Address, process: ServerProcess, settings: Settings) -> N
         _log.info("serving", url=address.url, role=settings.role)
     else:
         role = "" if settings.role == "all" else f" as {settings.role}"
-        typer.echo(f"hoglab is serving{role} on {address.url}", err=True)
+        echo(f"hoglab is serving{role} on {address.url}", err=True)
 
 
 def _announce_server(address: Address, hoglab: Hoglab, settings: Settings) -> None:
@@ -252,7 +253,7 @@ def _announce_server(address: Address, hoglab: Hoglab, settings: Settings) -> No
         with contextlib.suppress(
             OSError
         ):  # nobody reads it: then it was not shown, and the next start shows it
-            typer.echo(text)
+            echo(text)
             sys.stdout.flush()
             hoglab.announced()
 

@@ -12,6 +12,7 @@ import typer
 from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings, metadata_place
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,10 +124,9 @@ def _import_one(
 
 def _bar() -> Progress:
     """Return a progress bar on standard error, where that is a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -158,9 +158,9 @@ class _Report:
                 self._file.write(json.dumps(note).encode() + b"\n")
                 self._file.flush()
             elif self.refused <= SHOWN_REJECTS:
-                typer.echo(f"{path}:{rejected.line}: {rejected.reason}", err=True)
+                echo(f"{path}:{rejected.line}: {rejected.reason}", err=True)
             elif self.refused == SHOWN_REJECTS + 1:
-                typer.echo("further refused rows are only counted: give --rejects FILE to see all", err=True)
+                echo("further refused rows are only counted: give --rejects FILE to see all", err=True)
 
         return take
 
@@ -171,7 +171,7 @@ class _Report:
             text += f", {outcome.refused} rows refused"
         if outcome.before:
             text += f", {outcome.before} rows were dealt with before"
-        typer.echo(text)
+        echo(text)
 
     def __enter__(self) -> _Report:
         return self
@@ -215,7 +215,7 @@ def export_events(
             rows = _export_beside_server(settings, to, selection, locked)
     except (DirectoryError, exporting.ExportError) as error:
         raise OperatorError(str(error)) from error
-    typer.echo(f"{to}: {rows} events")
+    echo(f"{to}: {rows} events")
 
 
 def _export_beside_server(
@@ -254,7 +254,7 @@ def export_persons(to: ToOption, project: ProjectOption = 1, data: DataOption = 
             database.dispose()
     except (DirectoryError, DatabaseError, exporting.ExportError) as error:
         raise OperatorError(str(error)) from error
-    typer.echo(f"{to}: {rows} persons")
+    echo(f"{to}: {rows} persons")
 
 
 def _moment(text: str | None, option: str) -> datetime | None:

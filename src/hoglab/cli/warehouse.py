@@ -13,6 +13,7 @@ import typer
 from hoglab.cli.accounts.opening import opened_database
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, ProjectOption, load_settings
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
@@ -66,7 +67,6 @@ def add(
 @warehouse_app.command("list")
 def list_tables(project: ProjectOption = 1, as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the tables of a project."""
-    from rich.console import Console
 
     from hoglab.reports.tables import light_table, whole
     from hoglab.warehouse import store
@@ -85,12 +85,12 @@ def list_tables(project: ProjectOption = 1, as_json: JsonOption = False, data: D
             }
             for row in rows
         ]
-        typer.echo(json.dumps(shown))
+        echo(json.dumps(shown))
         return
     table = light_table(None, whole("Name"), "Format", "Files", "Columns")
     for row in rows:
         table.add_row(row.name, row.format, row.url_pattern, ", ".join(name for name, _ in row.columns))
-    Console().print(table)
+    plain_console().print(table)
 
 
 @warehouse_app.command()
@@ -120,4 +120,4 @@ def _opened(data: Path | None, project: int) -> Iterator[tuple[WarehouseService,
 
 def _print_columns(row: TableRow) -> None:
     for name, kind in row.columns:
-        typer.echo(f"{name}\t{kind}")
+        echo(f"{name}\t{kind}")

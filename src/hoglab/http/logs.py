@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import orjson
 import structlog
 
+from hoglab.terminal import line, plain
+
 if TYPE_CHECKING:
     from structlog.typing import Processor
 
@@ -19,6 +21,7 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
 
 _SECRET = re.compile(r"((?:^|&)(?:personal_api_key|api_key|token|secret|password)=)[^&]*", re.IGNORECASE)
+_OF_SEVERAL_LINES = frozenset({"exception", "stack"})
 _KEY = re.compile(r"\b(ph[xs]_)[A-Za-z0-9_-]{8,}")
 
 
@@ -45,6 +48,7 @@ def configure_logging(level: Level = "info", form: Format = "console", stream: T
         renderer = [
             structlog.processors.format_exc_info,
             _without_keys,
+            _plain,
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),
@@ -91,8 +95,17 @@ def _without_keys(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
     return event
 
 
+def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event that cannot move the cursor of a terminal, nor make a second line but for tracebacks."""
+    shown: dict[str, Any] = {}
+    for name, value in event.items():
+        fitting = plain if name in _OF_SEVERAL_LINES else line
+        shown[line(name)] = fitting(value) if isinstance(value, str) else value
+    return shown
+
+
 def _json_line(event: Any, **_options: Any) -> str:
-    return orjson.dumps(event, default=repr).decode()
+    return plain(orjson.dumps(event, default=repr).decode())
 
 
 def redact_query(query_string: bytes) -> str:

@@ -10,6 +10,7 @@ import typer
 from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption
+from hoglab.terminal import echo
 
 keys_app = typer.Typer(help="Personal API keys.", no_args_is_help=True)
 
@@ -43,7 +44,7 @@ def create(
         key = accounts.create_key(
             accounts.owner_id(), label, wanted, scoped_projects=project or None, expires_at=expires_at
         )
-    typer.echo(key.value)
+    echo(key.value)
 
 
 @keys_app.command("list")
@@ -61,7 +62,7 @@ def list_keys(data: DataOption = None) -> None:
             f"last used {_day(key['last_used_at'])}" if key["last_used_at"] else "never used",
             f"expires {_day(key['expires_at'])}" if key["expires_at"] else "does not expire",
         )
-        typer.echo(f"{key['id']}  {key['label']}\n  {'; '.join(facts)}")
+        echo(f"{key['id']}  {key['label']}\n  {'; '.join(facts)}")
 
 
 @keys_app.command()
@@ -73,7 +74,7 @@ def revoke(
     with opened_accounts(data) as accounts:
         if not accounts.revoke_key(key_id):
             raise OperatorError(f"there is no key {key_id}: `hoglab keys list` shows the ids")
-    typer.echo(f"revoked {key_id}")
+    echo(f"revoked {key_id}")
 
 
 def _day(moment: datetime) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.options import DataOption, JsonOption
+from hoglab.terminal import echo, plain_console
 
 projects_app = typer.Typer(help="Projects.", no_args_is_help=True)
 
@@ -24,24 +25,23 @@ def create(
         organization = accounts.projects()[0].organization_id
         project = accounts.create_project(organization, name)
     if as_json:
-        typer.echo(json.dumps({"id": project.id, "name": project.name, "api_token": project.api_token}))
+        echo(json.dumps({"id": project.id, "name": project.name, "api_token": project.api_token}))
     else:
-        typer.echo(f"project {project.id}, token {project.api_token}")
+        echo(f"project {project.id}, token {project.api_token}")
 
 
 @projects_app.command("list")
 def list_projects(as_json: JsonOption = False, data: DataOption = None) -> None:
     """List the projects with their tokens."""
-    from rich.console import Console
 
     from hoglab.reports.tables import light_table, whole
 
     with opened_accounts(data) as accounts:
         projects = accounts.projects()
     if as_json:
-        typer.echo(json.dumps([{"id": p.id, "name": p.name, "api_token": p.api_token} for p in projects]))
+        echo(json.dumps([{"id": p.id, "name": p.name, "api_token": p.api_token} for p in projects]))
         return
     table = light_table(None, "Id", "Name", whole("Token"), "Time zone")
     for project in projects:
         table.add_row(str(project.id), project.name, project.api_token, project.timezone)
-    Console().print(table)
+    plain_console().print(table)

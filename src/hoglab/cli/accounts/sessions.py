@@ -10,6 +10,7 @@ import typer
 from hoglab.cli.accounts.opening import opened_database
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, existing_settings
+from hoglab.terminal import echo
 
 sessions_app = typer.Typer(help="Sessions of browsers.", no_args_is_help=True)
 
@@ -34,9 +35,9 @@ def login(
         token = SessionService(database, accounts).new_link(user_id)
     url = served_at(settings.data)
     if url is None:
-        typer.echo(f"no server is running on {settings.data}: start it with `hoglab serve`, then", err=True)
+        echo(f"no server is running on {settings.data}: start it with `hoglab serve`, then", err=True)
     site = url or settings.public_url
-    typer.echo(login_line(site, token))
+    echo(login_line(site, token))
     if open_browser and not webbrowser.open(login_address(site, token)):
         raise OperatorError("no browser could be started here: open the link yourself")
 
@@ -57,7 +58,7 @@ def list_sessions(data: DataOption = None) -> None:
             f"last seen {row['last_seen_at']:%Y-%m-%d %H:%M}",
             "by a link" if row["key_id"] is None else f"by key {row['key_id']}",
         )
-        typer.echo(f"{row['id']}  {users[row['user_id']].email}\n  {'; '.join(facts)}")
+        echo(f"{row['id']}  {users[row['user_id']].email}\n  {'; '.join(facts)}")
 
 
 @sessions_app.command()
@@ -73,4 +74,4 @@ def revoke(
     with opened_database(data) as (database, accounts):
         if not SessionService(database, accounts).end(session_id):
             raise OperatorError(f"there is no session {session_id}: `hoglab sessions list` shows the ids")
-    typer.echo(f"ended {session_id}")
+    echo(f"ended {session_id}")

@@ -11,6 +11,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, JsonOption, ProjectOption
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -95,9 +96,9 @@ def results(
             files.write(report, to)
         except ExportError as error:
             raise OperatorError(str(error)) from error
-        typer.echo(f"{to}: {len(report.metrics)} metrics")
+        echo(f"{to}: {len(report.metrics)} metrics")
     elif as_json:
-        typer.echo(json.dumps(files.document(report), indent=2, ensure_ascii=False))
+        echo(json.dumps(files.document(report), indent=2, ensure_ascii=False))
     else:
         _print(report_lines(report))
 
@@ -224,7 +225,7 @@ def _foreseen(
     if not answers:
         raise OperatorError("; ".join(failed))
     for reason in failed:
-        typer.echo(f"hoglab: {reason}", err=True)
+        echo(f"hoglab: {reason}", err=True)
     return answers
 
 
@@ -235,7 +236,7 @@ def _show(
     as_json: bool,
 ) -> None:
     if as_json:
-        typer.echo(json.dumps([{"metric": name, **answer} for name, answer in answers], indent=2))
+        echo(json.dumps([{"metric": name, **answer} for name, answer in answers], indent=2))
     else:
         for number, (name, answer) in enumerate(answers):
             _print([""] if number else [])
@@ -330,8 +331,7 @@ def _metric(
 
 
 def _print(parts: Iterable[RenderableType]) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = plain_console()
     for part in parts:
         console.print(part)

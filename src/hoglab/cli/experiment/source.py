@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.api_client import ApiClient, RequestRefusedError
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import existing_settings
+from hoglab.http.logs import configure_logging
 
 if TYPE_CHECKING:
     from hoglab.accounts.service import AccountService
@@ -184,14 +184,13 @@ def _quiet() -> Iterator[None]:
     """Silence log lines below errors: the answer says why a result is missing; defects are still shown."""
     import structlog
 
-    before = structlog.get_config()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    root = logging.getLogger()
+    before, handlers, level = structlog.get_config(), root.handlers[:], root.level
+    configure_logging("error")
     try:
         yield
     finally:
+        root.handlers[:], root.level = handlers, level
         structlog.configure(**before)
 
 

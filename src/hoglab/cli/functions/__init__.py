@@ -23,6 +23,7 @@ from hoglab.cli.functions.options import (
     function_path,
 )
 from hoglab.cli.options import JsonOption, ProjectOption
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from hoglab.cli.api_client import ApiClient
@@ -59,7 +60,6 @@ def list_functions(
     as_json: JsonOption = False, host: HostOption = None, key: KeyOption = None, project: ProjectOption = 1
 ) -> None:
     """List the functions of a project and their results in the last 24 hours."""
-    from rich.console import Console
 
     from hoglab.reports.tables import light_table, whole
 
@@ -67,7 +67,7 @@ def list_functions(
     found = list(client.pages("/hog_functions/"))
     health = {one["id"]: one for one in client.get("/hog_functions/health/")}
     if as_json:
-        typer.echo(json.dumps([{**one, "health": health.get(one["id"])} for one in found]))
+        echo(json.dumps([{**one, "health": health.get(one["id"])} for one in found]))
         return
     table = light_table(None, whole("Id"), "Name", "Type", "State", "Ok", "Failed")
     errors = []
@@ -77,9 +77,9 @@ def list_functions(
         table.add_row(function["id"], function["name"], function["type"], _state(function, lately), *numbers)
         if (error := _last_error(lately)) is not None:
             errors.append(f"{function['name']}, last error at {error}")
-    Console().print(table)
+    plain_console().print(table)
     for text in errors:  # below the table, where there is room for sentences
-        typer.echo(text)
+        echo(text)
 
 
 def _state(function: dict[str, Any], lately: dict[str, Any]) -> str:
@@ -130,7 +130,7 @@ def logs(
     try:
         for name, data in following:
             if name == "skipped":
-                typer.echo(f"… {data['count']} lines left out", err=True)
+                echo(f"… {data['count']} lines left out", err=True)
             elif (data["instance_id"], data["timestamp"], data["message"]) not in known:
                 _print_line(data)
     except KeyboardInterrupt:
@@ -138,7 +138,7 @@ def logs(
 
 
 def _print_line(line: dict[str, Any]) -> None:
-    typer.echo(f"{line['timestamp']} {line['level']:<5} {line['instance_id']} {line['message']}")
+    echo(f"{line['timestamp']} {line['level']:<5} {line['instance_id']} {line['message']}")
 
 
 @functions_app.command()
@@ -170,17 +170,16 @@ def backfill(
 
 def _tell(job: dict[str, Any], text: str) -> None:
     """Print the result of background work; the status of the command says it too."""
-    typer.echo(text)
+    echo(text)
     if job["status"] in ("failed", "cancelled"):
         raise typer.Exit(FAILED)
 
 
 def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str, function: str) -> dict[str, Any]:
     """Wait for the end of background work, with a bar. An interruption ends the command and nothing else."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=job["total"], completed=job["seen"])
@@ -190,7 +189,7 @@ def _watched(client: ApiClient, path: str, job: dict[str, Any], what: str, funct
                 job = client.get(f"{path}/{job['id']}/")
                 bar.update(task, completed=job["seen"])
         except KeyboardInterrupt:
-            typer.echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
+            echo(f"it goes on: hoglab functions cancel {function} {job['id']} stops it", err=True)
             raise typer.Exit from None
     return job
 
@@ -214,7 +213,7 @@ def backfills(
     """List the backfills of a function, newest first."""
     client = api(host, key, project)
     for job in client.pages(f"{function_path(client, function)}/backfills/"):
-        typer.echo(_told(job))
+        echo(_told(job))
 
 
 @functions_app.command()
@@ -234,7 +233,7 @@ def cancel(
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         told = _told_rerun(client.post(f"{path}/reruns/{job_id}/cancel/", {}))
-    typer.echo(told)
+    echo(told)
 
 
 @functions_app.command()
@@ -275,7 +274,7 @@ def replay(
     path = function_path(client, function)
     done = client.post(f"{path}/rerun/", {"filter": selection, "dry_run": dry_run})
     if dry_run:
-        typer.echo(f"{done['queued_count']} would run again, {done['skipped_count']} skipped")
+        echo(f"{done['queued_count']} would run again, {done['skipped_count']} skipped")
         return
     job = client.get(f"{path}/reruns/{done['rerun_job_id']}/")
     if not detach:
@@ -290,7 +289,7 @@ def replays(
     """List the replays of a function, newest first."""
     client = api(host, key, project)
     for job in client.pages(f"{function_path(client, function)}/reruns/"):
-        typer.echo(_told_rerun(job))
+        echo(_told_rerun(job))
 
 
 def _told_rerun(job: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from hoglab.cli.functions.options import (
     function_path,
 )
 from hoglab.cli.options import JsonOption, ProjectOption
+from hoglab.terminal import echo
 
 dead_letters_app = typer.Typer(help="Events that did not become runs of functions.", no_args_is_help=True)
 
@@ -42,11 +43,11 @@ def list_letters(
     wanted = _wanted(client, function, since, until)
     found = list(client.pages(PATH, **wanted))
     if as_json:
-        typer.echo(json.dumps(found))
+        echo(json.dumps(found))
         return
     for letter in found:
         owner = letter["function_id"] or "(all functions)"
-        typer.echo(f"{letter['failed_at']} {letter['step']:<7} {owner} {letter['event']}: {letter['reason']}")
+        echo(f"{letter['failed_at']} {letter['step']:<7} {owner} {letter['event']}: {letter['reason']}")
 
 
 @dead_letters_app.command()
@@ -66,7 +67,7 @@ def retry(
     text = f"{done['tried_count']} tried, {done['queued_count']} runs {queued}, {done['failed_count']} failed again"
     if done["skipped_count"]:
         text += f", {done['skipped_count']} stay because their function does not run"
-    typer.echo(text)
+    echo(text)
 
 
 @dead_letters_app.command()
@@ -85,7 +86,7 @@ def discard(
     number = client.get(PATH, **wanted, limit=1)["count"]
     if number and not sure:
         typer.confirm(f"Forget {number} events for good?", abort=True)
-    typer.echo(f"{client.post(f'{PATH}discard/', wanted)['discarded_count']} forgotten")
+    echo(f"{client.post(f'{PATH}discard/', wanted)['discarded_count']} forgotten")
 
 
 def _wanted(client: Any, function: str | None, since: str | None, until: str | None) -> dict[str, Any]:

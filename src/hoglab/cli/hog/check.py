@@ -10,6 +10,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.hog.sources import FilesArgument, GlobalsOption, located, read, read_globals
+from hoglab.terminal import echo
 
 if TYPE_CHECKING:
     from hoglab.hog import Diagnostic, Environment
@@ -60,7 +61,7 @@ def check(
         try:
             source = read(file)
         except OperatorError as error:
-            typer.echo(f"hoglab: {error}", err=True)
+            echo(f"hoglab: {error}", err=True)
             failed = True
             continue
         found, paths = _findings(source, kind, known, reads=reads)
@@ -71,7 +72,7 @@ def check(
         else:
             _show(file, source, found, paths if reads else [])
     if as_json:
-        typer.echo(json.dumps(answers, ensure_ascii=False))
+        echo(json.dumps(answers, ensure_ascii=False))
     if failed:
         raise typer.Exit(1)
 
@@ -107,8 +108,8 @@ def _environment(kind: TextKind) -> Environment:
 
 def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:
     for finding in found:
-        typer.echo(located(file, source, finding))
+        echo(located(file, source, finding))
     if not found:
-        typer.echo(f"{file}: no findings")
+        echo(f"{file}: no findings")
     for path in paths:
-        typer.echo(f"{file} reads {path}")
+        echo(f"{file} reads {path}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hoglab.cli.hog.sources import FileArgument, located, read
+from hoglab.terminal import echo, echo_exactly
 
 if TYPE_CHECKING:
     from hoglab.hog import Program
@@ -38,9 +39,9 @@ def compile_to(
     try:
         artefact = _artefact(hog.compile_program(source, hog.ANY), to)
     except hog.HogSourceError as error:
-        typer.echo(located(file, source, error.diagnostic()), err=True)
+        echo(located(file, source, error.diagnostic()), err=True)
         raise typer.Exit(1) from None
-    typer.echo(artefact)
+    echo_exactly(artefact)
 
 
 def _artefact(program: Program, to: Target) -> str:

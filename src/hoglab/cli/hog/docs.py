@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hoglab.cli.errors import OperatorError
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from hoglab.hog import Function
@@ -33,7 +34,7 @@ def docs(
         hint = f"; did you mean {guess}?" if guess else ""
         raise OperatorError(f"no function is about {function!r}{hint}")
     if as_json:
-        typer.echo(json.dumps([_data(one) for one in matches], ensure_ascii=False))
+        echo(json.dumps([_data(one) for one in matches], ensure_ascii=False))
     elif exact is not None:
         _show(exact)
     else:
@@ -65,10 +66,9 @@ def _data(one: Function) -> dict[str, Any]:
 
 
 def _show(one: Function) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = plain_console(soft_wrap=True, highlight=False)
     console.print(Text(one.signature, style="bold"))
     console.print(Text(f"\n{one.doc}\n"))
     for code, gives in one.examples:
@@ -79,10 +79,9 @@ def _show(one: Function) -> None:
 
 
 def _list(found: list[Function]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = plain_console(soft_wrap=True, highlight=False)
     width = max(len(one.name) for one in found)
     category = None
     for function in found:

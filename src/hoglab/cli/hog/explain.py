@@ -10,6 +10,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.hog.sources import read, read_object
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -54,7 +55,7 @@ def explain(
     except FilterError as error:
         raise OperatorError(f"the filter cannot be used: {error}") from error
     if as_json:
-        typer.echo(json.dumps(explanation.to_json(), ensure_ascii=False))
+        echo(json.dumps(explanation.to_json(), ensure_ascii=False))
     else:
         _show(explanation)
     if not explanation.matches:
@@ -100,10 +101,9 @@ def _globals(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(explanation: Explanation) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = plain_console(soft_wrap=True, highlight=False)
     for line in _lines(explanation.term, 0):
         console.print(line)
     if explanation.note:

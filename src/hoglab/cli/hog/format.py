@@ -10,6 +10,7 @@ import typer
 
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.hog.sources import FilesArgument, located, read
+from hoglab.terminal import echo, echo_exactly
 
 
 def format_files(
@@ -33,7 +34,7 @@ def format_files(
                 changes += formatted != source
                 _deliver(file, source, formatted, check=check, diff=diff)
         except OperatorError as error:
-            typer.echo(f"hoglab: {error}", err=True)
+            echo(f"hoglab: {error}", err=True)
             formatted = None
         failed += formatted is None
     if failed or (check and changes):
@@ -46,7 +47,7 @@ def _formatted(file: str, source: str) -> str | None:
     try:
         return hog.format(source)
     except hog.HogSourceError as error:
-        typer.echo(located(file, source, error.diagnostic()), err=True)
+        echo(located(file, source, error.diagnostic()), err=True)
         return None
 
 
@@ -55,15 +56,15 @@ def _deliver(file: str, source: str, formatted: str, *, check: bool, diff: bool)
         lines = unified_diff(
             source.splitlines(keepends=True), formatted.splitlines(keepends=True), file, f"{file} (formatted)"
         )
-        typer.echo("".join(line if line.endswith("\n") else f"{line}\n" for line in lines), nl=False)
+        echo_exactly("".join(line if line.endswith("\n") else f"{line}\n" for line in lines), nl=False)
     elif check:
         if formatted != source:
-            typer.echo(f"{file} would be changed")
+            echo(f"{file} would be changed")
     elif file == "-":
-        typer.echo(formatted, nl=False)
+        echo_exactly(formatted, nl=False)
     elif formatted != source:
         try:
             Path(file).write_text(formatted, encoding="utf-8", newline="")
         except OSError as error:
             raise OperatorError(f"{file} cannot be written: {error.strerror}") from error
-        typer.echo(f"{file} changed", err=True)
+        echo(f"{file} changed", err=True)

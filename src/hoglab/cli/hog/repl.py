@@ -9,10 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import typer
-
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.hog.sources import GlobalsOption, located, read_globals, read_object
+from hoglab.terminal import echo
 
 if TYPE_CHECKING:
     from hoglab.hog import Session
@@ -40,7 +39,7 @@ def repl(globals_file: GlobalsOption = None) -> None:
     terminal = sys.stdin.isatty()
     history = _History(session) if terminal else None
     if terminal:
-        typer.echo("Hog. :help shows what can be entered, Ctrl-D leaves.")
+        echo("Hog. :help shows what can be entered, Ctrl-D leaves.")
     try:
         _Loop(session, terminal=terminal).run()
     finally:
@@ -60,7 +59,7 @@ class _Loop:
                 if source is None or not self.enter(source):
                     return
             except KeyboardInterrupt:
-                typer.echo("\ninterrupted")
+                echo("\ninterrupted")
 
     def read(self) -> str | None:
         """Return one whole input, which may take several lines; None at the end of the input."""
@@ -72,10 +71,10 @@ class _Loop:
                 line = input(("... " if lines else "hog> ") if self.terminal else "")
             except EOFError:
                 if self.terminal:
-                    typer.echo()
+                    echo()
                 return "\n".join(lines) if lines else None
             except UnicodeDecodeError:
-                typer.echo("this is not UTF-8 text", err=True)
+                echo("this is not UTF-8 text", err=True)
                 return ""
             lines.append(line)
             source = "\n".join(lines)
@@ -95,7 +94,7 @@ class _Loop:
         try:
             self.command(name, rest.strip())
         except OperatorError as error:
-            typer.echo(f"hoglab: {error}", err=True)
+            echo(f"hoglab: {error}", err=True)
         return True
 
     def command(self, name: str, rest: str) -> None:
@@ -103,15 +102,15 @@ class _Loop:
         from hoglab.hog.values import repr_value
 
         if name == "help":
-            typer.echo(HELP)
+            echo(HELP)
         elif name == "globals" and rest:
             self.session.set_globals(read_object(rest))
         elif name in ("globals", "variables"):
             shown = self.session.globals if name == "globals" else self.session.variables
             for key, value in shown.items():
-                typer.echo(f"{key} = {repr_value(value)}")
+                echo(f"{key} = {repr_value(value)}")
             if not shown:
-                typer.echo(f"no {name}")
+                echo(f"no {name}")
         elif name == "docs":
             docs(rest)
         else:
@@ -124,17 +123,17 @@ class _Loop:
         try:
             answer = self.session.run(source)
         except hog.HogSourceError as error:
-            typer.echo(located("input", source, error.diagnostic()), err=True)
+            echo(located("input", source, error.diagnostic()), err=True)
             return
         for diagnostic in answer.diagnostics:
-            typer.echo(located("input", source, diagnostic), err=True)
+            echo(located("input", source, diagnostic), err=True)
         result = answer.result
         for line in result.printed:
-            typer.echo(line)
+            echo(line)
         if result.error is not None:
-            typer.echo(str(result.error), err=True)
+            echo(str(result.error), err=True)
         elif result.value is not None:
-            typer.echo(repr_value(result.value))
+            echo(repr_value(result.value))
 
 
 class _History:
@@ -167,7 +166,7 @@ class _History:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.readline.write_history_file(self.path)
         except OSError as error:
-            typer.echo(f"hoglab: the history cannot be kept in {self.path}: {error.strerror}", err=True)
+            echo(f"hoglab: the history cannot be kept in {self.path}: {error.strerror}", err=True)
 
 
 def _readline() -> ModuleType | None:

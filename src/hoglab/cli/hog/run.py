@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hoglab.cli.hog.sources import FileArgument, GlobalsOption, located, read, read_globals
+from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
     from hoglab.hog import HogSourceError, Result, TraceStep
@@ -42,19 +43,19 @@ def run(
         result = hog.trace(source, _Tracer().show, variables) if trace else hog.run(source, variables)
     except hog.HogSourceError as error:
         if as_json:
-            typer.echo(json.dumps(_failure(error)))
+            echo(json.dumps(_failure(error)))
         else:
-            typer.echo(located(file, source, error.diagnostic()), err=True)
+            echo(located(file, source, error.diagnostic()), err=True)
         raise typer.Exit(1) from None
     if as_json:
-        typer.echo(json.dumps(_summary(result), ensure_ascii=False))
+        echo(json.dumps(_summary(result), ensure_ascii=False))
     else:
         for line in result.printed:
-            typer.echo(line)
+            echo(line)
         if result.error is not None:
-            typer.echo(f"{file}: {result.error}", err=True)
+            echo(f"{file}: {result.error}", err=True)
         elif result.value is not None:
-            typer.echo(json.dumps(result.json, ensure_ascii=False))
+            echo(json.dumps(result.json, ensure_ascii=False))
     if result.error is not None:
         raise typer.Exit(1)
 
@@ -63,9 +64,8 @@ class _Tracer:
     """Writes statements to standard error, up to `TRACE_LINES` of them."""
 
     def __init__(self) -> None:
-        from rich.console import Console
 
-        self.console = Console(stderr=True, soft_wrap=True, highlight=False)
+        self.console = plain_console(stderr=True, soft_wrap=True, highlight=False)
         self.lines = 0
 
     def show(self, step: TraceStep) -> None:
