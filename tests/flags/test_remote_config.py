@@ -105,6 +105,9 @@ def test_sdk_files(server, tmp_path):
         "%2e%2e/outside.js",
         "%2e%2e%2foutside.js",
         "a%00.js",
+        *(f"{'a' * length}.js" for length in (252, 253, 300, 1_000, 4_093, 5_000)),
+        *("a/" * depth + "a.js" for depth in (130, 2_050, 2_500)),
+        *(f"{'%C3%BC' * length}.js" for length in (100, 126, 127, 200)),
     ):
         assert server.sdk.get(f"/static/{name}").status_code == 404
     bundle = server.sdk.get(f"/array/{server.token}/array.js").text

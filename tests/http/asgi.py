@@ -63,7 +63,10 @@ async def ask(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query,
-        "headers": [(b"host", b"hoglab.test"), *sent],
+        "headers": [
+            *([] if any(name == b"host" for name, _ in sent) else [(b"host", b"hoglab.test")]),
+            *sent,
+        ],
         "client": client,
         "server": ("127.0.0.1", 8000),
     }

@@ -295,7 +295,12 @@ class TestProbes:
             Problem("disk", "is slow"),
             Problem("clock", "is late", blocks=False),
         ]
-        text = make_client(checks=lambda: found).with_key(None).get("/metrics").text
+        text = (
+            make_client(checks=lambda: found)
+            .with_key(None)
+            .get("/metrics", headers={"Host": "localhost"})
+            .text
+        )
         assert 'hoglab_problems{blocking="yes",component="disk"} 2.0' in text
         assert 'hoglab_problems{blocking="no",component="clock"} 1.0' in text
 
@@ -318,15 +323,15 @@ class TestProbes:
 
         reader = Reader()
         client = make_client(checks=lambda: [Problem("disk", "is full", blocks=cast(bool, reader))])
-        assert counted in client.with_key(None).get("/metrics").text
+        assert counted in client.with_key(None).get("/metrics", headers={"Host": "localhost"}).text
         reader.reads = True
-        assert counted in client.with_key(None).get("/metrics").text
+        assert counted in client.with_key(None).get("/metrics", headers={"Host": "localhost"}).text
         assert seen == [True]
 
     def test_metrics(self, client: Any) -> None:
         client.get(WIDGETS + "3/")
         client.get(WIDGETS + "99/")
-        text = client.with_key(None).get("/metrics").text
+        text = client.with_key(None).get("/metrics", headers={"Host": "localhost"}).text
         route = 'method="GET",route="/api/projects/{project_id}/widgets/{widget_id}"'
         assert f"hoglab_http_request_seconds_count{{{route}}}" in text
         assert f'hoglab_http_requests_total{{{route},status="404"}}' in text

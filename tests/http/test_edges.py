@@ -24,6 +24,9 @@ WIDGETS = "/api/projects/1/widgets/"
 TOKEN = "metrics-of-the-lab"
 
 
+HERE = (b"host", b"localhost:8000")
+
+
 def get(client: Any, path: str, *headers: tuple[bytes, bytes], peer: str = "192.0.2.1") -> Answer:
     answer: Answer = client.runner.run(ask(client.app, "GET", path, headers, client=(peer, 1)))
     return answer
@@ -92,11 +95,11 @@ class TestCaches:
 class TestMetrics:
     def test_this_machine(self, client: Any) -> None:
         for address in ("127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"):
-            assert get(client, "/metrics", peer=address).status == 200
+            assert get(client, "/metrics", HERE, peer=address).status == 200
 
     def test_others(self, client: Any) -> None:
         for address in ("192.0.2.1", "10.0.0.1", "::2"):
-            answer = get(client, "/metrics", peer=address)
+            answer = get(client, "/metrics", HERE, peer=address)
             assert answer.status == 401
             assert "HOGLAB_METRICS_TOKEN" in orjson.loads(answer.body)["detail"]
 
@@ -105,7 +108,26 @@ class TestMetrics:
         [b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip", b"forwarded", b"via"],
     )
     def test_others_through_a_proxy_of_this_machine(self, client: Any, name: bytes) -> None:
-        assert get(client, "/metrics", (name, b"127.0.0.1"), peer="127.0.0.1").status == 401
+        assert get(client, "/metrics", HERE, (name, b"127.0.0.1"), peer="127.0.0.1").status == 401
+
+    @pytest.mark.parametrize(
+        ("host", "status"),
+        [
+            *(
+                (name, 200)
+                for name in (b"localhost", b"LOCALHOST:8000", b"localhost.", b"app.localhost:8000")
+            ),
+            *(
+                (name, 200)
+                for name in (b"127.0.0.1", b"127.0.0.1:8000", b"[::1]", b"[::1]:8000", b"127.1.2.3")
+            ),
+            *((name, 401) for name in (b"evil.example", b"evil.example:8000", b"127.0.0.1.evil.example")),
+            *((name, 401) for name in (b"localhost.evil.example", b"192.0.2.1", b"0.0.0.0")),
+            *((name, 401) for name in (b"[::2]:8000", b"notlocalhost")),
+        ],
+    )
+    def test_a_name_that_leads_here_is_not_this_machine(self, client: Any, host: bytes, status: int) -> None:
+        assert get(client, "/metrics", (b"host", host), peer="127.0.0.1").status == status
 
     def test_token(self, make_client: Any) -> None:
         client = make_client(HttpSettings(metrics_token=TOKEN))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -13,6 +14,7 @@ from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.errors import OperatorError
 from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings, metadata_place
 from hoglab.terminal import echo, plain_console
+from hoglab.transfer.exporting import OWNERS_ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +139,11 @@ def _bar() -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _opened_for_notes(path: Path) -> BinaryIO:
+    """Return a file to append to, which only its owner can read where it is new. Raises `OSError`."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, OWNERS_ALONE), "ab")
+
+
 class _Report:
     """Report on the rows: refused ones in a file, or the first of them on the terminal."""
 
@@ -144,7 +151,7 @@ class _Report:
         self.refused = 0
         self._resources = ExitStack()
         try:
-            self._file = None if path is None else self._resources.enter_context(path.open("ab"))
+            self._file = None if path is None else self._resources.enter_context(_opened_for_notes(path))
         except OSError as error:
             raise OperatorError(f"{path} cannot be written: {error.strerror or error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hoglab.reports.html import page
 from hoglab.reports.report import Comparison, ExperimentReport, MetricReport
-from hoglab.transfer.exporting import ExportError, write_rows
+from hoglab.transfer.exporting import ExportError, whole_file, write_rows
 
 SUFFICIENT = {
     "number_of_samples": "BIGINT",
@@ -138,6 +138,7 @@ def _rows(
 
 def _write_text(target: Path, text: str) -> None:
     try:
-        target.write_text(text, encoding="utf-8")
+        with whole_file(target) as draft:
+            draft.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ExportError(f"{target} was not written: {error.strerror or error}") from error

@@ -23,7 +23,7 @@ from hoglab.storage.event_store.export import (
 from hoglab.transfer.running import CutOffError, RunningExport, running_export
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hoglab.storage.database import Database
     from hoglab.storage.directory import DataDirectory
@@ -45,6 +45,8 @@ _PERSONS = {
     "is_identified": "BOOLEAN",
     "created_at": "TIMESTAMP",
 }
+OWNERS_ALONE = 0o600
+"""Mode of files with data, as of those in the data directory and of backups."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
@@ -79,7 +81,9 @@ def export_events_beside_server(
         with running_export(socket_path, selection) as export, file_engine(threads=1) as connection:
             lines = _Pipe(export, on_progress)
             try:
-                rows = copy_query(connection, _from_lines(lines.path, EVENT_TYPES), None, draft, file_format)
+                rows = copy_query(
+                    connection, _from_lines(lines.path, EVENT_TYPES), None, draft, file_format, EVENT_TYPES
+                )
             finally:
                 lines.close()
             if rows != export.rows:
@@ -153,7 +157,7 @@ def write_rows(target: Path, columns: Mapping[str, str], rows: Iterable[Mapping[
             for row in rows:
                 lines.write(orjson.dumps(row) + b"\n")
             lines.flush()
-            return copy_query(connection, _from_lines(lines.name, columns), None, draft, file_format)
+            return copy_query(connection, _from_lines(lines.name, columns), None, draft, file_format, columns)
 
     return _whole(target, copy)
 
@@ -169,18 +173,22 @@ def _whole(target: Path, copy: Callable[[Path, str], int]) -> int:
         )
     if not target.parent.is_dir():
         raise ExportError(f"{target.parent} is not a directory")
-    draft = target.with_name(f".{target.name.removesuffix(kind)}.part{kind}")
     try:
-        rows = copy(draft, _FORMATS[kind])
-        draft.replace(target)
+        with whole_file(target) as draft:
+            return copy(draft, _FORMATS[kind])
     except (OSError, FileEngineError, EventStoreUnavailableError, CutOffError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ExportError(f"{target} was not written: {reason}") from error
-    else:
-        return rows
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            draft.unlink()
+
+
+@contextlib.contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Provide a path for a draft, which takes the target's place when it is complete, readable by its owner alone."""
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        yield draft
+        draft.chmod(OWNERS_ALONE)
+        draft.replace(target)
 
 
 def _from_lines(path: str, types: Mapping[str, str]) -> str:

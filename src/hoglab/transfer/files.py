@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import brotli
 import orjson
 
-from hoglab.storage.event_store.export import FileEngineError, file_engine
+from hoglab.storage.event_store.export import FileEngineError, file_engine, without_apostrophe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,4 +200,4 @@ def _json_row(line: int, text: bytes | str) -> FileRow:
 def _csv_row(line: int, header: list[str], fields: list[str]) -> FileRow:
     if len(fields) != len(header):
         return FileRow(line, None, f"the row has {len(fields)} fields instead of {len(header)}")
-    return FileRow(line, dict(zip(header, fields, strict=True)))
+    return FileRow(line, dict(zip(header, map(without_apostrophe, fields), strict=True)))

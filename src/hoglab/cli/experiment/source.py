@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,8 +29,10 @@ TIMEOUT_S = 600.0
 SCOPES = ("experiment:read", "query:read", "project:read")
 ASK_AGAIN_S = 0.5
 """Interval in seconds at which a server is asked again for results that it is still computing."""
-KEY_LASTS = timedelta(days=1)
-"""Lifetime of the key of one command, should the command not live to revoke it."""
+KEY_LASTS = timedelta(minutes=5)
+"""Lifetime of the key of a command, should the command not live to revoke it; a command that lives renews it."""
+RENEW_S = 60.0
+"""Interval at which the key of a command is renewed."""
 
 
 class AnswerError(Exception):
@@ -102,10 +105,21 @@ def _temporary_key(accounts: AccountService, project_id: int, given: str | None)
         scoped_projects=[project_id],
         expires_at=datetime.now(UTC) + KEY_LASTS,
     )
+    ended = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(accounts, key.id, ended), daemon=True)
+    renewing.start()
     try:
         yield key.value
     finally:
+        ended.set()
+        renewing.join()
         accounts.revoke_key(key.id)
+
+
+def _renew(accounts: AccountService, key_id: str, ended: threading.Event) -> None:
+    """Let a key live on until the command ends."""
+    while not ended.wait(RENEW_S):
+        accounts.update_key(key_id, {"expires_at": datetime.now(UTC) + KEY_LASTS})
 
 
 def _project(accounts: AccountService, project_id: int) -> Any:

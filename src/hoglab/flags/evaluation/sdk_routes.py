@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -145,9 +146,10 @@ class ConfigEndpoints:
         if self._sdk_files is None or "\0" in name or not name.endswith((".js", ".js.map")):
             raise not_found()
         for candidate in (name, name.rpartition("/")[2]):
-            path = (self._sdk_files / candidate).resolve()
-            if path.is_relative_to(self._sdk_files) and path.is_file():
-                return path
+            with suppress(OSError):  # a name that is too long for the file system
+                path = (self._sdk_files / candidate).resolve()
+                if path.is_relative_to(self._sdk_files) and path.is_file():
+                    return path
         raise not_found()
 
 

@@ -53,11 +53,26 @@ def peer_address(scope: Scope) -> str:
 
 
 def is_local(scope: Scope) -> bool:
-    """Return whether a request comes from this machine, and not from elsewhere through a proxy on it."""
+    """Return whether a request comes from this machine, and not from elsewhere through a proxy on it.
+
+    A page of another host, whose name leads here (DNS rebinding), gives that name as ``Host``.
+    """
     if any(name in _FORWARDING for name, _ in scope["headers"]):
+        return False
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    if not all(_is_own_name(host) for host in hosts):
         return False
     peer = _unmapped(scope["client"][0]) if scope.get("client") else None
     return peer is not None and peer.is_loopback
+
+
+def _is_own_name(host: str) -> bool:
+    """Return whether a ``Host`` can only mean this machine: localhost, or an address of the loopback interface."""
+    name = host.partition(":")[0].lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    address = _unmapped(host)
+    return address is not None and address.is_loopback
 
 
 MAX_FORWARDED_BYTES = 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from hoglab.storage.event_store.duckdb_file import first_line, upgrade
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
     from pathlib import Path
 
     from hoglab.storage.event_store import Reader
@@ -26,6 +27,9 @@ FileEngineError = duckdb.Error
 MEMORY = "512MB"
 PART_ROWS = 100_000
 """Events that are not sealed are sorted so many at a time."""
+FORMULA = r"^'*[=+\-@\t\r]"
+"""Pattern of texts that spreadsheets take for formulas, perhaps behind apostrophes."""
+_FORMULA = re.compile(FORMULA)
 _COLUMNS = {
     "uuid": ("events.uuid", "UUID"),
     "event": ("event", "VARCHAR"),
@@ -150,11 +154,11 @@ def copy_events(store: Path, target: Path, selection: EventSelection, *, file_fo
         with file_engine(str(store)) as connection:
             segments = connection.execute(_SEGMENTS).fetchall()
             if not segments:
-                return copy_query(connection, selection.query(), parameters, target, file_format)
+                return copy_query(connection, selection.query(), parameters, target, file_format, EVENT_TYPES)
             with _scratch(connection, target) as sorted_events:
                 for part in _parts(segments, connection.execute(_RECENT).fetchall()):
                     connection.execute(f"INSERT INTO {sorted_events} {selection.query(part)}", parameters)
-                return copy_query(connection, f"FROM {sorted_events}", None, target, file_format)
+                return copy_query(connection, f"FROM {sorted_events}", None, target, file_format, EVENT_TYPES)
     except duckdb.Error as error:
         raise EventStoreUnavailableError(first_line(error)) from error
 
@@ -180,9 +184,32 @@ def copy_query(
     parameters: dict[str, Any] | None,
     target: Path,
     file_format: str,
+    types: Mapping[str, str],
 ) -> int:
-    """Write the rows of a query into a file; how many there were."""
+    """Write the rows of a query into a file; how many there were. ``types`` are those of its columns, in order.
+
+    In CSV a text that a spreadsheet would take for a formula gets an apostrophe, as in the files of the UI, and so does
+    one that such a text could be mistaken for: `without_apostrophe` gives back what it was.
+    """
     name = str(target).replace("'", "''")
+    if file_format == "csv":
+        cells = ", ".join(_spreadsheet_cell(column, kind) for column, kind in types.items())
+        query = f"SELECT {cells} FROM ({query})"  # noqa: S608 - our own words
     options = "FORMAT parquet, COMPRESSION zstd" if file_format == "parquet" else f"FORMAT {file_format}"
     [(rows,)] = connection.execute(f"COPY ({query}) TO '{name}' ({options})", parameters).fetchall()
     return int(rows)
+
+
+def _spreadsheet_cell(column: str, kind: str) -> str:
+    if kind != "VARCHAR":
+        return f'"{column}"'
+    pattern = FORMULA.replace("'", "''")
+    return (
+        f'CASE WHEN regexp_matches("{column}", \'{pattern}\') THEN chr(39) || "{column}" ELSE "{column}" END '
+        f'AS "{column}"'
+    )
+
+
+def without_apostrophe(text: str) -> str:
+    """Return a text of a CSV file of ours as it was."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
