@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,10 +18,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from hoglab import old_names
 from hoglab.delivery.execution.retries import RetryPolicy, parse_policy
 from hoglab.delivery.outbound import MailServer
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from hoglab.storage.engines import EngineOptions
 
+_SIZE = anchored(r"\d+(\.\d+)?\s?(KB|MB|GB|KiB|MiB|GiB)")
 MIB = 1024 * 1024
 RoleName = Literal["all", "core", "api", "analysis", "edge", "ingest", "deliver"]
 BESIDE_CORE = frozenset[RoleName]({"analysis", "edge", "ingest", "deliver"})
@@ -355,7 +356,7 @@ class Settings(BaseSettings):
     @field_validator("event_store_memory")
     @classmethod
     def _size_with_unit(cls, value: str) -> str:
-        if not re.fullmatch(r"\d+(\.\d+)?\s?(KB|MB|GB|KiB|MiB|GiB)", value):
+        if not _SIZE.fullmatch(value):
             raise ValueError("must be a number and KB, MB, GB, KiB, MiB or GiB")
         return value
 

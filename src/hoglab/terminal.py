@@ -6,17 +6,18 @@ Control characters, those of the C1 range, direction controls and lone surrogate
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from hoglab.patterns import Match, searched
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _ACTIVE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff"
-_CONTROLS = re.compile(f"[{_ACTIVE}]")
-_CONTROLS_AND_BREAKS = re.compile(f"[\t\n{_ACTIVE}]")
+_CONTROLS = searched(f"[{_ACTIVE}]")
+_CONTROLS_AND_BREAKS = searched(f"[\t\n{_ACTIVE}]")
 
 
 def plain(text: str) -> str:
@@ -70,5 +71,5 @@ def plain_console(**options: Any) -> Console:
     return PlainConsole(**{"markup": False, "highlight": False, **options})
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escaped(match: Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"

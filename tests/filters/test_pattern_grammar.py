@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE_S
 
-from hoglab.filters.evaluate import compile_predicate, compile_search
+from hoglab.filters.evaluate import compile_predicate
 from hoglab.filters.pattern_grammar import (
     MAX_DEPTH,
     MAX_GROUPS,
@@ -19,6 +19,7 @@ from hoglab.filters.pattern_grammar import (
     PatternRefusedError,
     check_grammar,
 )
+from hoglab.filters.searching import compile_search
 
 TOO_LARGE = [
     "(?=x)((a)|(b)){1000000}",
@@ -155,7 +156,7 @@ def random_pattern(chance: random.Random, depth: int) -> str:
 
 SURVEY = """
 import resource, sys
-from hoglab.filters.evaluate import compile_search
+from hoglab.filters.searching import compile_search
 from hoglab.filters.pattern_grammar import PatternRefusedError
 used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 searched = 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 import string
 
 from hoglab.http.management.access import TOKEN_PREFIX
+from hoglab.patterns import anchored
 
 KEY_PREFIX = "phx_"
 SECRET_PREFIX = "phs_"  # noqa: S105 - how project secret keys begin
@@ -15,8 +15,8 @@ RANDOM_CHARACTERS = 48
 """Length of the random part of generated keys: 48 characters out of 62 carry 285 bits."""
 
 _BASE62 = string.digits + string.ascii_letters
-_KEY = re.compile(r"phx_[A-Za-z0-9_-]{32,200}")
-_TOKEN = re.compile(r"phc_[A-Za-z0-9_-]{10,60}")
+_KEY = anchored(r"phx_[A-Za-z0-9_-]{32,200}")
+_TOKEN = anchored(r"phc_[A-Za-z0-9_-]{10,60}")
 _HASH_PREFIX = "sha256$"
 
 

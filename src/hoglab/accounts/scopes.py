@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Set
+
+from hoglab.patterns import anchored
 
 EVERYTHING = "*"
 
@@ -76,7 +77,7 @@ UNSERVED = frozenset(
 
 KNOWN = SERVED | UNSERVED
 
-_SCOPE = re.compile(r"([A-Za-z][A-Za-z0-9_]*):(read|write)")
+_SCOPE = anchored(r"([A-Za-z][A-Za-z0-9_]*):(read|write)")
 
 
 def scope_fault(scope: str, objects: Set[str] = KNOWN) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
-import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
@@ -18,6 +17,7 @@ from hoglab.http.requests.decompression import (
     gunzip,
     percent_decoded,
 )
+from hoglab.patterns import anchored, searched
 
 MAX_FORM_BYTES = 2 * 1024 * 1024
 """Largest form: browsers send them, and undoing their encoding takes many times their size."""
@@ -31,9 +31,9 @@ _STRIDE = 1024 * 1024
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 _FORM = b"application/x-www-form-urlencoded"
-_FORM_START = re.compile(rb"(?:^|&)(?:data|_|ip|compression)=")
-_BASE64_START = re.compile(rb"[A-Za-z0-9+/=]+")
-_BASE64_BUT_SPACES = re.compile(r"[A-Za-z0-9+/= ]+")
+_FORM_START = searched(rb"(?:^|&)(?:data|_|ip|compression)=")
+_BASE64_START = anchored(rb"[A-Za-z0-9+/=]+")
+_BASE64_BUT_SPACES = anchored(r"[A-Za-z0-9+/= ]+")
 
 _HINTS = {
     "gzip": "gzip",

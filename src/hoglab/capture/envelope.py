@@ -6,7 +6,6 @@ it is captured and when its record is taken from the log, so both see the same e
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -15,6 +14,7 @@ import msgspec
 import orjson
 
 from hoglab.capture.refusal import Refusal, bad_token, undecodable
+from hoglab.patterns import DOTALL, anchored, searched
 
 MAX_DEPTH = 100
 """Levels of nesting inside one event: what every engine behind us can write again."""
@@ -32,13 +32,13 @@ PERFORMANCE_EVENT = "$performance_event"
 
 _OPEN_BRACE = 0x7B
 _NAMES_FOLLOW = b"[{"
-_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
-_ESCAPES = re.compile(
+_UUID = anchored("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+_ESCAPES = searched(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
+    DOTALL,
 )
 """Escapes in JSON text; the group is half of a surrogate pair that stands alone."""
-_LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = searched(rb"\\u[dD][89a-fA-F]")
 _TO_BRACES = bytes.maketrans(b"[]", b"{}")
 _NO_STRUCTURE = bytes(code for code in range(256) if code not in b'[]{}"')
 _STRIDE = 256 * 1024  # how much is looked at in one step, where a step makes objects

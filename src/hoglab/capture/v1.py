@@ -6,7 +6,6 @@ form only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +29,7 @@ from hoglab.capture.envelope import (
 )
 from hoglab.capture.refusal import Refusal
 from hoglab.http.requests.decompression import BY_NAME, BrokenDataError, TooLargeError
+from hoglab.patterns import ASCII, anchored
 
 MAX_EVENT_NAME_BYTES = 200
 RETRY_AFTER_S = 1
@@ -69,9 +69,7 @@ NOBODY = frozenset(
 )
 """Distinct ids, in lower case, that stand for no particular person: their events are stored without one."""
 
-_MOMENT = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
-).fullmatch
+_MOMENT = anchored(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", ASCII).fullmatch
 _PERSONLESS = b'"$process_person_profile":false'
 
 

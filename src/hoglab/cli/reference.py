@@ -7,7 +7,6 @@ Both follow from what runs: `hoglab.settings.Settings`, and the commands of `hog
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from types import UnionType
@@ -189,7 +188,7 @@ def _meaning(param: Any) -> str:
 
 def _text(text: str) -> str:
     """Return a text of the terminal as Markdown: without the escapes of its markup."""
-    return re.sub(r"\\\[", "[", text).strip()
+    return text.replace("\\[", "[").strip()
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

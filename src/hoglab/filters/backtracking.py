@@ -5,7 +5,6 @@ RE2 knows neither. Backtracking can take exponential time, so a search is given 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ import regex
 
 from hoglab.fairness.token_bucket import TokenBucket
 from hoglab.filters.pattern_grammar import PatternRefusedError, check_grammar
+from hoglab.patterns import searched
 
 SEARCH_TIMEOUT_S: Final = 0.02
 """Time limit of one search; a sound pattern takes microseconds."""
@@ -31,7 +31,7 @@ MAX_ACCOUNTS: Final = 10_000
 MAX_TEXT_LENGTH: Final = 10_000
 """Longest text that is searched this way; longer ones do not match."""
 
-_NEEDS_BACKTRACKING = re.compile(r"\(\?(?:=|!|<=|<!|>|P=)|\\[1-9]|\\k<")
+_NEEDS_BACKTRACKING = searched(r"\(\?(?:=|!|<=|<!|>|P=)|\\[1-9]|\\k<")
 
 
 _now = time.monotonic

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import calendar
 import math
-import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+from hoglab.patterns import anchored
 
 MAX_RELATIVE_NUMBER = 9_999
 """The largest number of units in a relative date; ``10000d`` is not a date."""
@@ -13,13 +14,13 @@ MAX_RELATIVE_NUMBER = 9_999
 MAX_DATE_LENGTH = 100
 """Longest text that is read as a date, blanks around it included; the longest known form has 35 characters."""
 
-_RELATIVE = re.compile(r"-?([0-9]+)([hdwmy])")
-_ABSOLUTE = re.compile(
+_RELATIVE = anchored(r"-?([0-9]+)([hdwmy])")
+_ABSOLUTE = anchored(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
     r"[ ]?([Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
-_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_NUMBER = anchored(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _FIXED_UNIT_HOURS = {"h": 1, "d": 24, "w": 168}
 _SHORTEST_MONTH = 28
 

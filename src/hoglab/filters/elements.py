@@ -11,12 +11,12 @@ matcher over parsed elements would, and the compiled filter needs no function th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
 from hoglab.filters.model import FilterError
+from hoglab.patterns import searched
 
 MAX_SELECTOR_LENGTH = 1_000
 """Maximum number of characters in one selector."""
@@ -27,11 +27,11 @@ MAX_SELECTOR_PARTS = 8
 MAX_UNORDERED_CLASSES = 3
 """Up to so many classes of one part may stand in any order in the chain; more must be in sorted order."""
 
-HREF, TEXT, ID = (rf'(?::|"){name}="(.*?)"' for name in ("href", "text", "attr_id"))
+HREF, TEXT, ID = (rf'(?::|"){name}="([^"\n]*)"' for name in ("href", "text", "attr_id"))
 """Patterns whose group is a value in a chain (spec: hog-runtime 1.2)."""
 
-_HREF, _TEXT, _ID = map(re.compile, (HREF, TEXT, ID))
-_TAG = re.compile(r"(?:^|;)(a|button|form|input|select|textarea|label)(?=\.|:|$)")
+_HREF, _TEXT, _ID = map(searched, (HREF, TEXT, ID))
+_TAG = searched(r"(?:^|;)(a|button|form|input|select|textarea|label)(?=\.|:|$)")
 
 
 def chain_href(chain: str) -> str:

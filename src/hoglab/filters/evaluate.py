@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, NamedTuple
 
 import orjson
-import re2
 
 from hoglab.filters import dates, semver
-from hoglab.filters.backtracking import compile_backtracking
 from hoglab.filters.model import PropertyFilter, PropertyGroup
+from hoglab.filters.searching import compile_search
+from hoglab.patterns import ASCII, IGNORECASE, anchored
 
 Predicate = Callable[[Any], bool]
 """Takes a property value or `MISSING`."""
 
 _Compiler = Callable[[Any, "EvaluationContext"], Predicate]
-
-MAX_REGEX_MEMORY_BYTES = 4 * 1024 * 1024
-"""Maximum memory of one compiled pattern; larger patterns count as invalid."""
 
 MAX_NUMBER_LENGTH = 1_100
 """Longest text that is read as a number: every double can be written out in full with fewer characters."""
@@ -143,9 +139,9 @@ def number_of(value: Any) -> float | None:
     return None
 
 
-_NUMBER = re.compile(
+_NUMBER = anchored(
     r"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[+-]?[0-9]++)?|inf|infinity|nan)",
-    re.IGNORECASE | re.ASCII,
+    IGNORECASE | ASCII,
 )
 
 
@@ -231,28 +227,6 @@ def _starts_with(value: Any, _context: EvaluationContext) -> Predicate:
 def _ends_with(value: Any, _context: EvaluationContext) -> Predicate:
     end = _folded(value)
     return lambda actual: _folded(actual).endswith(end)
-
-
-def compile_regex(pattern: str) -> Callable[[str], bool] | None:
-    """Return an unanchored, case-sensitive search that takes linear time (RE2), or None for an invalid pattern."""
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = MAX_REGEX_MEMORY_BYTES
-    try:
-        compiled = re2.compile(pattern.encode(), options)
-    except (re2.error, UnicodeEncodeError):
-        return None
-    return lambda text: compiled.search(text.encode("utf-8", "replace")) is not None
-
-
-def compile_search(pattern: str) -> Callable[[str], bool] | None:
-    """Return an unanchored, case-sensitive search of the pattern of a flag, or None for an invalid pattern.
-
-    RE2 searches for what it knows. Look-around and back-references, which it lacks, are searched by an engine that
-    backtracks, for a limited time. Raises `PatternRefusedError` for those of them that are not run here.
-    """
-    return compile_regex(pattern) or compile_backtracking(pattern)
 
 
 def _regex(value: Any, _context: EvaluationContext) -> Predicate:

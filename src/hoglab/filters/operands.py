@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hoglab.filters import dates, semver
-from hoglab.filters.evaluate import compile_search, number_of, text_of
+from hoglab.filters.evaluate import number_of, text_of
 from hoglab.filters.model import FilterError
+from hoglab.filters.searching import compile_search
 
 MAX_SHOWN: Final = 100
 """Number of characters of an operand that a message repeats."""

@@ -7,11 +7,11 @@ first: what the grammar does not name is refused, and so is a pattern that is to
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from hoglab.filters.model import FilterError
+from hoglab.patterns import DOTALL, anchored
 
 MAX_LENGTH: Final = 1_000
 """Largest number of characters of a pattern."""
@@ -25,18 +25,18 @@ MAX_DEPTH: Final = 20
 MAX_GROUPS: Final = 50
 """Largest number of groups of a pattern, whether they capture or not."""
 
-_OPENING = re.compile(
+_OPENING = anchored(
     r"\(\?(?:[:=!>]|<[=!]|P?<[A-Za-z_][A-Za-z0-9_]{0,31}>|[ims]{1,3}(?:-[ims]{1,3})?:|-[ims]{1,3}:)"
 )
-_FLAGS = re.compile(r"\(\?[ims]{1,3}\)")
-_NAMED_REFERENCE = re.compile(r"\(\?P=[A-Za-z_][A-Za-z0-9_]{0,31}\)")
-_ESCAPE = re.compile(
+_FLAGS = anchored(r"\(\?[ims]{1,3}\)")
+_NAMED_REFERENCE = anchored(r"\(\?P=[A-Za-z_][A-Za-z0-9_]{0,31}\)")
+_ESCAPE = anchored(
     r"\\(?:[dDwWsSbBAzZnrtfva]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[1-9][0-9]?|[pP](?:[A-Z]|\{\^?[A-Za-z0-9_ =-]{1,40}\})"
     r"|[^A-Za-z0-9])",
-    re.DOTALL,
+    DOTALL,
 )
-_CLASS_NAME = re.compile(r"\[:\^?[a-z]{1,10}:\]")
-_REPEAT = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{0,9}))?\}")
+_CLASS_NAME = anchored(r"\[:\^?[a-z]{1,10}:\]")
+_REPEAT = anchored(r"\{([0-9]{1,9})(?:(,)([0-9]{0,9}))?\}")
 
 
 class PatternRefusedError(FilterError):

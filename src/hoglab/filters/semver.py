@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import total_ordering
+
+from hoglab.patterns import anchored
 
 MAX_TEXT_LENGTH = 256
 """Longer texts are not versions."""
 
-_VERSION = re.compile(
+_VERSION = anchored(
     r"[vV]?([0-9]{1,18})(?:\.([0-9]{1,18}))?(?:\.([0-9]{1,18}))?"
     r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
     r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
-_WILDCARD = re.compile(r"[vV]?([0-9]{1,18})(?:\.([0-9]{1,18}))?(?:\.([0-9]{1,18}))?(?:\.\*)*")
+_WILDCARD = anchored(r"[vV]?([0-9]{1,18})(?:\.([0-9]{1,18}))?(?:\.([0-9]{1,18}))?(?:\.\*)*")
 
 Core = tuple[int, int, int]
 

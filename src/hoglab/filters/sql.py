@@ -25,8 +25,9 @@ from hoglab.filters.elements import (
     selector_pattern,
     tag_pattern,
 )
-from hoglab.filters.evaluate import compile_regex, number_of, text_of
+from hoglab.filters.evaluate import number_of, text_of
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup
+from hoglab.filters.searching import compile_regex
 
 TRUE: Final = "TRUE"
 FALSE: Final = "FALSE"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from hoglab.flags.filter_schemas import FlagFilters
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields.unknown_keys import UnknownKey, refuse, unknown_keys
+from hoglab.patterns import anchored
 from hoglab.people.cohorts.definition import cohort_reference
 
 MAX_KEY_LENGTH = 400
@@ -25,7 +25,7 @@ MAX_VARIANTS = 200
 MAX_CONDITIONS = 1_000
 GROUP_TYPES = range(5)
 
-_KEY = re.compile(r"[a-zA-Z0-9_-]+")
+_KEY = anchored(r"[a-zA-Z0-9_-]+")
 _STORED_OPERATORS = {"min": "gte", "max": "lte"}
 _OPERATORS = frozenset(OPERATORS) | {"in", "not_in", "flag_evaluates_to"}
 _TEXT_OPERATORS = frozenset({"regex", "icontains"})

@@ -6,9 +6,10 @@ the official parser's answer. Nodes compare by identity: the compilers use them 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+from hoglab.patterns import searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -345,6 +346,7 @@ class TryCatchStatement(Statement):
 
 _FIELDS: dict[type, tuple[str, ...]] = {}
 _CHILD_FIELDS: dict[type, tuple[str, ...]] = {}
+_WORDS = searched(r"\w+")
 _PLAIN_TYPES = frozenset({"None", "bool", "float", "int", "str", "tuple"})
 
 
@@ -363,7 +365,7 @@ def child_fields(kind: type[Node]) -> tuple[str, ...]:
     if names is None:
         types = {f.name: str(f.type) for f in fields(kind)}
         names = tuple(
-            name for name in field_names(kind) if not _PLAIN_TYPES.issuperset(re.findall(r"\w+", types[name]))
+            name for name in field_names(kind) if not _PLAIN_TYPES.issuperset(_WORDS.findall(types[name]))
         )
         _CHILD_FIELDS[kind] = names
     return names

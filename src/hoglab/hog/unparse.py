@@ -8,17 +8,17 @@ The formatter is for texts that authors wrote, and keeps their form.
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
 from hoglab.hog.errors import quote
 from hoglab.hog.parser.lexer import LITERALS, RESERVED
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_PLAIN = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_PLAIN = anchored(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _WORDS = frozenset(
     {*RESERVED, *LITERALS, "and", "or", "not", "in", "is", "as", "like", "ilike", "between", "true", "false"}
     | {"case", "when", "then", "else", "end", "interval", "select", "with", "distinct", "if", "for", "return"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -39,6 +38,7 @@ from hoglab.http.requests.deadlines import Deadlines
 from hoglab.http.requests.host import check_host
 from hoglab.http.responses import error_response
 from hoglab.http.welcome import welcome_apps
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,7 +57,7 @@ WRITE_TIMEOUT_S = 30.0
 """Time limit for a client to read one part of a response."""
 PART_BYTES = 64 * 1024
 """Size of the parts in which longer answers are sent, each when the previous one is on its way."""
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+_REQUEST_ID = anchored(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _log = structlog.get_logger("hoglab.http")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import orjson
 import structlog
 
+from hoglab.patterns import IGNORECASE, searched
 from hoglab.terminal import line, plain
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
 
-_SECRET = re.compile(r"((?:^|&)(?:personal_api_key|api_key|token|secret|password)=)[^&]*", re.IGNORECASE)
+_SECRET = searched(r"((?:^|&)(?:personal_api_key|api_key|token|secret|password)=)[^&]*", IGNORECASE)
 _OF_SEVERAL_LINES = frozenset({"exception", "stack"})
-_KEY = re.compile(r"\b(ph[xs]_)[A-Za-z0-9_-]{8,}")
+_KEY = searched(r"\b(ph[xs]_)[A-Za-z0-9_-]{8,}")
 
 
 def configure_logging(level: Level = "info", form: Format = "console", stream: TextIO | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from hoglab.http.documents.explorer import PATH as EXPLORER
 from hoglab.http.documents.openapi import page
 from hoglab.http.requests.body import header
 from hoglab.http.responses import json_response
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,7 @@ _PAGE = f"""<!doctype html><html lang=en><meta charset=utf-8>
 <pre>hoglab projects list</pre>
 </html>
 """
+_QUALITY = anchored(r"[01](\.\d{0,3})?")
 _HEADERS = {
     content_policy.HEADER: content_policy.page_policy(_STYLE, img_src="'self'"),
     "Referrer-Policy": "no-referrer",
@@ -84,7 +85,7 @@ def _prefers_html(accept: str) -> bool:
         name, *parameters = (each.strip() for each in part.split(";"))
         if name in weights:
             quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
-            weights[name] = float(quality) if re.fullmatch(r"[01](\.\d{0,3})?", quality) else 0.0
+            weights[name] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
     return weights["text/html"] > 0 and weights["text/html"] >= weights["application/json"]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
+
+from hoglab.patterns import ASCII, anchored
 
 MAX_FUTURE = timedelta(hours=23)
 """An event later than this counts as having happened when it was received."""
@@ -13,11 +14,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECONDS_BELOW = 100_000_000_000
 """Numbers below this are seconds since the epoch, others milliseconds."""
 
-_NUMBER = re.compile(r"\d{9,15}(?:\.\d{1,9})?", re.ASCII)
-_BEFORE_OR_AFTER_ALL_YEARS = re.compile(r"(?:-\d{1,6}|0000|\+?\d{5,6})-\d\d-\d\d", re.ASCII)
+_NUMBER = anchored(r"\d{9,15}(?:\.\d{1,9})?", ASCII)
+_BEFORE_OR_AFTER_ALL_YEARS = anchored(r"(?:-\d{1,6}|0000|\+?\d{5,6})-\d\d-\d\d", ASCII)
 _SLASHES = (
-    re.compile(r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})(?P<rest>[T ].+)?", re.ASCII),
-    re.compile(r"(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})(?P<rest>[T ].+)?", re.ASCII),
+    anchored(r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})(?P<rest>[T ].+)?", ASCII),
+    anchored(r"(?P<m>\d{1,2})/(?P<d>\d{1,2})/(?P<y>\d{4})(?P<rest>[T ].+)?", ASCII),
 )
 
 

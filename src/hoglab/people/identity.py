@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from uuid import UUID
 
 import uuid_utils
 from msgspec import convert
+
+from hoglab.patterns import DOTALL, anchored
 
 PERSON_NAMESPACE = UUID("932979b4-65c3-4424-8467-0b66ec27bc22")
 """Namespace of derived person ids (spec: sdk-wire 1.11)."""
@@ -29,7 +30,7 @@ _ILLEGAL_ANY_CASE = frozenset(
     )
 )
 _ILLEGAL = frozenset(("[object Object]", "NaN", "None", "none", "null", "0", "undefined"))
-_QUOTED = re.compile(r"'(.*)'|\"(.*)\"", re.DOTALL)
+_QUOTED = anchored(r"'(.*)'|\"(.*)\"", DOTALL)
 
 
 def derived_person_id(project_id: int, distinct_id: str) -> UUID:

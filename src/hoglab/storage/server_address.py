@@ -6,18 +6,20 @@ parameter, whose names are shown. Such an address is refused, with an error that
 
 from __future__ import annotations
 
-import re
 from collections.abc import Set
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from hoglab.patterns import anchored, searched
+
 ESCAPES = "in names and passwords write % as %25, @ as %40, / as %2F, : as %3A, ? as %3F, # as %23, & as %26"
 """Advice of every error about an address."""
 
-_STRAY_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
-_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
+_STRAY_PERCENT = searched(r"%(?![0-9a-fA-F]{2})")
+_UNPRINTABLE = searched(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
 _HOST = r"(?:\[[0-9a-fA-F:.]+(?:%25[\w.-]+)?\]|[\w.~-]*|(?:%2[fF][\w.~%-]*))"
-_HOSTS = re.compile(rf"{_HOST}(?::[0-9]{{1,5}})?(?:,{_HOST}(?::[0-9]{{1,5}})?)*")
+_HOSTS = anchored(rf"{_HOST}(?::[0-9]{{1,5}})?(?:,{_HOST}(?::[0-9]{{1,5}})?)*")
+_PORT = searched(r":([0-9]+)(?=,|$)")
 MAX_PORT = 65_535
 
 
@@ -64,7 +66,7 @@ class ServerAddress:
 
 
 def _ports(hosts: str) -> list[str]:
-    return re.findall(r":([0-9]+)(?=,|$)", hosts)
+    return _PORT.findall(hosts)
 
 
 def _parameters(query: str, known: Set[str] | None) -> dict[str, str]:

@@ -7,7 +7,6 @@ What a user says is a pattern relative to the directory (``orders/*.parquet``). 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import duckdb
+
+from hoglab.patterns import searched
 
 MAX_FILES = 1_000
 """Maximum number of files of one table."""
@@ -28,7 +29,7 @@ MAX_LOOKED_AT = 10_000
 DESCRIBE_MEMORY = "256MB"
 """Memory limit for looking at the columns of a table."""
 
-_ENGINE_WILDCARDS = re.compile(r"[*?\[\]{}]")
+_ENGINE_WILDCARDS = searched(r"[*?\[\]{}]")
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
 _BROAD_INTEGERS = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT"})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -12,6 +11,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import brotli
+
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -35,7 +36,7 @@ _TYPES = {
     "svg": "image/svg+xml",
     "woff2": "font/woff2",
 }
-_HASHED = re.compile(r"assets/[A-Za-z0-9_.-]+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
+_HASHED = anchored(r"assets/[A-Za-z0-9_.-]+-[A-Za-z0-9_-]{8}\.[a-z0-9]+")
 
 
 class AssetError(Exception):

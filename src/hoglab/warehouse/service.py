@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from uuid_utils import uuid7
 
 from hoglab.http.errors import not_found, validation_error
 from hoglab.http.fields.dates import utc_now
+from hoglab.patterns import anchored
 from hoglab.storage.table_files import FileFormat, TableDirectory, TableFileError
 from hoglab.warehouse import store
 from hoglab.warehouse.store import TableRow
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_TABLES_PER_PROJECT = 200
 MAX_NAME = 128
-_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.]{{0,{MAX_NAME - 1}}}")
+_NAME = anchored(rf"[A-Za-z_][A-Za-z0-9_.]{{0,{MAX_NAME - 1}}}")
 _SUFFIXES = {".parquet": FileFormat.PARQUET, ".csv": FileFormat.CSV}
 
 

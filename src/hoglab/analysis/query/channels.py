@@ -9,11 +9,11 @@ their package.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hoglab.filters.sql import Parameters
+from hoglab.patterns import escape
 from hoglab.storage.event_store.dialects import Dialect
 
 PARTS = (
@@ -50,7 +50,7 @@ class _Channel:
 
 
 def _either(words: tuple[str, ...]) -> str:
-    return "|".join(map(re.escape, words))
+    return "|".join(map(escape, words))
 
 
 _EMAIL = ("email", "e-mail", "e_mail", "e mail")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.fields import parse_number
+from hoglab.patterns import ASCII, anchored
 
 METHODS = ("bayesian", "frequentist")
 _EXPOSURE_KINDS = ("ExperimentEventExposureConfig", "ActionsNode")
@@ -43,7 +43,7 @@ CALCULATOR_KEYS = (
 MAX_RECALCULATION_TIMES = 2
 """Maximum number of times a day at which the results of running experiments are computed."""
 MIN_HOURS_APART = 6
-_WHOLE_HOUR = re.compile(r"([01]\d|2[0-3]):00(?::00)?", re.ASCII)
+_WHOLE_HOUR = anchored(r"([01]\d|2[0-3]):00(?::00)?", ASCII)
 _DECIMALS = 10
 
 

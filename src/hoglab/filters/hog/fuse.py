@@ -12,7 +12,6 @@ once more before it runs (`hoglab.hog.backend_python`).
 from __future__ import annotations
 
 import ast
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -43,6 +42,7 @@ from hoglab.hog.codegen import (
 )
 from hoglab.hog.nodes import Expr
 from hoglab.hog.values import LONG, compile_regex, eq, free_of_charge
+from hoglab.patterns import escape
 
 MAX_NESTING = 12
 """Nested tests in one generated function; deeper ones go into a function of their own."""
@@ -324,7 +324,7 @@ class _Block:
             places: dict[str, list[int]] = {}
             for decision, place in cases:
                 places.setdefault(decision.operand, []).append(place)
-            patterns = [re.escape(text) for text in places]
+            patterns = [escape(text) for text in places]
             if len(places) < TEXTS_FROM or sum(map(len, patterns)) > MAX_TEXTS:
                 continue
             decided.update(place for _, place in cases)

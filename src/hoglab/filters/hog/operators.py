@@ -7,7 +7,6 @@ of null is ``null``, its number is 0), and only there, a test for null is put in
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -47,6 +46,7 @@ from hoglab.hog.values import (
     read_instant,
     to_number,
 )
+from hoglab.patterns import ASCII, anchored
 
 if TYPE_CHECKING:
     from hoglab.hog.nodes import Expr
@@ -279,7 +279,7 @@ def _not_between(field: Expr, operand: Operand) -> Leaf:
 
 # --- dates ---
 
-_RELATIVE_DATE = re.compile(r"-?(\d{1,5})([hdwmqysHDWMQY])", re.ASCII)
+_RELATIVE_DATE = anchored(r"-?(\d{1,5})([hdwmqysHDWMQY])", ASCII)
 _UNITS = {
     "h": ("hour", 1),
     "d": ("day", 1),

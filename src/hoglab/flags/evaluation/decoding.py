@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 import zlib
 from typing import Any
 
@@ -17,6 +16,7 @@ import orjson
 
 from hoglab.http.errors import ApiError, payload_too_large, validation_error
 from hoglab.http.requests.decompression import percent_decoded
+from hoglab.patterns import searched
 
 MAX_WIRE_BYTES = 2 * 1024 * 1024
 """Largest body of an evaluation request as it arrives."""
@@ -35,9 +35,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ANY_WRAPPER = zlib.MAX_WBITS | 32
 _FORM = "application/x-www-form-urlencoded"
 _JSON_LIKE = frozenset({"", "application/json", "text/plain"})
-_FORM_FIELD = re.compile(rb"(?:^|&)data=([^&]*)")
-_NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=_-]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_FORM_FIELD = searched(rb"(?:^|&)data=([^&]*)")
+_NOT_BASE64 = searched(rb"[^A-Za-z0-9+/=_-]")
+_SURROGATE = searched("[\ud800-\udfff]")
 
 
 def malformed(detail: str) -> ApiError:

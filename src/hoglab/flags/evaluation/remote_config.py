@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import orjson
+
+from hoglab.patterns import IGNORECASE, searched
 
 CACHE_CONTROL = "public, max-age=300"
 
@@ -69,7 +70,7 @@ def remote_config(token: str, *, has_flags: bool) -> dict[str, Any]:
     return {"token": token, **config_fields(has_flags=has_flags)}
 
 
-_SCRIPT_END = re.compile(r"</(script)", re.IGNORECASE)
+_SCRIPT_END = searched(r"</(script)", IGNORECASE)
 
 
 class SiteApp(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,6 +42,7 @@ from hoglab.http.fields.unknown_keys import with_warnings
 from hoglab.http.fields.wire import ErrorText
 from hoglab.http.management.pagination import Paged, envelope
 from hoglab.http.management.routing import ResourceRouter, TextId, UuidId
+from hoglab.patterns import ASCII, anchored
 
 if TYPE_CHECKING:
     from hoglab.functions.editing import Purpose
@@ -54,7 +54,7 @@ READ, WRITE = "hog_function:read", "hog_function:write"
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 
-_ICON_ID = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.ASCII)
+_ICON_ID = anchored(r"[a-z0-9-]+(\.[a-z0-9-]+)+", ASCII)
 
 
 def router(service: FunctionService) -> ResourceRouter:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from hoglab.patterns import searched
 
 MAX_SEARCH_LENGTH = 200
 NAME_SIMILARITY = 0.3
 DESCRIPTION_SIMILARITY = 0.4
 DESCRIPTION_WEIGHT = 0.5
 
-_WORD = re.compile(r"\w+")
+_WORD = searched(r"\w+")
 
 Match = Literal["exact", "similar"]
 

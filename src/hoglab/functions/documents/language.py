@@ -7,7 +7,6 @@ A comment such as `<!-- library -->` in a chapter is replaced by the section of 
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 from dataclasses import fields
@@ -18,6 +17,7 @@ from hoglab.filters.hog import FILTER
 from hoglab.functions.environments import DELIVERING, DESTINATION_LIMITS, MASKING_LIMITS, TRANSFORMATION
 from hoglab.hog import ANY, EXPRESSION_LIMITS, LIBRARY, TEMPLATE, Limits, findings
 from hoglab.hog.values import format_number
+from hoglab.patterns import MULTILINE, searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -144,17 +144,22 @@ def _grouped(number: int | float) -> str:
     return f"{number:,}" if number.__class__ is int else format_number(number)
 
 
+_NOT_IN_ANCHORS: Final = searched(r"[^\w\- ]")
+_TITLE: Final = searched(r"^## (.+)$", MULTILINE)
+_PLACE: Final = searched(r"<!-- ([a-z]+) -->")
+
+
 def _anchor(title: str) -> str:
     """Return the anchor that GitHub and others give to a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+    return _NOT_IN_ANCHORS.sub("", title.lower()).replace(" ", "-")
 
 
 def _contents(chapters: str) -> str:
-    titles = re.findall(r"^## (.+)$", chapters, re.MULTILINE)
+    titles = _TITLE.findall(chapters)
     return "\n".join(f"- [{title}](#{_anchor(title)})" for title in titles)
 
 
-_TAG: Final = re.compile(r"^(D?[0-9.]+)(, and [0-9.]+)?:? ")
+_TAG: Final = searched(r"^(D?[0-9.]+)(, and [0-9.]+)?:? ")
 """Numbers of decisions before a reason."""
 
 
@@ -193,7 +198,7 @@ def reference(chapters: str, listed: Mapping[str, str]) -> str:
         "findings": "\n".join(line for line in codes.splitlines() if line.startswith("|")),
         "library": library(),
     }
-    return re.sub(r"<!-- ([a-z]+) -->", lambda found: parts[found[1]], chapters)
+    return _PLACE.sub(lambda found: parts[found[1]], chapters)
 
 
 def main(template: str, oracles: str, target: str) -> None:

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import html
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,15 +14,16 @@ from urllib.parse import quote, quote_plus
 import orjson
 
 from hoglab.hog.values import repr_value
+from hoglab.patterns import IGNORECASE, Searched, alternatives, anchored, escape, searched
 
 REPLACEMENT = "***REDACTED***"
 
 MIN_LENGTH = 1
 """Shortest secret that is replaced as a text; blank ones never are."""
 
-_SECRET_KEY = re.compile(
+_SECRET_KEY = searched(
     r"authorization|cookie|token|secret|password|passcode|credential|api[-_]?key|private[-_]?key|signing[-_]?key",
-    re.IGNORECASE,
+    IGNORECASE,
 )
 _HEADERS = frozenset(
     {
@@ -47,14 +47,14 @@ SHARED_CHARACTERS = 3
 PATTERNS = 1_000
 """Maximum number of sets of secrets whose patterns are remembered: most runs of a function have the same."""
 
-_BASIC = re.compile(r"Basic\s+([A-Za-z0-9+/]+={0,2})\s*", re.IGNORECASE)
+_BASIC = anchored(r"Basic\s+([A-Za-z0-9+/]+={0,2})\s*", IGNORECASE)
 _BASE64 = "[A-Za-z0-9+/_-]"
 _IN_BASE64 = {"+": r"(?:\+|-|%2[bB])", "/": "(?:/|_|%2[fF])"}
 """Characters that Base64 for addresses has in place of two others."""
 _LEFT_ALONE = ("", "/", "!~*'()", ";,/?:@&=+$!~*'()#")
 """Characters that encoders of addresses do not encode; the last two: encodeURLComponent, and encodeURI of browsers."""
-_HEX_DIGITS = re.compile("%[0-9A-F]{2}")
-_PREFIX = re.compile(r"^(?:Bearer|Basic|Token)\s+", re.IGNORECASE)
+_HEX_DIGITS = searched("%[0-9A-F]{2}")
+_PREFIX = searched(r"^(?:Bearer|Basic|Token)\s+", IGNORECASE)
 
 Redact = Callable[[str], str]
 
@@ -83,7 +83,7 @@ def redactor(
     return lambda text: _replaced(pattern, text)
 
 
-def _replaced(pattern: re.Pattern[str], text: str) -> str:
+def _replaced(pattern: Searched[str], text: str) -> str:
     """Return a text without the matches of a pattern.
 
     A match may begin within the last characters of another: a digit of base64 may be the end of one secret and the
@@ -101,15 +101,15 @@ def _replaced(pattern: re.Pattern[str], text: str) -> str:
 
 
 @lru_cache(maxsize=PATTERNS)
-def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
+def _pattern(secrets: frozenset[str]) -> Searched[str]:
     """Return the pattern that matches any form of some secrets, the longest first."""
     parts = {secret for whole in secrets for secret in _parts(whole)}
     texts = {form for part in parts for form in _texts_of(part)}
-    found = [(len(text), re.escape(text)) for text in texts]
+    found = [(len(text), escape(text)) for text in texts]
     for part in parts | {_in_json(part) for part in parts}:
         found += _encoded(part)
     found.sort(key=lambda form: (-form[0], form[1]))
-    return re.compile("|".join(form for _, form in found))
+    return alternatives(form for _, form in found)
 
 
 def _unchanged(text: str) -> str:

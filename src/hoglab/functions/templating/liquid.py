@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
-import re2
 from liquid import BoundTemplate, Environment, RenderContext
 from liquid.builtin.expressions import FilteredExpression
 from liquid.builtin.expressions.primitive import RangeLiteral
@@ -37,6 +36,7 @@ from hoglab.functions.templating.liquid_filters import (
 )
 from hoglab.hog import HogRuntimeError, map_texts
 from hoglab.http.fields.dates import utc_now
+from hoglab.patterns import linear
 
 if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager
@@ -54,11 +54,11 @@ MAX_LOOP_ITERATIONS = 10_000
 RENDER_TIME_S = 0.5
 """Computing time of one render, in seconds."""
 
-_MARKUP = re2.compile(r"(?s)\{\{.*?\}\}|\{%.*?%\}")
-_VERBATIM = re2.compile(
+_MARKUP = linear(r"(?s)\{\{.*?\}\}|\{%.*?%\}")
+_VERBATIM = linear(
     r"(?s)\{%-?\s*raw\s*-?%\}.*?\{%-?\s*endraw\s*-?%\}|\{%-?\s*doc\s*-?%\}.*?\{%-?\s*enddoc\s*-?%\}"
 )
-_VERBATIM_OPENING = re2.compile(r"\{%-?\s*(?:raw|doc)\s*-?%\}")
+_VERBATIM_OPENING = linear(r"\{%-?\s*(?:raw|doc)\s*-?%\}")
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#x27;", "'"), ("&amp;", "&"))
 
 

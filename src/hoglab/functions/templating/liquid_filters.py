@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import re2
 from liquid.exceptions import LiquidError
 from liquid.undefined import is_undefined
 
 from hoglab.hog.values import HogDate, HogDateTime, js_string, stringify
 from hoglab.http.fields.dates import parse_moment, utc_now
+from hoglab.patterns import linear
 
 MAX_VALUE_CHARS = 1_000_000
 """Maximum length of all texts in one value that a filter takes or returns."""
@@ -203,7 +203,7 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple, range)) else [value]
 
 
-_MARKUP = re2.compile(r"(?is)<script.*?</script>|<style.*?</style>|<!--.*?-->|<.*?>")
+_MARKUP = linear(r"(?is)<script.*?</script>|<style.*?</style>|<!--.*?-->|<.*?>")
 
 
 def _strip_html(value: str) -> str:
@@ -353,7 +353,7 @@ _COMPOSED = {
     "X": "%-I:%M:%S %p",
 }
 
-_DIRECTIVE = re2.compile(r"%([-_0^#:]*)(\d*)([A-Za-z%])")
+_DIRECTIVE = linear(r"%([-_0^#:]*)(\d*)([A-Za-z%])")
 
 
 def strftime(at: datetime, layout: str) -> str:

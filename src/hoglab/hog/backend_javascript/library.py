@@ -7,18 +7,18 @@ function declarations without imports and exports (spec: hog-language 11.4).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hoglab.hog.backend_javascript.names import function_name
+from hoglab.patterns import MULTILINE, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_IMPORT = re.compile(r"^import \{ (\w+) \} from '\./\1\.js'\n", re.MULTILINE)
+_IMPORT = trusted(r"^import \{ (\w+) \} from '\./\1\.js'\n", MULTILINE)
 _FOLDER = files("hoglab.hog.backend_javascript") / "library"
 
 

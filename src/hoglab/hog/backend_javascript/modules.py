@@ -5,12 +5,12 @@ Only `export` at the top of a statement outside of all brackets is changed; the 
 
 from __future__ import annotations
 
-import re
 from typing import NoReturn
 
 from hoglab.hog.errors import HogCompileError
+from hoglab.patterns import DOTALL, VERBOSE, Match, trusted
 
-_TOKEN = re.compile(
+_TOKEN = trusted(
     r"""
     (?P<comment>//[^\n]*|/\*.*?\*/)
   | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
@@ -19,16 +19,16 @@ _TOKEN = re.compile(
   | (?P<space>\s+)
   | (?P<other>.)
     """,
-    re.VERBOSE | re.DOTALL,
+    VERBOSE | DOTALL,
 )
-_REGEX = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*")
+_REGEX = trusted(r"/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*")
 _BEFORE_REGEX = frozenset("(,=:[!&|?{};+-*%~^<>")
 _WORDS_BEFORE_REGEX = frozenset(
     {"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do"}
 )
-_DECLARED = re.compile(r"(?:async\s+)?(?:function\s*\*?|class|const|let|var)\s*([A-Za-z_$][\w$]*)")
-_LISTED = re.compile(r"\{([^{}]*)\}\s*;?")
-_NAMED = re.compile(r"([A-Za-z_$][\w$]*)(?:\s+as\s+([A-Za-z_$][\w$]*))?")
+_DECLARED = trusted(r"(?:async\s+)?(?:function\s*\*?|class|const|let|var)\s*([A-Za-z_$][\w$]*)")
+_LISTED = trusted(r"\{([^{}]*)\}\s*;?")
+_NAMED = trusted(r"([A-Za-z_$][\w$]*)(?:\s+as\s+([A-Za-z_$][\w$]*))?")
 
 
 def exports_function(source: str) -> str:
@@ -59,13 +59,13 @@ def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]
     after = start + len("export")
     rest = len(source[after:]) - len(source[after:].lstrip())
     after += rest
-    if re.compile(r"default\b").match(source, after):
+    if trusted(r"default\b").match(source, after):
         return "exports.default =", [], after + len("default")
     declared = _DECLARED.match(source, after)
     if declared:
         return "", [(declared[1], declared[1])], after
     listed = _LISTED.match(source, after)
-    if not listed or re.compile(r"\s*from\b").match(source, listed.end()):
+    if not listed or trusted(r"\s*from\b").match(source, listed.end()):
         _refuse("This form of `export` is not supported", source, start)
     names = []
     for item in filter(None, map(str.strip, listed[1].split(","))):
@@ -112,7 +112,7 @@ def _top_level_words(source: str) -> list[int]:
     return positions
 
 
-def _regex_or_token(source: str, at: int, before: str) -> re.Match[str]:
+def _regex_or_token(source: str, at: int, before: str) -> Match[str]:
     if source[at] == "/" and source[at : at + 2] not in ("//", "/*"):
         begins = before[-1] in _BEFORE_REGEX or before in _WORDS_BEFORE_REGEX
         found = _REGEX.match(source, at) if begins else None

@@ -7,10 +7,10 @@ the name of a library function that the program uses. Only in these places a var
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
+from hoglab.patterns import anchored, searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -44,8 +44,8 @@ BUILT_IN = frozenset(
 BETWEEN = frozenset({"expr", "low", "high"})
 """Names inside the code of a `between`."""
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FOREIGN = re.compile(r"[^A-Za-z0-9_]")
+_PLAIN = anchored(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOREIGN = searched(r"[^A-Za-z0-9_]")
 
 
 def identifier(name: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
 from hoglab.hog.suggestions import Guesses, closest
+from hoglab.patterns import searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hoglab.hog.env import Globals
     from hoglab.hog.stdlib.registry import Function
 
-_WORD = re.compile(r"[\w$]+")
+_WORD = searched(r"[\w$]+")
 _SHORTEST_GUESS = 4  # characters from which on a name may be called misspelt
 
 

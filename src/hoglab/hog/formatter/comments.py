@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from hoglab.patterns import searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from hoglab.hog.parser.lexer import Token
 
 # Between two tokens there is nothing but blanks and comments, so this need not know about strings.
-_COMMENT = re.compile(r"(?:--|//|#)[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/")
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+_COMMENT = searched(r"(?:--|//|#)[^\r\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?")
+_NEWLINE = searched(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)

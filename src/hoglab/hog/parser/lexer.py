@@ -6,11 +6,11 @@ of a character depends on it (spec: hog-language 1). The start of a HogQLX tag i
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hoglab.hog.errors import HogSyntaxError
+from hoglab.patterns import DOTALL, Match, anchored, escape, searched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,28 +81,34 @@ _PATTERNS = {  # the most frequent first
     "decimal": r"[0-9]+",
     "backtick": rf"`(?:[^`\\]++|``|{_ESCAPED})*+`",
     "double": rf'"(?:[^"\\]++|""|{_ESCAPED}|\\")*+"',
-    "op": "|".join(re.escape(op) for op in sorted(_OPERATORS, key=len, reverse=True)),
+    "op": "|".join(escape(op) for op in sorted(_OPERATORS, key=len, reverse=True)),
 }
-_TOKEN = re.compile(
-    rf"[{_BLANK}]*(?:{'|'.join(f'(?P<{kind}>{pattern})' for kind, pattern in _PATTERNS.items())})"
+_TOKEN = anchored(
+    rf"(?:[{_BLANK}]++(?!\Z))?(?:{'|'.join(f'(?P<{kind}>{pattern})' for kind, pattern in _PATTERNS.items())})"
 )
-_NAME_CHAR = re.compile(r"[A-Za-z0-9_$]")
-_FSTRING_TEXT = re.compile(rf"(?:[^'\\{{]|''|{_ESCAPED}|\\\{{)+")
+_NAME_CHAR = anchored(r"[A-Za-z0-9_$]")
+_FSTRING_TEXT = anchored(rf"(?:[^'\\{{]|''|{_ESCAPED}|\\\{{)+")
 # a backslash right before a brace always belongs to the brace, whatever stands before it
-_TEMPLATE_TEXT = re.compile(r"(?:[^\\{]++|\\\{|\\)++")
-_TAG_START = re.compile(rf"<[A-Za-z_][A-Za-z0-9_-]*(?:[>/]|[{_BLANK}]+[>/A-Za-z_$])")
+_TEMPLATE_TEXT = anchored(r"(?:[^\\{]++|\\\{|\\)++")
+_TAG_START = anchored(rf"<[A-Za-z_][A-Za-z0-9_-]*(?:[>/]|[{_BLANK}]+[>/A-Za-z_$])")
 
 _ESCAPES = {
     "b": "\b", "f": "\f", "r": "\r", "n": "\n", "t": "\t", "a": "\a", "v": "\v", "0": "", "\\": "\\",
     "'": "'", "{": "{", "`": "`", '"': '"',
 }  # fmt: skip
-_UNESCAPE_STRING = re.compile(r"''|\\(.)", re.DOTALL)
-_UNESCAPE_TEMPLATE = re.compile(r"\\([bfrntav0\\{])")
-_UNESCAPE_QUOTED = {"`": re.compile(r"``|\\([^'])", re.DOTALL), '"': re.compile(r"\"\"|\\([^'])", re.DOTALL)}
+_UNESCAPE_STRING = searched(r"''|\\(.)", DOTALL)
+_UNESCAPE_TEMPLATE = searched(r"\\([bfrntav0\\{])")
+_UNESCAPE_QUOTED = {"`": searched(r"``|\\([^'])", DOTALL), '"': searched(r"\"\"|\\([^'])", DOTALL)}
 
-_TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_TAG_TEXT = re.compile(r"[^{<]+")
-_SPACES = re.compile(rf"[{_BLANK}]*")
+_UNCLOSED = {
+    "'": anchored(rf"(?:[^'\\]|''|{_ESCAPED})*"),
+    "`": anchored(rf"(?:[^`\\]|``|{_ESCAPED}|\\`)*"),
+    '"': anchored(rf'(?:[^"\\]|""|{_ESCAPED}|\\")*'),
+}
+"""The text of a string that has no end, by its quote."""
+_TAG_NAME = anchored(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TAG_TEXT = anchored(r"[^{<]+")
+_SPACES = anchored(rf"[{_BLANK}]*")
 
 _OPERAND_ENDS = frozenset(
     {"name", "quoted", "literal", "number", "string", "f-end", ")", "]", "}", "/>", "</"}
@@ -407,8 +413,7 @@ class _Lexer:
 
     def bad_string(self, at: int, quote: str) -> HogSyntaxError:
         source, i = self.source, at + 1
-        pattern = re.compile(rf"(?:[^{quote}\\]|{quote}{quote}|{_ESCAPED}|\\{quote})*")
-        found = pattern.match(source, i)
+        found = _UNCLOSED[quote].match(source, i)
         stop = found.end() if found else i
         if stop < len(source) and source[stop] == "\\":
             return self.bad_escape(stop)
@@ -423,7 +428,7 @@ class _Lexer:
         )  # fmt: skip
 
 
-def _unescape(found: re.Match[str]) -> str:
+def _unescape(found: Match[str]) -> str:
     char = found.group(1)
     if char is None:
         return found.group()[0]

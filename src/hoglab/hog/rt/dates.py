@@ -5,25 +5,25 @@ Instants are Unix seconds as a number with at most millisecond meaning.  Everyth
 """
 
 import datetime as dt
-import re
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.values import FIRST_INSTANT, LAST_INSTANT, HogDate, HogDateTime
+from hoglab.patterns import IGNORECASE, anchored
 
 UTC: Final = dt.UTC
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _DAY_S: Final = 86_400
 
-_DATE_LIKE = re.compile(
+_DATE_LIKE = anchored(
     r"\s*([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?"
     r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?\s*"
 )
-_FIXED_ZONE = re.compile(r"UTC([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
+_FIXED_ZONE = anchored(r"UTC([+-])([0-9]{1,2})(?::?([0-9]{2}))?", IGNORECASE)
 _MAX_DATE_TEXT: Final = 1_000  # white space around a date is allowed, but there must be an end to it
 _MAX_ZONE_NAME: Final = 64
 _UNIVERSAL: Final = frozenset({"UTC", "GMT"})

@@ -7,9 +7,10 @@ accepted are read here, and only a part of its syntax is understood: where anyth
 
 from __future__ import annotations
 
-import re
 from itertools import product
 from typing import Final, NamedTuple, NoReturn
+
+from hoglab.patterns import anchored
 
 MAX_TEXTS: Final = 8
 """Maximum number of texts searched for one after the other; a pattern with more is left to RE2."""
@@ -20,7 +21,7 @@ MIN_REQUIRED: Final = 3
 MAX_NESTING: Final = 20
 """Maximum nesting of groups; a pattern with more has no known literals."""
 
-_PLAIN: Final = re.compile(r"[^\\.+*?()\[\]{}|^$]+")
+_PLAIN: Final = anchored(r"[^\\.+*?()\[\]{}|^$]+")
 _CLASS_ESCAPES: Final = frozenset("dDwWsSbBAz")
 """Escapes that stand for classes of characters or for places: one escape is one atom."""
 

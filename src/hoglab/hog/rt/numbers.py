@@ -1,7 +1,8 @@
 """Numbers as text and text as numbers, by JavaScript's rules.  spec: hog-language 8.3."""
 
-import re
 from typing import Any, Final
+
+from hoglab.patterns import anchored
 
 MAX_SAFE_INTEGER: Final = 2**53
 """Largest magnitude up to which every integer is exact in an IEEE double."""
@@ -16,9 +17,9 @@ SPACE: Final = (
 )
 
 # Possessive quantifiers: without them a long run of digits takes quadratic time to refuse.
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
-_RADIX = re.compile(r"0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
-_INTEGER_START = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]*)|([0-9]+))")
+_DECIMAL = anchored(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_RADIX = anchored(r"0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
+_INTEGER_START = anchored(r"([+-]?)(?:0[xX]([0-9a-fA-F]*)|([0-9]+))")
 _INFINITIES = {"Infinity": INFINITY, "+Infinity": INFINITY, "-Infinity": -INFINITY}
 _SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
 

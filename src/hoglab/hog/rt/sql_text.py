@@ -4,16 +4,16 @@ The text is the official machine's: it lacks the clauses that the machine does n
 `limit by`, all but the first query of a union), and some kinds of nodes are refused.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.values import HogTuple, Value, too_deep
+from hoglab.patterns import anchored
 
 AST_KEY: Final = "__hx_ast"
 
-_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+_NAME = anchored(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 _OPERATORS: Final = {
     "==": "equals", "!=": "notEquals", "<": "less", "<=": "lessOrEquals", ">": "greater",
     ">=": "greaterOrEquals", "in": "in", "not in": "notIn", "like": "like", "not like": "notLike",

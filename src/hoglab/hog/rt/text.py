@@ -4,12 +4,11 @@ Python counts characters.  They differ only for characters beyond U+FFFF, which 
 from its partner stays in the text as a lone surrogate until the text leaves the program.
 """
 
-import re
-
 from hoglab.hog.rt import utf16
 from hoglab.hog.rt.context import LONG, charge
+from hoglab.patterns import Match, searched
 
-_WIDE = re.compile("[\U00010000-\U0010ffff]")
+_WIDE = searched("[\U00010000-\U0010ffff]")
 
 
 def utf16_length(text: str) -> int:
@@ -59,7 +58,7 @@ def units(text: str) -> str:
     return _WIDE.sub(_surrogates, text)
 
 
-def _surrogates(found: re.Match[str]) -> str:
+def _surrogates(found: Match[str]) -> str:
     offset = ord(found[0]) - 0x10000
     return chr(0xD800 + (offset >> 10)) + chr(0xDC00 + (offset & 0x3FF))
 

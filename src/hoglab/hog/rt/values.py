@@ -8,11 +8,11 @@ because arbitrary numbers as keys allow hash flooding.  Every store and every lo
 `keys_of` and `items_of` give the keys back as Hog values.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias, final
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.patterns import anchored
 
 Value: TypeAlias = Any
 """Any Hog value.  The type checker cannot say more: Hog is dynamically typed."""
@@ -112,7 +112,7 @@ class HogFunction:
         return f"HogFunction({self.name!r}, {self.arity}, {self.max_arity}, kind={self.kind!r})"
 
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_PLAIN_NAME = anchored(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 def function_text(function: HogFunction) -> str:

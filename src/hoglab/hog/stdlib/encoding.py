@@ -1,7 +1,6 @@
 """Library functions for base64 and percent encoding.  spec: hog-language 10.3."""
 
 import base64
-import re
 from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
@@ -12,6 +11,7 @@ from hoglab.hog.rt.printing import js_string
 from hoglab.hog.rt.text import clean
 from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.registry import expect_string, function
+from hoglab.patterns import searched
 
 declare = partial(function, category="strings")
 
@@ -102,7 +102,7 @@ def _encode_url(ctx: Context, text: Value) -> str:
 
 
 _ESCAPE_BYTES: Final = 100  # what decoding needs for each escape in passing
-_ESCAPES: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPES: Final = searched(r"%(?![0-9A-Fa-f]{2})")
 
 
 def _decoded(ctx: Context, text: str) -> str | None:

@@ -4,7 +4,6 @@ Each call draws one tick of the budget.  An object stands for its values; null a
 nothing. spec: hog-language 10.4, 9 (D4).
 """
 
-import re
 from functools import partial
 from typing import Final
 
@@ -17,6 +16,7 @@ from hoglab.hog.rt.printing import is_truthy, js_string
 from hoglab.hog.rt.values import CONTAINER_COST, VALUE_COST, HogError, HogTuple, Value
 from hoglab.hog.stdlib.arrays import account
 from hoglab.hog.stdlib.registry import function
+from hoglab.patterns import searched
 
 declare = partial(function, category="arrays", cost="callback", context=True, pure=False, exact=True)
 
@@ -129,7 +129,7 @@ def _reduce(ctx: Context, combine: Value, items: Value, initial: Value) -> Value
 
 # Written in Hog officially, therefore of exact arity, though they call nothing.
 
-_VERSION: Final = re.compile(r"(?<![0-9])[0-9]++(?:\.[0-9]++)+")
+_VERSION: Final = searched(r"(?<![0-9])[0-9]++(?:\.[0-9]++)+")
 _MAX_VERSION_TEXT: Final = 1_000
 
 _plain = partial(function, category="arrays", exact=True)

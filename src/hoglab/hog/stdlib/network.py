@@ -1,13 +1,13 @@
 """Library functions for network addresses.  spec: hog-language 10.5."""
 
 import ipaddress
-import re
 from functools import lru_cache
 
 from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.registry import function
+from hoglab.patterns import anchored
 
-_NETWORK = re.compile(r"[0-9A-Fa-f.:]{2,45}/[0-9]{1,3}")
+_NETWORK = anchored(r"[0-9A-Fa-f.:]{2,45}/[0-9]{1,3}")
 _MAX_ADDRESS = 64
 
 

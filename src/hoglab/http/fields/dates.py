@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta, timezone
 
-_MOMENT = re.compile(
+from hoglab.patterns import ASCII, anchored
+
+_MOMENT = anchored(
     r"(?P<year>\d{4})-(?P<month>\d{1,2})-(?P<day>\d{1,2})"
     r"(?:[Tt ](?P<hour>\d{1,2}):(?P<minute>\d{1,2})"
     r"(?::(?P<second>\d{1,2})(?:[.,](?P<fraction>\d{1,12}))?)?"
     r"\s*(?P<zone>[Zz]|[+-]\d{2}(?::?\d{2})?)?)?",
-    re.ASCII,
+    ASCII,
 )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from hoglab.http import errors
 from hoglab.http.management.routing import Either
+from hoglab.patterns import DOTALL, anchored
 
 if TYPE_CHECKING:
     from hoglab.http.identity import Principal, Project
@@ -20,7 +20,7 @@ QUERY = "query string"
 BODY_KEY = "personal_api_key"
 TOKEN_PREFIX = "phc_"  # noqa: S105 - the public prefix of project tokens
 
-_BEARER = re.compile(r"Bearer\s+(\S.*)", re.DOTALL)
+_BEARER = anchored(r"Bearer\s+(\S.*)", DOTALL)
 
 
 def key_from_header(value: str | None) -> str | None:

@@ -16,7 +16,6 @@ when the lease of the row, `LEASE`, is over. Whoever lost a lease all the same c
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from sqlalchemy import and_, delete, select, update
 from starlette.responses import Response
 
 from hoglab.http import errors
+from hoglab.patterns import anchored
 from hoglab.storage.database import DatabaseError, Rebuildable
 from hoglab.storage.database.tables.requests import idempotency_key
 from hoglab.storage.database.upsert import upsert
@@ -56,7 +56,7 @@ RETRY_AFTER_S = 1
 """Value of ``Retry-After`` while the first request is being carried out."""
 
 _KEPT_HEADERS = ("content-type", "etag", "cache-control")
-_KEY = re.compile(rf"[\x21-\x7e]{{1,{MAX_KEY_CHARACTERS}}}")
+_KEY = anchored(rf"[\x21-\x7e]{{1,{MAX_KEY_CHARACTERS}}}")
 
 _log = structlog.get_logger("hoglab.http")
 _row = idempotency_key.c

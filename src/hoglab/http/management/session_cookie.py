@@ -6,11 +6,12 @@ browser says that a page of this server sent the request (Fetch Metadata, RFC 64
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.requests import cookie_parser
+
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -22,7 +23,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SECURE_NAME = "__Host-hoglab"
 """Over HTTPS. Browsers take a cookie of such a name from nobody but this very host."""
 _ATTRIBUTES = "HttpOnly; SameSite=Strict; Path=/"
-_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{TOKEN_CHARACTERS}}}")
+_TOKEN = anchored(rf"[A-Za-z0-9_-]{{{TOKEN_CHARACTERS}}}")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hoglab.http.errors import bad_host
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_HOST_BYTES = 255 + len(":65535")
 """Longest host and port."""
 
-_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5})?")
+_HOST = anchored(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::\d{0,5})?")
 
 
 def check_host(scope: Scope) -> None:

@@ -6,7 +6,6 @@ agree. Only rules about behaviour differ: they are answered here, and not while 
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
@@ -18,16 +17,50 @@ from hoglab.filters.evaluate import MISSING, EvaluationContext, compile_predicat
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.people.cohorts.definition import BEHAVIOURAL, cohort_reference
 
-_INITIAL_NAMES: Final = re.findall(
-    r"\S+",
-    """
-    $app_build $app_name $app_namespace $app_version $browser $browser_version $device_type $current_url
-    $pathname $os $os_version $referring_domain $referrer $screen_height $screen_width $viewport_height
-    $viewport_width $raw_user_agent utm_source utm_medium utm_campaign utm_content utm_term gclid gad_source
-    gclsrc dclid gbraid wbraid fbclid msclkid twclid li_fat_id mc_cid igshid ttclid rdt_cid irclid _kx epik
-    qclid sccid
-    """,
-)
+_INITIAL_NAMES: Final = [
+    "$app_build",
+    "$app_name",
+    "$app_namespace",
+    "$app_version",
+    "$browser",
+    "$browser_version",
+    "$device_type",
+    "$current_url",
+    "$pathname",
+    "$os",
+    "$os_version",
+    "$referring_domain",
+    "$referrer",
+    "$screen_height",
+    "$screen_width",
+    "$viewport_height",
+    "$viewport_width",
+    "$raw_user_agent",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_content",
+    "utm_term",
+    "gclid",
+    "gad_source",
+    "gclsrc",
+    "dclid",
+    "gbraid",
+    "wbraid",
+    "fbclid",
+    "msclkid",
+    "twclid",
+    "li_fat_id",
+    "mc_cid",
+    "igshid",
+    "ttclid",
+    "rdt_cid",
+    "irclid",
+    "_kx",
+    "epik",
+    "qclid",
+    "sccid",
+]
 
 INITIAL_SOURCES: Final[Mapping[str, str]] = {
     f"$initial_{name.removeprefix('$')}": name for name in _INITIAL_NAMES

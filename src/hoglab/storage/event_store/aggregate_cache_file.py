@@ -11,11 +11,12 @@ leaves the file as it was at the last one: older, and whole.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import structlog
+
+from hoglab.patterns import searched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ TABLE_NAMES = f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{S
 """The query for the tables of the file."""
 
 _ATTACH = f"ATTACH '{{place}}' AS {SCHEMA} (RECOVERY_MODE 'no_wal_writes', ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
-_DAMAGED_BLOCK = re.compile(r"match stored checksum (?P<stored>\d+) in block at location (?P<place>\d+)")
+_DAMAGED_BLOCK = searched(r"match stored checksum (?P<stored>\d+) in block at location (?P<place>\d+)")
 _UNWRITTEN = "SELECT parse_formatted_bytes(wal_size) FROM pragma_database_size() WHERE database_name = $1"
 
 _log = structlog.get_logger(__name__)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -24,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import structlog
+
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +45,7 @@ PROBES = 8
 """Places of a file's range at which an event is looked for: some of them may have been deleted."""
 
 _GROWTH = 3
-_NAME = re.compile(r"(\d{1,19})-(\d{1,19})(?:-(\d{1,19}))?\.keys")
+_NAME = anchored(r"(\d{1,19})-(\d{1,19})(?:-(\d{1,19}))?\.keys")
 _FACTORS = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 _SHIFT = np.uint64(29)
 

@@ -10,8 +10,9 @@ is found out for each one, letter by letter: a change of what ingestion copies m
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from hoglab.patterns import escape
 
 NAMES: Final = (
     "$app_build",
@@ -64,7 +65,7 @@ NAMES: Final = (
 LEFT_OUT: Final = ("$set", "$set_once")
 """The properties that the text of a sealed event may lack."""
 
-_NAME = "|".join(re.escape(name) for name in NAMES)
+_NAME = "|".join(escape(name) for name in NAMES)
 _PAIR = rf'"(?:{_NAME})":(?:"(?:[^"\\]|\\.)*"|[^",{{}}\[\]n][^",{{}}\[\]]*)'  # null is not told again
 _BEGIN = ',"$set":{'
 

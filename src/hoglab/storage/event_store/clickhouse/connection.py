@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from hoglab.patterns import anchored
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryCancelledError,
@@ -64,7 +64,9 @@ _UNAVAILABLE: Final = frozenset(
         497,  # not permitted
     }
 )  # fmt: skip
-_TEXT = re.compile(r"DB::Exception: (.*?)(?: \(for url [^)]*\))?$", re.DOTALL)
+_DATABASE = anchored(r"\w+")
+_BEFORE_TEXT, _BEHIND_TEXT = "DB::Exception: ", " (for url "
+"""The parts of an error around what it says."""
 
 _PARAMETERS = frozenset({"password", "secure"})
 
@@ -87,7 +89,7 @@ class ClickHouseAddress:
         if self.host and parts.port:
             self.port = parts.port
         self.database = address.path
-        if not self.host or not re.fullmatch(r"\w+", self.database):
+        if not self.host or not _DATABASE.fullmatch(self.database):
             raise EventStoreUnavailableError(
                 "the address of the event store must name a host and a database: clickhouse://user@host:8123/hoglab"
             )
@@ -139,8 +141,9 @@ class Connection:
     def explanation(self, error: Exception) -> Exception:
         """Return our exception for one of the client's."""
         code = getattr(error, "code", None)
-        match = _TEXT.search(str(error))
-        text = " ".join((match[1] if match else str(error)).split("\n", 1)[0].split())
+        _, named, text = str(error).partition(_BEFORE_TEXT)
+        text = text.rpartition(_BEHIND_TEXT)[0] or text if named else str(error)
+        text = " ".join(text.split("\n", 1)[0].split())
         match code:
             case None:
                 return EventStoreUnavailableError(f"{self.name} does not answer: {text}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from datetime import UTC, datetime
 from itertools import count
@@ -11,6 +10,7 @@ from uuid import UUID, uuid4
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from hoglab.patterns import DOTALL, IGNORECASE, Match, anchored, searched
 from hoglab.storage.event_store import EventStoreUnavailableError, QueryCancelledError, QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ READONLY: Final = 2
 KILL_TRIES, KILL_WAIT_S = 40, 0.05
 """Number of attempts, and pause between them, to end a query that the server does not know yet."""
 
-_NAMES = re.compile(
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\$(?P<name>[A-Za-z_]\w*)""", re.DOTALL
+_NAMES = searched(
+    r"""'(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|`(?:[^`\\]|\\.)*+`?|\$(?P<name>[A-Za-z_]\w*)""", DOTALL
 )
-_NAMED = re.compile(r"\{(\w+):")
-_QUERY = re.compile(r"\s*(SELECT|WITH|EXPLAIN)\b", re.IGNORECASE)
+_NAMED = searched(r"\{(\w+):")
+_QUERY = anchored(r"\s*(SELECT|WITH|EXPLAIN)\b", IGNORECASE)
 
 
 def bounded(moment: datetime) -> datetime:
@@ -145,7 +145,7 @@ def prepared(sql: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any] |
     ``$name`` outside of quotation marks becomes ``{name:Type}``, by the type of the value.
     """
 
-    def typed(found: re.Match[str]) -> str:
+    def typed(found: Match[str]) -> str:
         name = found["name"]
         return found[0] if name is None or name not in values else f"{{{name}:{_type(values[name])}}}"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import re
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from hoglab.patterns import searched
 from hoglab.storage.event_store.clickhouse.reader import bounded
 from hoglab.storage.event_store.clickhouse.schema import TYPES
 from hoglab.storage.event_store.rows import GROUP_TYPES, as_json, as_utf8, mended
@@ -29,7 +29,7 @@ NEWEST: Final = timedelta(days=1)
 """Maximum distance from the time it was taken at which an event is in the part of its month."""
 
 
-_LARGE_EXPONENT: Final = re.compile(rb"[0-9.][eE][+]?[0-9]{3}")
+_LARGE_EXPONENT: Final = searched(rb"[0-9.][eE][+]?[0-9]{3}")
 
 
 def month_of(row: EventRow) -> int:

@@ -7,13 +7,13 @@ process died, ends what still runs, reads which of the events are there, and ins
 
 from __future__ import annotations
 
-import re
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import Gauge
 
+from hoglab.patterns import anchored
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.clickhouse.connection import Connection
 from hoglab.storage.event_store.clickhouse.erasing import AT_ONCE, WIDE, condition_of, listed
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_store import ErasableEvents, EventBatch, EventRow, Wanted
     from hoglab.storage.event_store.dialects import Dialect
 
+_BYTES: Final = anchored(r"([\d.]+)\s*([KMG]i?)?B")
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 CHECK_TIMEOUT_S = 5.0
 
@@ -250,7 +251,7 @@ class ClickHouseEventStore:
 
 def memory_bytes(text: str) -> int:
     """Return a size such as "512MB" or "1.5 GiB" in bytes."""
-    match = re.fullmatch(r"([\d.]+)\s*([KMG]i?)?B", text)
+    match = _BYTES.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no size")
     return int(float(match[1]) * _UNITS[match[2] or ""])
