@@ -221,6 +221,78 @@ def test_cross_field_rules(server, filters, rule, detail):
     assert error(post(server, key="k", filters=filters)) == (f"cross_field.{rule}", "filters", detail)
 
 
+NEVER = [
+    ("in", ["a"], "operator"),
+    ("not_in", ["a"], "operator"),
+    ("flag_evaluates_to", True, "operator"),
+    *((operator, "abc", "value") for operator in ("gt", "gte", "lt", "lte", "min", "max")),
+    *((operator, value, "value") for operator in ("gt", "lte") for value in (None, True, [], {}, "nan", "")),
+    *(
+        (operator, value, "value")
+        for operator in ("between", "not_between")
+        for value in (5, [3, 1], ["a", 2], [1])
+    ),
+    *((operator, "[", "value") for operator in ("regex", "not_regex")),
+    ("not_regex", 5, "value"),
+    *(
+        (f"is_date_{way}", value, "value")
+        for way in ("after", "before", "exact")
+        for value in ("gestern", 17, None, "2026-02-30", "99999d", True)
+    ),
+    *(
+        (f"semver_{way}", "abc", "value")
+        for way in ("eq", "neq", "gt", "gte", "lt", "lte", "tilde", "caret", "wildcard")
+    ),
+    ("icontains_multi", [], "value"),
+]
+"""Operators with operands that match nobody, and the key that is wrong."""
+
+
+@pytest.mark.parametrize(("operator", "value", "place"), NEVER)
+def test_conditions_that_can_never_match_are_refused(server, operator, value, place):
+    code, attr, detail = error(post(server, key="k", filters=with_property(operator=operator, value=value)))
+    assert code.startswith("cross_field.")
+    assert attr == "filters"
+    assert detail.startswith(f"groups[0].properties[0].{place}: ")
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        {"type": "flag", "key": "1", "operator": "exact", "value": True},
+        {"type": "flag", "key": "1", "value": True},
+        {"type": "flag", "key": "1", "operator": "flag_evaluates_to", "value": 5},
+    ],
+)
+def test_dependencies_that_can_never_match_are_refused(server, leaf):
+    code, _, _ = error(post(server, key="k", filters={"groups": [{"properties": [leaf]}]}))
+    assert code in {"cross_field.operator_never_matches", "cross_field.operand_never_matches"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "value"),
+    [
+        *(
+            (operator, value)
+            for operator in ("gt", "gte", "lt", "lte")
+            for value in (5, 5.5, -1, "5", "1e3", "-.5")
+        ),
+        ("between", [1, 5]),
+        ("between", ["1", 5.5]),
+        ("is_date_after", "-7d"),
+        ("is_date_before", " 2026-01-31T12:00:00+02:00 "),
+        ("semver_gte", "1.2"),
+        ("semver_wildcard", "1.*"),
+        ("icontains_multi", "a"),
+        ("regex", "^(?!a)"),
+    ],
+)
+def test_conditions_that_can_match_are_saved(server, operator, value):
+    answer = post(server, key="k", filters=with_property(operator=operator, value=value))
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["filters"]["groups"][0]["properties"][0]["value"] == value
+
+
 def test_unknown_cohorts(server):
     known = server.cohort({})
     leaf = {"key": "id", "type": "cohort", "operator": "in"}

@@ -529,7 +529,7 @@ def _dated(operator: str) -> _Test:
         if dates.is_relative(text):
             scope.row.depend_on_now()
         if moment is None:
-            return FALSE
+            raise FilterError("must be a date, such as 2026-01-31, 2026-01-31T12:00:00Z or -7d", "")
         bound = scope.parameters.bind(moment.isoformat())
         return f"{scope.dialect.moment(field_.text)} {operator} {scope.dialect.moment(bound)}"
 

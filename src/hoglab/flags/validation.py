@@ -29,6 +29,12 @@ _KEY = anchored(r"[a-zA-Z0-9_-]+")
 _STORED_OPERATORS = {"min": "gte", "max": "lte"}
 _OPERATORS = frozenset(OPERATORS) | {"in", "not_in", "flag_evaluates_to"}
 _TEXT_OPERATORS = frozenset({"regex", "icontains"})
+_PROPERTY_OPERATORS = frozenset({*OPERATORS, None})
+_OPERATORS_OF = {
+    "cohort": frozenset({"in", "not_in", "exact", None}),
+    "flag": frozenset({"flag_evaluates_to"}),
+}
+"""Operators by the type of a filter, None for one that is not sent; other types are compared as properties."""
 _PROPERTY_TYPES = frozenset({"person", "cohort", "group", "flag", "person_metadata"})
 _SUM_TOLERANCE = 1e-9
 
@@ -308,8 +314,20 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
                 f"{place}.value",
                 f"Operator {operator} requires a string value.",
             )
-        if operator is not None and (problem := operand_problem(operator, leaf.get("value"))):
+        if operator not in _OPERATORS_OF.get(leaf["type"], _PROPERTY_OPERATORS):
+            problem = f"Operator {operator} does not compare filters of type {leaf['type']}."
+            raise _cross_field("operator_never_matches", f"{place}.operator", problem)
+        if operator is not None and (problem := _operand_problem(leaf["type"], operator, leaf.get("value"))):
             raise _cross_field("operand_never_matches", f"{place}.value", problem)
+
+
+def _operand_problem(kind: str, operator: str, value: Any) -> str | None:
+    """Return why a condition of a known operator can never match."""
+    if kind == "flag":
+        return (
+            None if isinstance(value, (bool, str)) else "A flag evaluates to true, false or a variant's key."
+        )
+    return operand_problem(operator, value)
 
 
 def _check_cohorts(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> None:

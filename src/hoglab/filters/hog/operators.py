@@ -30,7 +30,7 @@ from hoglab.filters.hog.conditions import (
     text_of,
     unequal,
 )
-from hoglab.filters.hog.tree import FALSE, Scalar, array, call, compare, concat, const
+from hoglab.filters.hog.tree import Scalar, array, call, compare, concat, const
 from hoglab.filters.model import FilterError
 from hoglab.filters.semver import caret_range, parse_version, wildcard_range
 from hoglab.hog import HogRuntimeError
@@ -316,7 +316,7 @@ def _dated(op: str) -> Build:
     def build(field: Expr, operand: Operand) -> Leaf:
         wanted = _date_operand(operand)
         if wanted is None:
-            return plain(FALSE)
+            raise operand.error("must be a date, such as 2026-01-31, 2026-01-31T12:00:00Z or -7d")
         instant = _instant(text_of(field), operand.timezone)
         no_date_answers = op in ORDER and ORDER[op](None, _SOME_INSTANT)
         return _false_when_null(instant, plain(compare(op, instant, wanted)), answer=no_date_answers)
