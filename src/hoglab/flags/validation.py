@@ -315,8 +315,8 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
                 f"Operator {operator} requires a string value.",
             )
         if operator not in _OPERATORS_OF.get(leaf["type"], _PROPERTY_OPERATORS):
-            problem = f"Operator {operator} does not compare filters of type {leaf['type']}."
-            raise _cross_field("operator_never_matches", f"{place}.operator", problem)
+            text = f"Operator {operator} does not compare filters of type {leaf['type']}."
+            raise _cross_field("operator_never_matches", f"{place}.operator", text)
         if operator is not None and (problem := _operand_problem(leaf["type"], operator, leaf.get("value"))):
             raise _cross_field("operand_never_matches", f"{place}.value", problem)
 

@@ -8,7 +8,6 @@ event has no properties of its own. A request that cannot be parsed is sent unch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ import orjson
 from yarl import URL
 
 from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from hoglab.delivery.outbound import FetchRequest
@@ -53,7 +53,7 @@ REFUSAL = (
     f"{MAX_DEPTH} such requests of this function already, which looks like an endless loop."
 )
 
-_NUMBER = re.compile("[0-9]{1,3}")
+_NUMBER = anchored("[0-9]{1,3}")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

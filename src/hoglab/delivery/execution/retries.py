@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from hoglab.delivery.execution.answers import Answer, Postponed
 from hoglab.delivery.outbound import FetchFailure, FetchResponse, MailFailure
+from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
     from hoglab.functions.configuration.delivery_policy import Retry
@@ -104,7 +104,7 @@ LASTING = RetryPolicy(
 UPSTREAM = "posthog"
 LONGEST_S = 7 * 86_400
 """Maximum duration in seconds for which a function may ask."""
-_DURATION = re.compile(r"([1-9][0-9]{0,4})([mhd])")
+_DURATION = anchored(r"([1-9][0-9]{0,4})([mhd])")
 _UNITS_S = {"m": 60, "h": 3600, "d": 86_400}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -46,6 +45,7 @@ from hoglab.delivery.outbound.deadlines import SharedTimeout
 from hoglab.delivery.outbound.redirects import MAX_REDIRECTS, next_url, refusal
 from hoglab.delivery.outbound.urls import INVALID, UrlError, parse_url
 from hoglab.fairness.fair_semaphore import Holder
+from hoglab.patterns import anchored, searched
 
 FailureKind = Literal["invalid_url", "invalid_header", "blocked", "dns", "timeout", "network"]
 
@@ -68,8 +68,8 @@ TARGETS = 1_000
 """Maximum number of parsed URLs that a fetcher remembers: most functions send to the same one again and again."""
 REMEMBERED_CHARS = 4_096
 """Maximum length of URLs and names of headers that are remembered, so that remembering takes little memory."""
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_FORBIDDEN_IN_VALUE = re.compile(r"[\r\n\0]")
+_HEADER_NAME = anchored(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FORBIDDEN_IN_VALUE = searched(r"[\r\n\0]")
 HEADER_NAMES = 1_000
 """Maximum number of names of headers that are remembered as checked."""
 _DEFAULT_HEADERS = {
@@ -79,8 +79,8 @@ _DEFAULT_HEADERS = {
 }
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-_VISIBLE = re.compile(r"[!-~]+")
-_METHOD = re.compile(r"[A-Za-z]{1,32}")
+_VISIBLE = anchored(r"[!-~]+")
+_METHOD = anchored(r"[A-Za-z]{1,32}")
 
 NOBODY = Holder(0, "")
 """Holder of requests that no function sends."""

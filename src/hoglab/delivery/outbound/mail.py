@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import socket
 import ssl
 import threading
@@ -31,6 +30,7 @@ from yarl import URL
 from hoglab.delivery.outbound.connections import tls_context
 from hoglab.delivery.outbound.mail_head import address_field, fixed_field, text_field
 from hoglab.fairness.token_bucket import TokenBucket
+from hoglab.patterns import anchored, searched
 
 Tls = Literal["starttls", "implicit", "none"]
 
@@ -48,11 +48,11 @@ GOODBYE_S = 1.0
 
 _SENT_AS_IS = SMTP_LINES.clone(cte_type="7bit")
 # The pattern of HTML's e-mail fields: what RFC 5322 allows without quotes and comments.
-_LOCAL = re.compile(r"[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}")
+_LOCAL = anchored(r"[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}")
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_HOST_NAME = re.compile(r"[a-zA-Z0-9.-]{1,255}")
+_DOMAIN = anchored(rf"{_LABEL}(?:\.{_LABEL})*")
+_CONTROL = searched(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_HOST_NAME = anchored(r"[a-zA-Z0-9.-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,18 @@ either plain and written as it is, or encoded as a whole, so that no text become
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator
 from email.headerregistry import Address
+
+from hoglab.patterns import anchored, searched
 
 WORD_BYTES = 45
 """Bytes of UTF-8 in an encoded word, which makes it 72 characters long; RFC 2047 (2) allows 75."""
 PLAIN_CHARACTERS = 60
 """Longest text that stands as it is, so that its line has no more than the 78 characters of RFC 5322 (2.1.1)."""
 
-_PLAIN = re.compile(rf"[ -~]{{0,{PLAIN_CHARACTERS}}}")
-_SPECIAL = re.compile(r'[\\"]')
+_PLAIN = anchored(rf"[ -~]{{0,{PLAIN_CHARACTERS}}}")
+_SPECIAL = searched(r'[\\"]')
 
 
 def text_field(name: str, text: str) -> bytes:

@@ -6,11 +6,10 @@ differ.
 
 from __future__ import annotations
 
-import re
-
 from yarl import URL
 
 from hoglab.delivery.outbound.addresses import literal_address
+from hoglab.patterns import ASCII, DOTALL, anchored, searched
 
 MAX_URL_CHARS = 65_536
 """Maximum length of a URL; most servers accept an eighth of it at the most."""
@@ -19,12 +18,12 @@ MAX_HOST_CHARS, MAX_LABEL_CHARS = 253, 63
 
 INVALID = "Invalid URL"
 
-_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/?#\\]*))?", re.DOTALL)
-_CONTROL = re.compile(r"[\0-\x1f\x7f]")
-_HOST = re.compile(r"[A-Za-z0-9._-]+")
-_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
-_PLACE = re.compile(r"(\[[^\]]*\]|[^:\[]*)(?::(.*))?", re.DOTALL)
-_PORT = re.compile(r"[0-9]{0,5}", re.ASCII)
+_PARTS = anchored(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/?#\\]*))?", DOTALL)
+_CONTROL = searched(r"[\0-\x1f\x7f]")
+_HOST = anchored(r"[A-Za-z0-9._-]+")
+_NUMBER = anchored(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_PLACE = anchored(r"(\[[^\]]*\]|[^:\[]*)(?::(.*))?", DOTALL)
+_PORT = anchored(r"[0-9]{0,5}", ASCII)
 
 
 class UrlError(ValueError):

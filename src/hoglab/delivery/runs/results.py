@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import zlib
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any
 import orjson
 
 from hoglab.delivery.runs.state import mapping_named
+from hoglab.patterns import searched
 from hoglab.storage.database.types import to_micros
 
 NOT_IN_RESULTS = frozenset({"inputs", "person", "groups"})
@@ -21,7 +21,7 @@ POISON_PILL = "poison_pill"
 QUEUE_FULL = "queue_full"
 """Error of a run when too many runs of the function wait already."""
 
-_STATUS = re.compile(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
+_STATUS = searched(r"(?:status|http)[^0-9]{0,40}([45])[0-9]{2}(?![0-9])")
 
 
 class Versions:

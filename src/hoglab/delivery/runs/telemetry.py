@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.http.fields.dates import parse_moment
+from hoglab.patterns import anchored
 from hoglab.storage.invocations import HourQuery
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_LABELS = 10_000
 """Maximum number of points of one series; a longer range is refused."""
 
-_RELATIVE = re.compile(r"-?(\d{1,6})(h|d|w|m|q|y|M|s)(Start|End)?")
+_RELATIVE = anchored(r"-?(\d{1,6})(h|d|w|m|q|y|M|s)(Start|End)?")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
