@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import msgspec
 
+from hoglab.patterns import anchored
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb_file import first_line, upgrade
 from hoglab.storage.event_store.transactions import transaction
@@ -29,7 +29,7 @@ PART_ROWS = 100_000
 """Events that are not sealed are sorted so many at a time."""
 FORMULA = r"^'*[=+\-@\t\r]"
 """Pattern of texts that spreadsheets take for formulas, perhaps behind apostrophes."""
-_FORMULA = re.compile(FORMULA)
+_FORMULA = anchored(FORMULA)
 _COLUMNS = {
     "uuid": ("events.uuid", "UUID"),
     "event": ("event", "VARCHAR"),
