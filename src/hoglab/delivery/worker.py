@@ -422,7 +422,9 @@ class _WorkerLoop:
         while isinstance(step, Perform):
             accepted_at = turn.accepted_at()
             answer, duration_ms, where = await self._perform(step.request, claimed, accepted_at)
-            if self._breakers.note(function_id, where, turn.patience_s, failed=retriable(answer)):
+            failed = retriable(answer)
+            says_something = failed or not step.is_login  # a log-in that was kept does not
+            if says_something and self._breakers.note(function_id, where, turn.patience_s, failed=failed):
                 self._queue.wake()
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.suspended)
@@ -445,11 +447,11 @@ class _WorkerLoop:
             started = time.perf_counter()
             if accepted_at is not None:
                 self._latencies.first_request(claimed.function_id, accepted_at, datetime.now(UTC))
-            answer = await (
-                self._send(request, claimed.project_id)
-                if isinstance(request, Email)
-                else self._fetch(request, holder)
-            )
+            if isinstance(request, Email):
+                answer: Answer = await self._send(request, claimed.project_id)
+            else:
+                fetch = partial(self._fetch, request, holder)
+                answer = await self._context.logins.answer(claimed.function_id, request, fetch)
             took_s = time.perf_counter() - started
         finally:
             places.leave(place)

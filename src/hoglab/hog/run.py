@@ -159,6 +159,7 @@ class Execution:
         timer: Callable[[], float] = time.thread_time,
         limits: Limits | None = None,
         journal: Mapping[str, Any] | None = None,
+        renew: bool = False,
     ) -> None:
         self._function = program.function  # generated here, so that the program's time does not pay for it
         self.program = program
@@ -178,6 +179,8 @@ class Execution:
         self._lines: list[str] = []
         self._skipped = self._dropped = 0
         self._context: ExecutionContext | None = None
+        self._answered_times = 0
+        self._renews = renew
         if journal is not None:
             self._load(journal)
 
@@ -205,6 +208,7 @@ class Execution:
             raise ValueError("the execution does not wait for an answer")
         value = from_json(answer)
         self.calls.append(_Answered(self.pending, answer))
+        self._answered_times = len(self.clock.times)
         self.pending = None
         if self._generator is None:
             self._restart()
@@ -236,6 +240,7 @@ class Execution:
             "calls": [call.record() if isinstance(call, _Answered) else call for call in self.calls],
             "pending": None if self.pending is None else _call_record(self.pending),
             "now": list(self.clock.times),
+            "now_answered": self._answered_times,
             "printed": self.printed,
             "used_s": self.used_s,
         }
@@ -253,7 +258,10 @@ class Execution:
             raise HogRuntimeError("The journal belongs to another program")
         self.seed = journal["seed"]
         self.calls = list(journal["calls"])
+        self._answered_times = journal.get("now_answered", len(journal["now"]))
         self.clock.times = list(journal["now"])
+        if self._renews:
+            del self.clock.times[self._answered_times :]
         self.printed = journal["printed"]
         self.used_s = journal["used_s"]
         self._recorded_pending = journal["pending"]
@@ -343,7 +351,8 @@ class Execution:
         if context.tripped is not None:
             raise context.tripped
         if self._recorded_pending is not None:
-            _check_same(self._recorded_pending, name, args)
+            if not self._renews:
+                _check_same(self._recorded_pending, name, args)
             self._recorded_pending = None
             context.budget.rewind(self.used_s)
         if len(self.calls) >= self.limits.async_steps:
@@ -359,7 +368,10 @@ class Execution:
             raise context.tripped
         missed = self.calls[self._answered :]
         if self._recorded_pending is not None:
-            missed.append(self._recorded_pending)
+            if self._renews:  # what time it is may decide that nothing is left to be asked for
+                context.budget.rewind(self.used_s)
+            else:
+                missed.append(self._recorded_pending)
         if missed:
             first = missed[0].call.name if isinstance(missed[0], _Answered) else missed[0]["call"]
             raise HogRuntimeError(f"The repeated run ended where the first one called {first}()")

@@ -155,7 +155,11 @@ class RunTable:
         variables = from_json(orjson.loads(request.globals)) | from_json(orjson.loads(request.more))
         clock = _Clock(request.now)
         journal = None if request.journal is None else orjson.loads(request.journal)
-        execution = HostedExecution(program, variables, seed=request.run_id, clock=clock, journal=journal)
+        # A request that nobody has answered is made again, with the time of this attempt in what signs or dates it.
+        renew = journal is not None and request.answer is None and journal["pending"]["call"] != "sleep"
+        execution = HostedExecution(
+            program, variables, seed=request.run_id, clock=clock, journal=journal, renew=renew
+        )
         execution.run_id = request.run_id
         step = execution.start()
         if request.answer is not None and isinstance(step, Suspended):

@@ -46,7 +46,8 @@ def sent_by(
 def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailure:
     """Return the request that a program's ``fetch(url, options)`` asks for.
 
-    ``key`` becomes `IDEMPOTENCY_KEY` unless the program sets that header itself.
+    ``key`` becomes `IDEMPOTENCY_KEY` unless the program sets that header itself, or logs in, which any number of
+    runs may do together.
     """
     url = args[0] if args else None
     if not isinstance(url, str):
@@ -54,12 +55,13 @@ def fetch_request(args: list[Any], key: str | None) -> FetchRequest | FetchFailu
     options = args[1] if len(args) > 1 and isinstance(args[1], dict) else {}
     method = options.get("method") or "POST"
     headers = _headers(options.get("headers"))
-    if key is not None and not any(name.lower() == "idempotency-key" for name in headers):
+    is_login = options.get("login") is True
+    if key is not None and not is_login and not any(name.lower() == "idempotency-key" for name in headers):
         headers[IDEMPOTENCY_KEY] = key
     redirect = REDIRECTS.get(options.get("redirect") or "follow")
     if redirect is None:
         return FetchFailure("invalid_url", "TypeError", "The option redirect must be 'follow' or 'manual'")
-    return FetchRequest(url, str(method), headers, _body(options.get("body")), redirect)
+    return FetchRequest(url, str(method), headers, _body(options.get("body")), redirect, is_login)
 
 
 def _headers(wanted: Any) -> dict[str, str]:

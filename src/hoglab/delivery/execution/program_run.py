@@ -171,6 +171,11 @@ class ProgramRun:
         if suspended is not None:
             BodyPool.forget(suspended)
 
+    def begin_again(self) -> None:
+        """Let go of the program, and of the answers that it got."""
+        self.close()
+        self._work.journal = None
+
     @property
     def journal(self) -> bytes | None:
         """Return the journal that brings another run of the program to the call that this one waits for."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.execution.batches import merge
+from hoglab.delivery.execution.logins import Logins
 from hoglab.delivery.execution.retries import LASTING, RetryPolicy
 from hoglab.delivery.outbound import Email, FetchRequest, MailLimits
 from hoglab.delivery.runs.results import Versions
@@ -33,6 +34,10 @@ class Perform:
     """Request that the worker sends; `Turn.answered` then continues the turn."""
 
     request: FetchRequest | Email
+
+    @property
+    def is_login(self) -> bool:
+        return isinstance(self.request, FetchRequest) and self.request.is_login
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class TurnContext:
     retries: RetryPolicy = LASTING
     versions: Versions = field(default_factory=Versions)
     mail_limits: MailLimits = field(default_factory=MailLimits)
+    logins: Logins = field(default_factory=Logins)
 
     def batch_size(self, function_id: str) -> int:
         """Return the maximum number of events in a run of a function.

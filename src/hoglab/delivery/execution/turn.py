@@ -31,6 +31,7 @@ from hoglab.delivery.execution.answers import (
 from hoglab.delivery.execution.batch_run import MAPPING_GONE, BatchInputsError, BatchRun
 from hoglab.delivery.execution.batches import item_of
 from hoglab.delivery.execution.calls import SENDING, key_of, sent_by, sleep_seconds
+from hoglab.delivery.execution.logins import REFUSED, is_login, key_of_login, mark_of
 from hoglab.delivery.execution.loops import EndlessLoopError, marked
 from hoglab.delivery.execution.program_run import (
     MAX_ERROR_CHARS,
@@ -108,6 +109,7 @@ class Turn:
         self._token = ""
         self._run: ProgramRun | None = None
         self._inputs: dict[str, Any] = {}
+        self._asked: Perform | None = None
         self._lines: list[Line] = []
         self._calls: Counter[tuple[str, str]] = Counter()
         self._batch = BatchRun()
@@ -340,7 +342,8 @@ class Turn:
             except EndlessLoopError as error:
                 state.error = str(error)
                 return self._finish(run, state.error)
-        return Perform(request)
+        self._asked = Perform(request)
+        return self._asked
 
     def _woken(self, args: list[Any], state: RunState) -> datetime | None:
         """Return the time to wake a sleeping program; None when it has slept, or asks for an invalid time.
@@ -363,6 +366,16 @@ class Turn:
         now = self._context.now()
         if isinstance(answer, FetchResponse) and answer.truncated:
             run.log("warn", "The response was too large; the rest of its body was cut off.")
+        login = self._login_key()
+        if isinstance(answer, FetchResponse) and login is None and state.logins:
+            if answer.status == REFUSED and self._renews(state):
+                run.log(
+                    "info", "The log-in was refused with status 401; the run begins again with a new one."
+                )
+                run.begin_again()
+                state.logins, state.has_renewed, state.attempts = {}, True, 0
+                return self._suspend()
+            state.has_renewed = False
         if is_failure(answer):
             state.attempts += 1
             delay_s = self._retries().delay_s(answer, state.attempts, now, self._age_s(now))
@@ -378,7 +391,23 @@ class Turn:
                 state.error = run.cleaned(message)
         state.attempts = 0
         self._calls[metric_of(answer)] += 1
+        if login is not None and isinstance(answer, FetchResponse) and is_login(answer):
+            # To write that down first would be of no use: whoever finds the run again has the log-in, or makes one.
+            state.logins[login] = mark_of(answer)
+            return self._compute(run.resume(for_program(answer)), may_perform=True)
         return self._compute(run.resume(for_program(answer)), may_perform=False)
+
+    def _login_key(self) -> str | None:
+        """Return the key of the log-in that the last request asked for; None for other requests."""
+        request = None if self._asked is None else self._asked.request
+        if not isinstance(request, FetchRequest) or not request.is_login:
+            return None
+        return key_of_login(self.claimed.function_id, request)
+
+    def _renews(self, state: RunState) -> bool:
+        logins = self._context.logins
+        renewed = [logins.renew(key, mark, is_new=state.has_renewed) for key, mark in state.logins.items()]
+        return any(renewed)
 
     def _retries(self) -> RetryPolicy:
         return self._context.retries.wanted_by(

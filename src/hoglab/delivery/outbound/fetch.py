@@ -100,7 +100,7 @@ class FetchRequest:
 
     ``redirect`` is the option of that name of the web's Fetch standard: ``follow`` follows the redirects that
     `hoglab.delivery.outbound.redirects` allows and has any other answer of the 3xx kind count as a failure, ``manual``
-    takes a redirect for an answer.
+    takes a redirect for an answer. ``is_login``: the answer may be shared with other runs of the function.
     """
 
     url: str
@@ -108,6 +108,7 @@ class FetchRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
     redirect: Literal["follow", "manual"] = "follow"
+    is_login: bool = False
 
 
 @dataclass(frozen=True, slots=True)
