@@ -25,7 +25,9 @@ MAX_VALUE_ITEMS = 50_000
 """Maximum number of all items in one such value."""
 MAX_VALUE_DEPTH = 64
 MAX_SAFE_INTEGER = 2**53 - 1
-"""Greatest integer; larger ones become doubles, as everywhere in Hog."""
+"""Doubles up to it that are whole numbers are integers."""
+LEAST_STORED, MOST_STORED = -(2**63), 2**64 - 1
+"""Range of integers that JSON brings, which stay exact; those beyond become doubles, as everywhere in Hog."""
 MAX_DATE_CHARS = 100
 MAX_FORMAT_CHARS = 200
 MAX_FORMAT_WIDTH = 100
@@ -82,10 +84,10 @@ KEY_FILTERS = frozenset(
 
 
 def _taken(value: Any) -> Any:
-    """Return a value whose size was checked; numbers as in JavaScript."""
+    """Return a value whose size was checked; numbers as JavaScript has them, integers of 64 bits exact."""
     cls = value.__class__
     if cls is int:
-        return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else _double(value)
+        return value if LEAST_STORED <= value <= MOST_STORED else _double(value)
     if cls is float:
         return int(value) if value.is_integer() and abs(value) <= MAX_SAFE_INTEGER else value
     if cls is str:
@@ -150,7 +152,7 @@ def printed(value: Any) -> str:
     if isinstance(value, Mapping):
         return "[object Object]"
     if isinstance(value, int) and not isinstance(value, bool):
-        value = _double(value) if abs(value) > MAX_SAFE_INTEGER else value
+        value = value if LEAST_STORED <= value <= MOST_STORED else _double(value)
     return js_string(value)
 
 

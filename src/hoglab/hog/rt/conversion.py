@@ -7,7 +7,7 @@ import datetime as dt
 from typing import Any, Final
 
 from hoglab.hog.rt import utf16
-from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, to_double
+from hoglab.hog.rt.numbers import LEAST_STORED, MAX_SAFE_INTEGER, MOST_STORED, format_number, to_double
 from hoglab.hog.rt.printing import repr_key
 from hoglab.hog.rt.values import (
     FALSE_KEY,
@@ -215,7 +215,7 @@ def _plain(value: Value, room: list[int]) -> Value:
         if room[0] < 0:
             raise _UnusualError
         return [item if item is None else _plain(item, room) for item in value]
-    if value is None or cls is bool or (cls is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER):
+    if value is None or cls is bool or (cls is int and LEAST_STORED <= value <= MOST_STORED):
         return value
     raise _UnusualError
 
@@ -236,7 +236,7 @@ class _ToJson:
         if value is None or cls is bool:
             return value
         if cls is int:
-            return value if -(2**63) <= value < 2**64 else json_float(value)
+            return value if LEAST_STORED <= value <= MOST_STORED else json_float(value)
         if cls is float:
             return json_float(value)
         identity = id(value)

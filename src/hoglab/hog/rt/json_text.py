@@ -17,7 +17,7 @@ import orjson
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.hog.rt.context import LONG, charge, grow
 from hoglab.hog.rt.conversion import from_json, index_keys_first, key_text, marker_of
-from hoglab.hog.rt.numbers import MAX_SAFE_INTEGER, format_number, number_from_text, tidy
+from hoglab.hog.rt.numbers import LEAST_STORED, MOST_STORED, format_number, integer_prefix, number_from_text
 from hoglab.hog.rt.printing import MAX_TEXT, PrintingState
 from hoglab.hog.rt.regex import build_matcher
 from hoglab.hog.rt.text import clean
@@ -31,8 +31,8 @@ from hoglab.hog.rt.values import (
     function_text,
 )
 
-# What makes parsed values differ from JavaScript's: markers, integer-like keys, integers beyond 2^53.
-_SPECIAL: Final = build_matcher(r'__hog|"[0-9]{1,10}"[ \t\r\n]*:|[0-9]{16}', False)
+# What makes parsed values differ from JavaScript's: markers and integer-like keys.
+_SPECIAL: Final = build_matcher(r'__hog|"[0-9]{1,10}"[ \t\r\n]*:', False)
 
 _NOT_JSON: Final = "Invalid JSON"
 
@@ -40,7 +40,8 @@ _NOT_JSON: Final = "Invalid JSON"
 def parse(text: str) -> Value:
     """Return the value of a JSON text.
 
-    Marker objects become datetimes, dates and errors; integer-like keys come first; numbers are doubles.
+    Marker objects become datetimes, dates and errors; integer-like keys come first; integers of 64 bits stay exact, all
+    other numbers are doubles.
 
     Raises:
         HogRuntimeError: not JSON, or nested deeper than `MAX_DEPTH`.
@@ -58,7 +59,7 @@ def parse(text: str) -> Value:
         return value
     if openings > MAX_DEPTH or _SPECIAL.search(text):
         charge(text.count(",") + openings)
-        return from_json(_doubles(value, 0))
+        return from_json(value)
     return value
 
 
@@ -79,28 +80,14 @@ def _number(text: str) -> int | float:
     return number_from_text(text)
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_number, parse_float=_number)
+def _integer(text: str) -> int | float:
+    charge(1)
+    number = integer_prefix(text)
+    assert number is not None  # noqa: S101 - the decoder has found digits
+    return number
 
 
-def _doubles(value: Value, depth: int) -> Value:
-    """Return integers beyond ±2^53 as doubles, everywhere in a freshly parsed value."""
-    if depth > MAX_DEPTH:
-        raise HogRuntimeError(f"JSON text is nested more than {MAX_DEPTH} levels deep")
-    cls = value.__class__
-    if cls is int:
-        return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else tidy(float(value))
-    if cls is dict:
-        for key, item in value.items():
-            if item.__class__ in _NEEDS_LOOK:
-                value[key] = _doubles(item, depth + 1)
-    elif cls is list:
-        for position, item in enumerate(value):
-            if item.__class__ in _NEEDS_LOOK:
-                value[position] = _doubles(item, depth + 1)
-    return value
-
-
-_NEEDS_LOOK: Final = frozenset({int, dict, list})
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer, parse_float=_number)
 
 
 def stringify(value: Value, indent: int = 0) -> str:
@@ -137,8 +124,8 @@ def stringify(value: Value, indent: int = 0) -> str:
 def _plain_size(value: Value) -> int:
     """Return the approximate length of a value's text, if orjson writes it as JavaScript would; else 0.
 
-    Plain values are trees of objects whose keys are texts without a leading digit, arrays, texts, safe
-    integers and ordinary fractions.
+    Plain values are trees of objects whose keys are texts without a leading digit, arrays, texts,
+    integers of 64 bits and ordinary fractions.
     """
     pending = [value]
     seen = set()
@@ -188,7 +175,7 @@ def _plain_item(item: Value, pending: list[Any]) -> int:
     if cls is dict or cls is list or cls is HogTuple:
         pending.append(item)
     elif cls is int:
-        if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+        if not LEAST_STORED <= item <= MOST_STORED:
             return -1
     elif item is not None and cls is not bool and (cls is not float or not _ordinary_fraction(item)):
         return -1

@@ -7,6 +7,10 @@ from hoglab.patterns import anchored
 MAX_SAFE_INTEGER: Final = 2**53
 """Largest magnitude up to which every integer is exact in an IEEE double."""
 
+LEAST_STORED: Final = -(2**63)
+MOST_STORED: Final = 2**64 - 1
+"""Range of integers that JSON of the host brings, ids above all: they stay exact in values, in JSON and as text."""
+
 NAN: Final = float("nan")
 INFINITY: Final = float("inf")
 
@@ -21,6 +25,7 @@ _DECIMAL = anchored(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+
 _RADIX = anchored(r"0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
 _INTEGER_START = anchored(r"([+-]?)(?:0[xX]([0-9a-fA-F]*)|([0-9]+))")
 _INFINITIES = {"Infinity": INFINITY, "+Infinity": INFINITY, "-Infinity": -INFINITY}
+_STORED_DIGITS = 20  # more digits than integers of 64 bits have
 _SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
 
 
@@ -50,9 +55,12 @@ def exact(value: Any) -> Any:
 
 
 def format_number(number: int | float) -> str:
-    """Write the number as JavaScript does: shortest round-trip digits, exponent from 1e21 up and below 1e-6."""
+    """Return the number as JavaScript prints it: shortest round-trip digits, exponent from 1e21 up and below 1e-6.
+
+    Integers of 64 bits have all of their digits, which JavaScript cannot keep.
+    """
     if number.__class__ is int:
-        if -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER:
+        if LEAST_STORED <= number <= MOST_STORED:
             return str(number)
         number = to_double(number)
     if number - number != 0:
@@ -101,7 +109,7 @@ def _radix_integer(text: str) -> int:
 def integer_prefix(text: str) -> int | float | None:
     """Read the integer that a text starts with, as JavaScript's parseInt does.
 
-    The result is None when the text starts with none.
+    The result is exact up to 64 bits, and None when the text starts with none.
     """
     found = _INTEGER_START.match(text.lstrip(SPACE))
     if found is None:
@@ -113,8 +121,16 @@ def integer_prefix(text: str) -> int | float | None:
             return None
         number = tidy(to_double(int(hexadecimal, 16)))
     else:
-        number = int(decimal) if len(decimal) <= _SAFE_DIGITS else tidy(float(decimal))
+        number = _stored_integer(decimal)
     return -number if sign == "-" else number
+
+
+def _stored_integer(digits: str) -> int | float:
+    """Return the number that decimal digits write: exact up to 64 bits, beyond them the nearest double."""
+    if len(digits) > _STORED_DIGITS:
+        return tidy(float(digits))
+    number = int(digits)
+    return number if number <= MOST_STORED else to_double(number)
 
 
 def float_prefix(text: str) -> int | float | None:
