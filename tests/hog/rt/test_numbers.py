@@ -34,7 +34,9 @@ def printed(number: float | None) -> str:
 @pytest.mark.parametrize(("text", "number", "integer", "fraction"), VECTORS["read"])
 def test_texts_are_read_as_in_javascript(text: str, number: str, integer: str, fraction: str) -> None:
     assert format_number(number_from_text(text)) == number
-    is_stored = text.isascii() and text.isdigit() and int(text) < 2**64  # exact, where JavaScript has a double
+    is_stored = (
+        text.isascii() and text.isdigit() and int(text) < 2**64
+    )  # exact, where JavaScript has a double
     assert printed(integer_prefix(text)) == (format_number(int(text)) if is_stored else integer)
     assert printed(float_prefix(text)) == fraction
 
