@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hoglab.functions.templates import UNUSABLE, Template, catalogue
+from hoglab.functions.templates import UNUSABLE, Follows, Template, catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +46,8 @@ def pages() -> dict[str, str]:
 def page(template: Template) -> str:
     """Return the page of one template."""
     parts = [template.readme.rstrip()]
+    if template.follows is not None:
+        parts.append(_followed(template.follows))
     if template.inputs_schema:
         parts.append("## Inputs\n\n" + _table(template.inputs_schema))
     parts += [
@@ -61,6 +63,14 @@ def page(template: Template) -> str:
         f"  --data-binary @- <<'JSON'\n{body}\nJSON\n```\n"
     )
     return "\n\n".join(parts)
+
+
+def _followed(follows: Follows) -> str:
+    """Return the sentence that names the document which a template follows."""
+    read = "" if follows.read is None else f", as it was on {follows.read}"
+    ends = "" if follows.ends is None else f", which the service may refuse from {follows.ends} on"
+    version = "" if follows.version is None else f" Version of the API: {follows.version}{ends}."
+    return f"It follows <{follows.document}>{read}.{version}"
 
 
 def example(template: Template) -> dict[str, Any]:

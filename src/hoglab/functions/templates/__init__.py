@@ -12,6 +12,7 @@ import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,24 @@ from hoglab.functions.icons import icon_url
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["UNUSABLE", "Template", "catalogue", "find_template"]
+__all__ = ["UNUSABLE", "Follows", "Template", "catalogue", "find_template"]
 
 UNUSABLE = frozenset({"hidden"})
 """Statuses of templates from which nothing may be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """The document of a service that a template follows.
+
+    ``read``: the day on which it was last compared with the template, None where that was before such days were noted.
+    ``ends``: the day from which the service may refuse ``version``, None where none is known.
+    """
+
+    document: str
+    read: date | None = None
+    version: str | None = None
+    ends: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,7 @@ class Template:
     mapping_templates: list[dict[str, Any]] | None
     readme: str
     folder: str
+    follows: Follows | None = None
 
     def wire(self) -> dict[str, Any]:
         """Return the template object of the API."""
@@ -119,4 +135,5 @@ def _read(folder: Traversable) -> Template:
         mapping_templates=described.get("mapping_templates"),
         readme=folder.joinpath("README.md").read_text("utf-8"),
         folder=folder.name,
+        follows=Follows(**described["follows"]) if "follows" in described else None,
     )
