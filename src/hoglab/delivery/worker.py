@@ -420,8 +420,7 @@ class _WorkerLoop:
         function_id = claimed.function_id
         step: Perform | TurnResult = await self._bodies.run(turn.begin, function_id)
         while isinstance(step, Perform):
-            accepted_at = turn.accepted_at()
-            answer, duration_ms, where = await self._perform(step.request, claimed, accepted_at)
+            answer, duration_ms, where = await self._perform(step.request, claimed, turn.accepted_at())
             failed = retriable(answer)
             says_something = failed or not step.is_login  # a log-in that was kept does not
             if says_something and self._breakers.note(function_id, where, turn.patience_s, failed=failed):
