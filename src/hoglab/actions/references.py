@@ -61,7 +61,7 @@ def first_missing(
     cohort_ids: Collection[int],
 ) -> Reference | None:
     """Return the first of some references that neither exists nor is ``stored`` already."""
-    known = {(each.kind, each.id) for each in stored}
+    known = {(reference.kind, reference.id) for reference in stored}
     for reference in named:
         there = actions if reference.kind == "action" else cohort_ids
         if reference.id not in there and (reference.kind, reference.id) not in known:
@@ -76,8 +76,12 @@ def check_references(
     named = list(references(definition, path))
     if not named:
         return
-    action_ids = {each.id for each in named if each.kind == "action" and each.id is not None}
-    cohort_ids = {each.id for each in named if each.kind == "cohort" and each.id is not None}
+    action_ids = {
+        reference.id for reference in named if reference.kind == "action" and reference.id is not None
+    }
+    cohort_ids = {
+        reference.id for reference in named if reference.kind == "cohort" and reference.id is not None
+    }
     missing = first_missing(
         named,
         references(stored),

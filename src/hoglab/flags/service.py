@@ -324,8 +324,8 @@ def _check_combination(values: Mapping[str, Any], sent: Mapping[str, Any]) -> No
 
 def _running(linked: Sequence[LinkedExperiment]) -> str | None:
     """Return the running experiments among some, as errors name them."""
-    running = [each for each in linked if each.is_running and not each.deleted]
-    return ", ".join(f'"{each.name}" (ID: {each.id})' for each in running) or None
+    running = [experiment for experiment in linked if experiment.is_running and not experiment.deleted]
+    return ", ".join(f'"{experiment.name}" (ID: {experiment.id})' for experiment in running) or None
 
 
 def _protect_from_deletion(linked: Sequence[LinkedExperiment]) -> None:

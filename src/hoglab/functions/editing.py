@@ -65,7 +65,7 @@ def diagnose(
         )
         if same:  # the text itself says more than the refusal
             diagnostic["refused"] = True
-            findings = [one for one in findings if one is not refusal]
+            findings = [finding for finding in findings if finding is not refusal]
         findings.append(diagnostic)
     return findings
 
@@ -110,8 +110,10 @@ def _told(inputs: Any, schema: Any) -> Any:
     """Return the inputs whose texts may be quoted in findings: secrets are left out."""
     if not isinstance(inputs, Mapping):
         return inputs
-    entries = [one for one in schema if isinstance(one, Mapping)] if isinstance(schema, (list, tuple)) else []
-    secret = {one.get("key") for one in entries if one.get("secret")}
+    entries = (
+        [entry for entry in schema if isinstance(entry, Mapping)] if isinstance(schema, (list, tuple)) else []
+    )
+    secret = {entry.get("key") for entry in entries if entry.get("secret")}
     return {key: item for key, item in inputs.items() if key not in secret}
 
 
@@ -140,7 +142,7 @@ def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Itera
             at: tuple[str | int, ...] = (*path, key),
             findings: list[dict[str, Any]] = findings,
         ) -> None:
-            findings.extend({**one, "path": list(place)} for one in check(text, at))
+            findings.extend({**finding, "path": list(place)} for finding in check(text, at))
 
         try:
             map_texts(item["value"], look)
@@ -165,13 +167,13 @@ def _liquid(text: str, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
             yield _placed("liquid", str(error), path, error.line, 1)
 
 
-def _shown(one: Diagnostic, path: tuple[str | int, ...]) -> dict[str, Any]:
+def _shown(diagnostic: Diagnostic, path: tuple[str | int, ...]) -> dict[str, Any]:
     return {
-        **_placed(one.code, one.message, path, one.line, one.column),
-        "severity": one.severity,
-        "start": one.start,
-        "end": one.end,
-        "hint": one.hint,
+        **_placed(diagnostic.code, diagnostic.message, path, diagnostic.line, diagnostic.column),
+        "severity": diagnostic.severity,
+        "start": diagnostic.start,
+        "end": diagnostic.end,
+        "hint": diagnostic.hint,
     }
 
 
@@ -219,14 +221,14 @@ def completions(function_type: str | None, purpose: Purpose) -> dict[str, Any]:
         "functions": [
             {
                 "name": name,
-                "signature": f"{name}({', '.join(map(str, one.params))})",
-                "returns": "|".join(one.returns),
-                "description": one.doc,
-                "category": one.category,
-                "is_async": one.is_async,
-                "examples": [f"{expression} = {value}" for expression, value in one.examples],
+                "signature": f"{name}({', '.join(map(str, function.params))})",
+                "returns": "|".join(function.returns),
+                "description": function.doc,
+                "category": function.category,
+                "is_async": function.is_async,
+                "examples": [f"{expression} = {value}" for expression, value in function.examples],
             }
-            for name, one in sorted(environment.functions.items())
+            for name, function in sorted(environment.functions.items())
             if not name.startswith("__")
         ],
     }

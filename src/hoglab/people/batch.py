@@ -139,13 +139,13 @@ class PeopleBatch:
 
     def touched(self) -> dict[int, int]:
         """Return ids and versions of the stored persons that changed, were merged, or took in another."""
-        persons = [each for each in self._loaded if each.changed or each.into is not None]
-        persons += (each.root() for each in self.new_distinct_ids.values())
-        persons += (each.root() for each in self.overrides.values())
+        persons = [person for person in self._loaded if person.changed or person.into is not None]
+        persons += (person.root() for person in self.new_distinct_ids.values())
+        persons += (person.root() for person in self.overrides.values())
         return {
-            each.row_id: each.stored_version
-            for each in persons
-            if each.row_id and each.stored_version is not None
+            person.row_id: person.stored_version
+            for person in persons
+            if person.row_id and person.stored_version is not None
         }
 
     def process(self, event: PersonEvent) -> Resolution | None:

@@ -133,12 +133,12 @@ class PersonErasing:
         """Delete persons, with their events if asked, and return how many persons existed."""
         token = self._log.read_token(project_id)
         log_offset = token.offset if token.deferred_until is None else DEFERRED
-        by_row = {each.row_id: each for each in persons}
+        by_row = {person.row_id: person for person in persons}
         with self._known.changing() as touch, self._database.write() as tx:
             touch(by_row)
             connection = tx.connection
             ids = distinct_ids_of(connection, list(by_row), each=None)
-            former = _former(connection, project_id, [str(each.uuid) for each in by_row.values()])
+            former = _former(connection, project_id, [str(person.uuid) for person in by_row.values()])
             for row_id, view in by_row.items():
                 uuid = str(view.uuid)
                 if not connection.execute(sa.delete(person).where(person.c.id == row_id)).rowcount:
@@ -191,10 +191,10 @@ class PersonErasing:
         }
         if not by_project:
             return 0
-        due = [each for erasures in by_project.values() for each in erasures]
+        due = [erasure for erasures in by_project.values() for erasure in erasures]
         erased = 0
         for project_id, erasures in by_project.items():
-            together = [each for each in erasures if each.delete_events]
+            together = [erasure for erasure in erasures if erasure.delete_events]
             if together:
                 erased += self._erase_events(project_id, together)
         if erased:
@@ -253,13 +253,13 @@ class PersonErasing:
             ]
 
     def _erase_events(self, project_id: int, erasures: Sequence[Erasure]) -> int:
-        person_ids = [person_id for each in erasures for person_id in each.person_ids]
-        distinct_ids = [distinct_id for each in erasures for distinct_id in each.distinct_ids]
-        log_offset = max(each.log_offset for each in erasures)
+        person_ids = [person_id for erasure in erasures for person_id in erasure.person_ids]
+        distinct_ids = [distinct_id for erasure in erasures for distinct_id in erasure.distinct_ids]
+        log_offset = max(erasure.log_offset for erasure in erasures)
         self._forget_returned(project_id, distinct_ids, log_offset)
         erased = self._events.erase(EventsOfPersons(project_id, person_ids, distinct_ids, log_offset))
         self._events.forget_overrides(project_id, person_ids)
-        texts = [str(each) for each in person_ids]
+        texts = [str(person_id) for person_id in person_ids]
         mine = person_override.c.project_id == project_id
         with self._database.write() as tx:
             tx.connection.execute(
@@ -273,10 +273,12 @@ class PersonErasing:
         """Delete persons whom events from before their deletion created again, and who have no newer events."""
         since = self._events.distinct_ids_since(project_id, distinct_ids, log_offset)
         with self._known.changing() as touch, self._database.write() as tx:
-            found = persons_for(
-                tx.connection, project_id, [each for each in distinct_ids if each not in since]
+            returned = persons_for(
+                tx.connection,
+                project_id,
+                [distinct_id for distinct_id in distinct_ids if distinct_id not in since],
             )
-            rows = {view.row_id for view in found.values()}
+            rows = {view.row_id for view in returned.values()}
             alive = {view.row_id for view in persons_for(tx.connection, project_id, since).values()}
             touch(rows - alive)
             tx.connection.execute(sa.delete(person).where(person.c.id.in_(rows - alive)))
@@ -284,9 +286,9 @@ class PersonErasing:
     def _persons(self, erasures: Sequence[Erasure]) -> ErasedPersons:
         """Return the persons of one project's erasures together."""
         project_id = erasures[0].project_id
-        person_ids = {person_id for each in erasures for person_id in each.person_ids}
-        distinct_ids = {distinct_id for each in erasures for distinct_id in each.distinct_ids}
-        log_offset = max(each.log_offset for each in erasures)
+        person_ids = {person_id for erasure in erasures for person_id in erasure.person_ids}
+        distinct_ids = {distinct_id for erasure in erasures for distinct_id in erasure.distinct_ids}
+        log_offset = max(erasure.log_offset for erasure in erasures)
         events = EventsOfPersons(project_id, list(person_ids), list(distinct_ids), log_offset)
         return ErasedPersons(
             project_id,
@@ -294,7 +296,7 @@ class PersonErasing:
             frozenset(distinct_ids),
             frozenset(map(str, self._events.uuids(events))),
             log_offset,
-            max(each.requested_at for each in erasures),
+            max(erasure.requested_at for erasure in erasures),
         )
 
     def _forget_runs(self, persons: ErasedPersons) -> bool:
@@ -319,7 +321,7 @@ class PersonErasing:
         with self._database.write() as tx:
             tx.connection.execute(
                 sa.update(table)
-                .where(table.c.id.in_([each.id for each in erasures]))
+                .where(table.c.id.in_([erasure.id for erasure in erasures]))
                 .values(finished_at=self._now(), distinct_ids=[], former_ids=[])
             )
 

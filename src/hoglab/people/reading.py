@@ -126,8 +126,8 @@ def groups_of_type(
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return the keys and properties of groups of a type, in order, up to a limit."""
     mine = (group.c.project_id == project_id, group.c.group_type_index == index)
-    found = sa.select(group.c.group_key, group.c.properties).where(*mine).order_by(group.c.group_key)
-    return [(key, properties) for key, properties in connection.execute(found.limit(limit))]
+    statement = sa.select(group.c.group_key, group.c.properties).where(*mine).order_by(group.c.group_key)
+    return [(key, properties) for key, properties in connection.execute(statement.limit(limit))]
 
 
 def person_by_uuid(connection: Connection, project_id: int, uuid: str) -> PersonView | None:
@@ -156,7 +156,9 @@ def list_persons(
     least as large as a further page needs.
     """
     matching: sa.Select[Any] = sa.select(*_COLUMNS)
-    maybe = [each for text in (email, search) if text and (each := _maybe(connection, text)) is not None]
+    maybe = [
+        condition for text in (email, search) if text and (condition := _maybe(connection, text)) is not None
+    ]
     if maybe:
         # Given the column as it is, the engine walks along all persons of the project rather than look these up.
         matching = matching.where(person.c.project_id + 0 == project_id, *maybe)
@@ -193,10 +195,10 @@ def list_persons(
 
 def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
     """Return the condition for persons who may hold a text, by the index; None when the index names too many."""
-    found = person_search(connection).find(connection, text, MAX_FOUND)
-    if found is None:
+    matches = person_search(connection).find(connection, text, MAX_FOUND)
+    if matches is None:
         return None
-    row_ids, done = found
+    row_ids, done = matches
     meant = person.c.id.in_(row_ids or [-1])  # of nothing at all no index is used
     return meant if done is None else sa.or_(meant, person.c.id > done)
 
@@ -213,18 +215,18 @@ def distinct_ids_of(
     chosen = sa.select(ranked.c.person_id, ranked.c.distinct_id).order_by(ranked.c.person_id, ranked.c.rank)
     if each is not None:
         chosen = chosen.where(ranked.c.rank <= each)
-    found: dict[int, list[str]] = {row_id: [] for row_id in row_ids}
+    by_person: dict[int, list[str]] = {row_id: [] for row_id in row_ids}
     for row_id, distinct_id in connection.execute(chosen):
-        found[row_id].append(distinct_id)
-    return found
+        by_person[row_id].append(distinct_id)
+    return by_person
 
 
 def distinct_id_counts(connection: Connection, row_ids: Sequence[int]) -> dict[int, int]:
     """Return the numbers of distinct ids of persons, by row id."""
     ids = person_distinct_id
     counted = sa.select(ids.c.person_id, sa.func.count()).where(ids.c.person_id.in_(row_ids))
-    found = connection.execute(counted.group_by(ids.c.person_id))
-    return {row.person_id: row[1] for row in found}
+    rows = connection.execute(counted.group_by(ids.c.person_id))
+    return {row.person_id: row[1] for row in rows}
 
 
 def next_persons(

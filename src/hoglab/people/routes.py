@@ -235,9 +235,9 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
         if not body.ids and not body.distinct_ids:
             raise validation_error("You need to specify either distinct_ids or ids", None, "required")
         with database.read() as connection:
-            by_id = [reading.person_by_uuid(connection, call.project.id, each) for each in body.ids]
+            by_id = [reading.person_by_uuid(connection, call.project.id, uuid) for uuid in body.ids]
             named = reading.persons_for(connection, call.project.id, body.distinct_ids).values()
-        persons = {each.row_id: each for each in (*by_id, *named) if each is not None}
+        persons = {person.row_id: person for person in (*by_id, *named) if person is not None}
         deleted = erasing.delete(
             call.project.id,
             persons.values(),
@@ -276,7 +276,7 @@ def groups_router(database: Database) -> ResourceRouter:
                 limit=page.limit,
                 offset=page.offset,
             )
-        return envelope(call, [_group(each) for each in groups], count)
+        return envelope(call, [_group(group) for group in groups], count)
 
     @router.get("/groups_types", response=list[GroupTypeOut], summary="List group types")
     def list_group_types(call: Call) -> list[dict[str, Any]]:
@@ -284,13 +284,13 @@ def groups_router(database: Database) -> ResourceRouter:
             types = reading.list_group_types(connection, call.project.id)
         return [
             {
-                "group_type": each.group_type,
-                "group_type_index": each.group_type_index,
+                "group_type": group_type.group_type,
+                "group_type_index": group_type.group_type_index,
                 "name_singular": None,
                 "name_plural": None,
-                "created_at": format_moment(each.created_at),
+                "created_at": format_moment(group_type.created_at),
             }
-            for each in types
+            for group_type in types
         ]
 
     return router
@@ -298,18 +298,18 @@ def groups_router(database: Database) -> ResourceRouter:
 
 def person_objects(call: Call, connection: Connection, persons: Sequence[PersonView]) -> list[dict[str, Any]]:
     """Return persons as list items, each with its first `SHOWN_DISTINCT_IDS` distinct ids and the count of all."""
-    ids = reading.distinct_ids_of(connection, [each.row_id for each in persons])
-    full = [row_id for row_id, found in ids.items() if len(found) == SHOWN_DISTINCT_IDS]
+    ids = reading.distinct_ids_of(connection, [person.row_id for person in persons])
+    full = [row_id for row_id, distinct_ids in ids.items() if len(distinct_ids) == SHOWN_DISTINCT_IDS]
     counts = reading.distinct_id_counts(connection, full) if full else {}
     cut = {row_id: count for row_id, count in counts.items() if count > SHOWN_DISTINCT_IDS}
     return [
-        person_object(call, each, ids[each.row_id])
+        person_object(call, person, ids[person.row_id])
         | (
-            {"distinct_ids_truncated": True, "distinct_ids_count": cut[each.row_id]}
-            if each.row_id in cut
+            {"distinct_ids_truncated": True, "distinct_ids_count": cut[person.row_id]}
+            if person.row_id in cut
             else {}
         )
-        for each in persons
+        for person in persons
     ]
 
 

@@ -47,18 +47,18 @@ def chunks(values: Iterable[T], size: int = NAMES_PER_QUERY) -> Iterator[list[T]
 def save_persons(connection: Connection, batch: PeopleBatch) -> None:
     """Write what a batch did to the persons of its project: new ones, changes, distinct ids, merges."""
     project_id = batch.project_id
-    living = [each for each in batch.persons() if each.into is None and each.changed]
-    new = [each for each in living if each.row_id is None]
+    living = [person for person in batch.persons() if person.into is None and person.changed]
+    new = [person for person in living if person.row_id is None]
     if new:
         insert_persons(connection, project_id, new)
-    old = [each for each in living if each.is_stored]
+    old = [person for person in living if person.is_stored]
     if old:
         for row in old:
             row.version += 1
         update_persons(connection, old)
     if batch.new_distinct_ids:
         insert_distinct_ids(connection, project_id, batch.new_distinct_ids)
-    gone = [(each.row_id, each.root().row_id) for each in batch.merged if each.is_stored]
+    gone = [(person.row_id, person.root().row_id) for person in batch.merged if person.is_stored]
     if gone:
         _move_to_survivors(connection, [(old_id, new_id) for old_id, new_id in gone if old_id and new_id])
 
@@ -125,14 +125,14 @@ def save_overrides(
     """
     version = person_rows(connection).moment(connection)
     final = dict(overrides)
-    for olds in chunks(str(each) for each in overrides):
+    for olds in chunks(str(person_id) for person_id in overrides):
         for old, target in connection.execute(
             sa.select(person_override.c.old_person_id, person_override.c.person_id).where(
                 person_override.c.project_id == project_id, person_override.c.person_id.in_(olds)
             )
         ):
             final.setdefault(UUID(old), overrides[UUID(target)])
-    for olds in chunks(str(each) for each in final):
+    for olds in chunks(str(person_id) for person_id in final):
         connection.execute(
             sa.delete(person_override).where(
                 person_override.c.project_id == project_id, person_override.c.old_person_id.in_(olds)
@@ -209,10 +209,10 @@ def save_warnings(connection: Connection, warnings: Sequence[IngestionWarning], 
                 "project_id": project_id,
                 "type": kind,
                 "event_uuid": uuid,
-                "details": each.details,
+                "details": warning.details,
                 "timestamp": at,
             }
-            for uuid, each in by_event.items()
+            for uuid, warning in by_event.items()
             if uuid not in known
         ]
         if rows:

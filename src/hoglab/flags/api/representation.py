@@ -32,7 +32,7 @@ def flag_object(
     now: datetime,
 ) -> dict[str, Any]:
     """Return a flag in full."""
-    live = [each for each in linked if not each.deleted]
+    live = [experiment for experiment in linked if not experiment.deleted]
     simple = is_simple(row)
     shown = {
         "id": row.id,
@@ -48,9 +48,10 @@ def flag_object(
         "version": row.version,
         "last_modified_by": user_object(users.get(row.last_modified_by_id or 0)),
         "ensure_experience_continuity": row.ensure_experience_continuity,
-        "experiment_set": [each.id for each in live],
+        "experiment_set": [experiment.id for experiment in live],
         "experiment_set_metadata": [
-            {"id": each.id, "name": each.name, "is_running": each.is_running} for each in live
+            {"id": experiment.id, "name": experiment.name, "is_running": experiment.is_running}
+            for experiment in live
         ],
         "surveys": [],
         "features": [],

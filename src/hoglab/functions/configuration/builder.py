@@ -118,7 +118,7 @@ class Builder:
             raise InvalidFunctionError(refused.detail, *missing.path, code=refused.code)
 
     def _stored_mapping_filters(self) -> list[Mapping[str, Any] | None]:
-        return [] if self.current is None else [one.filters for one in self.current.mappings or ()]
+        return [] if self.current is None else [mapping.filters for mapping in self.current.mappings or ()]
 
     def _template(self) -> Template | None:
         template_id = self.sent.read("template_id") if self.sent.has("template_id") else None
@@ -269,9 +269,9 @@ class Builder:
         stored = () if self.current is None else self.current.mappings or ()
         return [
             self._mapping(
-                one, index, known or MappingConfiguration(str(uuid4())), kind, dialect, active=active
+                mapping, index, known or MappingConfiguration(str(uuid4())), kind, dialect, active=active
             )
-            for index, (one, known) in enumerate(zip(sent, counterparts(sent, stored, kind), strict=True))
+            for index, (mapping, known) in enumerate(zip(sent, counterparts(sent, stored, kind), strict=True))
         ]
 
     def _mapping(
@@ -326,7 +326,7 @@ class Builder:
             raise InvalidFunctionError("Functions of this type cannot have test cases.", "x_tests")
         if len(sent) > MAX_TESTS:
             raise InvalidFunctionError(f"A function may have {MAX_TESTS} test cases.", "x_tests")
-        return [one.model_dump(exclude_unset=True) for one in sent]
+        return [case.model_dump(exclude_unset=True) for case in sent]
 
     def _delivery(self, kind: str | None) -> Mapping[str, Any] | None:
         if self.current is not None and not self.sent.has("x_delivery"):
@@ -353,7 +353,7 @@ def unknown_keys_of(stored: Configuration) -> Iterator[UnknownKey]:
 
     Only known keys of the other fields are stored.
     """
-    mappings = [{"filters": one.filters} for one in stored.mappings or ()]
+    mappings = [{"filters": mapping.filters} for mapping in stored.mappings or ()]
     return within(FunctionBody, {"filters": stored.filters, "mappings": mappings})
 
 
@@ -402,7 +402,10 @@ def recompiled(current: Configuration, context: FilterContext, *, programs: bool
         filters=filters(current.filters),
         mappings=None
         if current.mappings is None
-        else [replace(one, filters=one.filters and filters(one.filters)) for one in current.mappings],
+        else [
+            replace(mapping, filters=mapping.filters and filters(mapping.filters))
+            for mapping in current.mappings
+        ],
     )
     if programs:
         dialect = _dialect(kind, str(current.filters.get("source")))
@@ -416,7 +419,10 @@ def recompiled(current: Configuration, context: FilterContext, *, programs: bool
             inputs=inputs(current.inputs_schema, current.inputs),
             masking=current.masking and compiled_masking(current.masking),
             mappings=built.mappings
-            and [replace(one, inputs=inputs(one.inputs_schema, one.inputs)) for one in built.mappings],
+            and [
+                replace(mapping, inputs=inputs(mapping.inputs_schema, mapping.inputs))
+                for mapping in built.mappings
+            ],
         )
     return replace(built, transpiled=built.site_parts().transpile(context)) if browser else built
 

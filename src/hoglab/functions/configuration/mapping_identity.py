@@ -41,14 +41,14 @@ def counterparts(
 ) -> list[MappingConfiguration | None]:
     """Return for each sent mapping the stored one that it is; None for new ones. ``kind`` is the function's type."""
     old = _signatures(
-        [one.name for one in stored],
-        [None if one.filters is None else bare_filters(one.filters) for one in stored],
-        [{key: item.get("value") for key, item in one.inputs.plain.items()} for one in stored],
+        [mapping.name for mapping in stored],
+        [None if mapping.filters is None else bare_filters(mapping.filters) for mapping in stored],
+        [{key: item.get("value") for key, item in mapping.inputs.plain.items()} for mapping in stored],
     )
     new = _signatures(
-        [one.name for one in sent],
-        [None if one.filters is None else arrange_filters(one.filters, kind) for one in sent],
-        [_plain_values(one) for one in sent],
+        [mapping.name for mapping in sent],
+        [None if mapping.filters is None else arrange_filters(mapping.filters, kind) for mapping in sent],
+        [_plain_values(mapping) for mapping in sent],
     )
     paired: dict[int, int] = {}
 
@@ -59,18 +59,22 @@ def counterparts(
 
         With ``alone``, only where there is one of each.
         """
-        others = _by_key(key, [one for one in old if named or one.label is None], set(paired.values()))
-        for same, places in _by_key(key, [one for one in new if named or one.label is None], paired).items():
+        others = _by_key(
+            key, [signature for signature in old if named or signature.label is None], set(paired.values())
+        )
+        for same, places in _by_key(
+            key, [signature for signature in new if named or signature.label is None], paired
+        ).items():
             there = others.get(same, [])
             if not alone or len(places) == len(there) == 1:
                 paired.update(zip(places, there, strict=False))
 
-    pair(lambda one: one.label, named=True)
-    pair(lambda one: (one.filters, one.values))
-    pair(lambda one: one.filters, alone=True)
+    pair(lambda signature: signature.label, named=True)
+    pair(lambda signature: (signature.filters, signature.values))
+    pair(lambda signature: signature.filters, alone=True)
     if len(sent) == len(stored):
-        pair(lambda one: one.place)
-    pair(lambda one: (one.filters, one.values), named=True, alone=True)
+        pair(lambda signature: signature.place)
+    pair(lambda signature: (signature.filters, signature.values), named=True, alone=True)
     return [stored[paired[place]] if place in paired else None for place in range(len(sent))]
 
 

@@ -29,7 +29,7 @@ class NewlySecret:
     @classmethod
     def between(cls, before: Configuration, after: Configuration) -> NewlySecret:
         """Return the inputs that are plain values before and secrets after."""
-        old = {one.id: (label, one.inputs) for label, one in before.labelled_mappings()}
+        old = {mapping.id: (label, mapping.inputs) for label, mapping in before.labelled_mappings()}
         newly_secret: dict[str, frozenset[str]] = {}
         for label, mapping in after.labelled_mappings():
             known, inputs = old.get(mapping.id, (label, Inputs()))
@@ -67,12 +67,12 @@ class NewlySecret:
     def _removed_from_mappings(self, mappings: list[Part] | None) -> list[Part] | None:
         if mappings is None:
             return None
-        labels = mapping_labels([one.get("name") for one in mappings])
+        labels = mapping_labels([mapping.get("name") for mapping in mappings])
         return [
-            {**one, "inputs": _without(one["inputs"], self.mappings.get(label, ()))}
-            if one.get("inputs")
-            else one
-            for one, label in zip(mappings, labels, strict=True)
+            {**mapping, "inputs": _without(mapping["inputs"], self.mappings.get(label, ()))}
+            if mapping.get("inputs")
+            else mapping
+            for mapping, label in zip(mappings, labels, strict=True)
         ]
 
 

@@ -184,7 +184,11 @@ class FunctionRegistry:
                 project, context = found, store.filter_context(connection, found)
                 rows = store.runnable(connection, project_id)
         known = {} if before is None or before.context != context else before.entries
-        entries = {} if changed is None else {each: one for each, one in known.items() if each not in changed}
+        entries = (
+            {}
+            if changed is None
+            else {function_id: entry for function_id, entry in known.items() if function_id not in changed}
+        )
         assert context is not None  # noqa: S101 - there is one with each project
         for row in rows:
             if row["enabled"] and not row["deleted"] and row["type"] not in SITE_TYPES:
@@ -232,25 +236,25 @@ def _in_order(
     project: Project, entries: Mapping[str, _Entry], before: ProjectFunctions | None
 ) -> ProjectFunctions:
     """Return the functions of a project by their purpose."""
-    ordered = sorted(entries.values(), key=lambda one: one.place)
-    functions = [one.compiled for one in ordered if one.compiled is not None]
+    ordered = sorted(entries.values(), key=lambda entry: entry.place)
+    functions = [entry.compiled for entry in ordered if entry.compiled is not None]
     kinds: dict[str, list[CompiledFunction]] = {}
     for function in functions:
         kinds.setdefault(function.type, []).append(function)
     internal = kinds.get("internal_destination", [])
     return ProjectFunctions(
         project=project,
-        by_id={one.id: one for one in functions},
+        by_id={function.id: function for function in functions},
         destinations=FunctionSet(
-            [one for one in kinds.get("destination", []) if one.source == EVENTS],
+            [function for function in kinds.get("destination", []) if function.source == EVENTS],
             None if before is None else before.destinations,
         ),
         internal_destinations=FunctionSet(
-            [one for one in internal if one.source in INTERNAL_SOURCES],
+            [function for function in internal if function.source in INTERNAL_SOURCES],
             None if before is None else before.internal_destinations,
         ),
         transformations=FunctionSet(
             kinds.get("transformation", []), None if before is None else before.transformations
         ),
-        unusable=frozenset(each for each, one in entries.items() if one.compiled is None),
+        unusable=frozenset(function_id for function_id, entry in entries.items() if entry.compiled is None),
     )
