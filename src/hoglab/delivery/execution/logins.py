@@ -81,7 +81,7 @@ class Logins:
         return answer
 
     def renew(self, key: str, mark: str, *, is_new: bool) -> bool:
-        """Forget a log-in that was refused, and return whether a run should begin again with a new one.
+        """Drop a log-in that was refused, and return whether a run should begin again with a new one.
 
         ``mark``: that of the refused one. ``is_new``: the run has made it after another one had been refused, so that
         a third would be refused, too.
