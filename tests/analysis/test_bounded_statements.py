@@ -26,7 +26,7 @@ from hoglab.analysis.query.expressions import MAX_DEPTH, MAX_NODES
 from hoglab.analysis.query.expressions import MAX_LENGTH as MAX_CHARACTERS
 from hoglab.analysis.query.model import CohortMembers, Question
 from hoglab.analysis.query.pipeline import compiled
-from hoglab.analysis.query.shared_scan import MAX_TAKEN, shared_scan
+from hoglab.analysis.query.shared_scan import MAX_PROPERTIES, shared_scan
 from hoglab.experiments.definitions.metrics import MAX_METRICS
 from hoglab.filters import FilterError, parse_filters
 from hoglab.filters.model import MAX_FILTERS, MAX_GROUP_DEPTH
@@ -223,7 +223,7 @@ def reading(first: int, count: int) -> dict[str, Any]:
 
 def test_metrics_that_read_too_many_properties_share_no_table() -> None:
     many = [question(reading(400 * number, 400), 1) for number in range(3)]
-    with pytest.raises(FilterError, match=f"more than {MAX_TAKEN} properties"):
+    with pytest.raises(FilterError, match=f"more than {MAX_PROPERTIES} properties"):
         shared_scan(many, EmbeddedDialect())
     shared_scan(many[:1] * 3, EmbeddedDialect())
 
@@ -234,8 +234,8 @@ def test_what_reads_too_many_properties_is_not_kept() -> None:
         days = DayGrid.between(found.span.start, found.span.end, UTC)
         return replace(found, span=replace(found.span, days=days))
 
-    assert materialized(asked(MAX_TAKEN), EmbeddedDialect()) is not None
-    assert materialized(asked(MAX_TAKEN + 1), EmbeddedDialect()) is None
+    assert materialized(asked(MAX_PROPERTIES), EmbeddedDialect()) is not None
+    assert materialized(asked(MAX_PROPERTIES + 1), EmbeddedDialect()) is None
 
 
 def test_a_time_limit_that_passes_while_a_statement_is_planned_ends_it(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def start(address: str, tmp_path: Path) -> Iterator[Start]:
             lab = Lab(tmp_path, address=address, beside=running[0] if running else None)
             running.append(lab)
             opened.callback(lab.close)
-            opened.callback(lab.service.queries.stop)
+            opened.callback(lab.service.query_runner.stop)
             return lab
 
         yield start
@@ -136,7 +136,7 @@ def test_any_server_cancels_a_query(start: Start, query: dict[str, Any], gate: G
     assert two.call("DELETE", "/query/mine/").status_code == 204
     for lab in (one, two):
         assert ended(lab, status=400)["error_message"] == "Query was cancelled"
-    [computation] = one.service.queries._running.values()
+    [computation] = one.service.query_runner._running.values()
     one.service.jobs.round()
     assert computation.cancellation.requested, "who computes it notices with the next renewal"
     gate.open.set()
@@ -150,9 +150,9 @@ def test_a_query_of_a_server_that_ends_in_order_is_answered_by_another(
     one, two = start(), start()
     ask(one, query)
     assert gate.reached.wait(PATIENCE_S)
-    [computation] = one.service.queries._running.values()
+    [computation] = one.service.query_runner._running.values()
     computation.cancellation.request()
-    closing = threading.Thread(target=one.service.queries.stop)
+    closing = threading.Thread(target=one.service.query_runner.stop)
     closing.start()
     gate.open.set()
     closing.join(PATIENCE_S)

@@ -26,7 +26,7 @@ ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i) WHERE hash(i) = 1"
 def lab(tmp_path: Path) -> Iterator[Lab]:
     lab = Lab(tmp_path)
     yield lab
-    lab.service.queries.stop()
+    lab.service.query_runner.stop()
     lab.close()
 
 
@@ -187,7 +187,7 @@ def test_a_blocking_query_can_be_cancelled_by_its_clients_id(
 ) -> None:
     def cancel() -> None:
         assert slow.wait(PATIENCE_S)
-        assert lab.service.queries.cancel(1, "mine")
+        assert lab.service.query_runner.cancel(1, "mine")
 
     helper = threading.Thread(target=cancel)
     helper.start()
@@ -233,7 +233,7 @@ def test_waiting_queries_are_bounded(
 def test_kept_answers_and_statuses_are_bounded(
     lab: Lab, query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "MAX_KEPT", 1)
+    monkeypatch.setattr(queries, "MAX_CACHED", 1)
     monkeypatch.setattr(query_status, "MAX_STATUSES", 1)
     first = ask(lab, query, status=202, refresh="async")["query_status"]["id"]
     ended(lab, first)

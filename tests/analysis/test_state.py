@@ -44,7 +44,7 @@ from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLim
 from hoglab.analysis.incremental.materialization import materialized
 from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import Question, Span
-from hoglab.analysis.query.statements import Answer, can_telescope
+from hoglab.analysis.query.statements import Answer, is_additive
 from hoglab.storage.event_store import EventStoreUnavailableError
 
 ALWAYS = CacheLimits(min_events=1, patience_s=0.01)
@@ -101,7 +101,7 @@ def assert_same_points(engine: Stateful, question: Question, what: object) -> di
     grid = question.span.days
     assert grid is not None
     last = grid.count - 1
-    wanted = None if can_telescope(question.metric) else [last]
+    wanted = None if is_additive(question.metric) else [last]
     found, expected = engine.stateful.points(question, wanted), engine.computer.points(question, wanted)
     assert found.keys() == expected.keys()
     for day, answer in expected.items():

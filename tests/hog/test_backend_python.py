@@ -17,7 +17,19 @@ from hoglab import hog
 from hoglab.hog import backend_python
 from hoglab.hog.compiler.analyse import analyse
 from hoglab.hog.compiler.symbols import SymbolTable, resolve
-from hoglab.hog.compiler.types import ANY, ARRAY, BOOL, DICT, FLOAT, INT, NULL, NUMBER, OTHER, STR, Kinds
+from hoglab.hog.compiler.types import (
+    ANY,
+    ARRAY,
+    BOOL,
+    DICT,
+    FLOAT,
+    INT,
+    NULL,
+    NUMBER,
+    OTHER,
+    STR,
+    infer_types,
+)
 from hoglab.hog.parser import parse_program
 from hoglab.hog.rt.printing import repr_value
 from hoglab.hog.stdlib import LIBRARY
@@ -313,7 +325,7 @@ def kinds_of(source: str) -> dict[str, int]:
     tree = parse_program(source)
     names: SymbolTable = resolve(tree, source)
     analyse(tree, names, LIBRARY)
-    kinds = Kinds(tree, names, LIBRARY)
+    kinds = infer_types(tree, names, LIBRARY)
     return {symbol.name: kinds.symbols.get(symbol, ANY) for symbol in names.symbols}
 
 

@@ -189,7 +189,7 @@ class Services(SharedServices):
             *(self._replays() if Capability.ANALYSIS in capabilities else ()),
             *(() if self.ingestion_view.service is None else (self.ingestion_view.service,)),
             *(self._analysis() if Capability.ANALYSIS in capabilities else self._maintenance_without()),
-            self.results.queries,
+            self.results.query_runner,
         ]
         return services
 
@@ -262,7 +262,7 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
         PeriodicTask("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
         PeriodicTask("space", TIDY_EVERY_S, database.give_back, failures),
         PeriodicTask("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
-        PeriodicTask("queries", TIDY_EVERY_S, services.results.queries.forget_old, (DatabaseError,)),
+        PeriodicTask("queries", TIDY_EVERY_S, services.results.query_runner.forget_old, (DatabaseError,)),
     ]
     store = services.engines.store
     if isinstance(store, PartitionedEventStore):

@@ -63,7 +63,7 @@ class Lifecycle:
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
             row = self._service.save(tx, actor, row, step(tx, row, flag))
             if milestone is not None:
-                milestones.tell(tx, actor, row, milestone, **facts)
+                milestones.emit(tx, actor, row, milestone, **facts)
             return self._service.present(tx.connection, actor, row)
 
     def launch(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
@@ -302,7 +302,7 @@ class Lifecycle:
         user_id = actor.principal.user.id
         detail = {"name": row.name, "changes": None}
         activity.record(tx, actor.project.id, user_id, "created", SCOPE, row.id, detail, now=actor.now)
-        milestones.tell(tx, actor, row, "created")
+        milestones.emit(tx, actor, row, "created")
         self._service.announce(tx, actor.project.id)
         return row
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.accounts.internal_events import emit
+from hoglab.accounts import internal_events
 from hoglab.experiments import store
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def passed(before: ExperimentRow, after: ExperimentRow) -> list[str]:
     return [name for name, is_passed in milestones.items() if is_passed]
 
 
-def tell(tx: Transaction, actor: Actor, row: ExperimentRow, milestone: str, **facts: Any) -> None:
+def emit(tx: Transaction, actor: Actor, row: ExperimentRow, milestone: str, **facts: Any) -> None:
     """Emit the event of a milestone; ``facts`` are further properties."""
     flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
     properties = {
@@ -46,4 +46,6 @@ def tell(tx: Transaction, actor: Actor, row: ExperimentRow, milestone: str, **fa
         **facts,
     }
     user_id = actor.principal.user.id
-    emit(tx, row.project_id, f"$experiment_{milestone}", properties, user_id=user_id, now=actor.now)
+    internal_events.emit(
+        tx, row.project_id, f"$experiment_{milestone}", properties, user_id=user_id, now=actor.now
+    )

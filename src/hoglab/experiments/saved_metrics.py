@@ -58,7 +58,7 @@ class SavedMetricService:
         refuse(within(SavedMetricPatch, {"query": query}))
         query.setdefault("uuid", str(uuid4()))
         problems = self._experiments.problems
-        with problems.looked_for(actor.project.id, [query]), self._database.write() as tx:
+        with problems.prechecked(actor.project.id, [query]), self._database.write() as tx:
             _check_name(tx.connection, actor, body.name, None)
             self._check_computable(tx.connection, actor, query)
             check_references(tx.connection, actor.project.id, {"query": query})
@@ -80,7 +80,7 @@ class SavedMetricService:
 
     def patch(self, actor: Actor, metric_id: int, body: SavedMetricPatch) -> dict[str, Any]:
         sent = body.sent()
-        with self._looked_for(actor, metric_id, sent), self._database.write() as tx:
+        with self._prechecked(actor, metric_id, sent), self._database.write() as tx:
             before = _existing(tx.connection, actor, metric_id)
             if "query" in sent:
                 if body.query is None:
@@ -106,7 +106,7 @@ class SavedMetricService:
             self._experiments.announce(tx, actor.project.id)
             return _present(tx.connection, actor, row)
 
-    def _looked_for(
+    def _prechecked(
         self, actor: Actor, metric_id: int, sent: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
         """Check a changed metric before the transaction."""
@@ -114,7 +114,7 @@ class SavedMetricService:
             before = _existing(connection, actor, metric_id)
         new = [] if sent.get("query") is None else [_checked(sent["query"])]
         changed = [query for query in new if hashed_part(query) != hashed_part(before.query)]
-        return self._experiments.problems.looked_for(actor.project.id, changed)
+        return self._experiments.problems.prechecked(actor.project.id, changed)
 
     def _check_computable(self, connection: Connection, actor: Actor, query: dict[str, Any]) -> None:
         problem = self._experiments.problems.of_metric(connection, actor.project.id, query)

@@ -119,7 +119,7 @@ class ExperimentService:
         refuse(within(ExperimentPatch, body.sent()))
         new = [*(body.metrics or ()), *(body.metrics_secondary or ())]
         with (
-            self.problems.looked_for(actor.project.id, self._metrics.unlike(new), body.exposure_criteria),
+            self.problems.prechecked(actor.project.id, self._metrics.unlike(new), body.exposure_criteria),
             self.database.write() as tx,
         ):
             row = self.create_in(tx, actor, body)
@@ -180,7 +180,7 @@ class ExperimentService:
             {"name": row.name, "changes": None},
             now=actor.now,
         )
-        milestones.tell(tx, actor, row, "created")
+        milestones.emit(tx, actor, row, "created")
         self.announce(tx, project.id)
         return row
 
@@ -192,7 +192,7 @@ class ExperimentService:
 
     def patch(self, actor: Actor, experiment_id: int, body: ExperimentPatch) -> dict[str, Any]:
         """Change the fields that were sent. Raises 400, and 404 for an experiment that stays deleted."""
-        with self._looked_for(actor, experiment_id, body), self.database.write() as tx:
+        with self._prechecked(actor, experiment_id, body), self.database.write() as tx:
             row = store.get(tx.connection, actor.project.id, experiment_id)
             if row is None or (row.deleted and not _restores(body)):
                 raise not_found()
@@ -200,7 +200,7 @@ class ExperimentService:
             row = self._patch(tx, actor, row, body)
             return self.present(tx.connection, actor, row)
 
-    def _looked_for(
+    def _prechecked(
         self, actor: Actor, experiment_id: int, body: ExperimentPatch
     ) -> AbstractContextManager[None]:
         """Check the new parts of a change before the transaction."""
@@ -212,7 +212,7 @@ class ExperimentService:
         new = self._metrics.unlike([*(body.metrics or ()), *(body.metrics_secondary or ())], known)
         criteria = body.exposure_criteria
         is_known = criteria == row.exposure_criteria
-        return self.problems.looked_for(actor.project.id, new, None if is_known else criteria)
+        return self.problems.prechecked(actor.project.id, new, None if is_known else criteria)
 
     def _patch(
         self, tx: Transaction, actor: Actor, row: ExperimentRow, body: ExperimentPatch
@@ -272,7 +272,7 @@ class ExperimentService:
             user_id = actor.principal.user.id
             activity.record(tx, actor.project.id, user_id, what, SCOPE, row.id, detail, now=actor.now)
         for milestone in milestones.passed(row, after):
-            milestones.tell(tx, actor, after, milestone)
+            milestones.emit(tx, actor, after, milestone)
         self.announce(tx, actor.project.id)
         return after
 

@@ -73,7 +73,7 @@ class LiveResults:
         """
         query = self._prepared(project, body.query)
         refresh = _refresh(body)
-        queries = self._service.queries
+        queries = self._service.query_runner
         kept = None
         if not refresh.startswith("force_") or refresh is RefreshMode.FORCE_CACHE:
             anything = refresh in (RefreshMode.FORCE_CACHE, RefreshMode.LAZY_ASYNC)
@@ -104,7 +104,7 @@ class LiveResults:
 
     def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
         """Return an asynchronous query and the HTTP status that says how far it is. Raises 404."""
-        found = self._service.queries.status(project.id, query_id, partial(self._prepared, project))
+        found = self._service.query_runner.status(project.id, query_id, partial(self._prepared, project))
         if found is None:
             raise not_found(f"Query {query_id} not found for project {project.id}")
         code = 202 if not found.complete else 400 if found.error is not None or found.cancelled else 200
@@ -112,7 +112,7 @@ class LiveResults:
 
     def cancel(self, project: Project, query_id: str) -> None:
         """Cancel a query; one that has ended, or is unknown, is left alone."""
-        self._service.queries.cancel(project.id, query_id)
+        self._service.query_runner.cancel(project.id, query_id)
 
     def _shown(
         self, project: Project, query: PreparedQuery, kept: CachedAnswer | None, *, is_cached: bool
@@ -206,7 +206,7 @@ class LiveResults:
         def finish(result: dict[str, Any]) -> dict[str, Any]:
             others = self._service.newest_of_family(inputs, metric) if family else {}
             for other in family:
-                kept = self._service.queries.cached(
+                kept = self._service.query_runner.cached(
                     self._prepared_result(project, inputs, other), fresh=False
                 )
                 if kept is not None:
@@ -250,7 +250,7 @@ class LiveResults:
         family: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         """Compute the result of a metric; results of its family that are not cached are computed and cached with it."""
-        question, queries = inputs.question(metric, span), self._service.queries
+        question, queries = inputs.question(metric, span), self._service.query_runner
         missing = []
         for other in family[:MAX_FAMILY]:
             if queries.cached(self._prepared_result(project, inputs, other), fresh=True) is None:

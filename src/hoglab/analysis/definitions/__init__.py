@@ -2,16 +2,16 @@
 
 from hoglab.analysis.definitions.actions import action_matches
 from hoglab.analysis.definitions.experiment_inputs import (
-    SETTLING,
+    FINAL_AFTER,
     ExperimentInputs,
     SeriesKey,
     ShownMetric,
+    final_at,
     inputs_asked,
     is_computed,
     is_id,
     query_to,
     read_inputs,
-    settled_at,
 )
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.definitions.metric_parser import METRIC_TYPES, MetricParser, listed, window_us
@@ -19,9 +19,9 @@ from hoglab.analysis.definitions.metric_problems import Named, exposure_problem,
 from hoglab.analysis.definitions.naming import NO_LABEL, metrics_of, value_label
 
 __all__ = [
+    "FINAL_AFTER",
     "METRIC_TYPES",
     "NO_LABEL",
-    "SETTLING",
     "ExperimentInputs",
     "MetricParser",
     "Named",
@@ -29,6 +29,7 @@ __all__ = [
     "ShownMetric",
     "action_matches",
     "exposure_problem",
+    "final_at",
     "flag_property_seen",
     "inputs_asked",
     "is_computed",
@@ -38,7 +39,6 @@ __all__ = [
     "metrics_of",
     "query_to",
     "read_inputs",
-    "settled_at",
     "value_label",
     "window_us",
 ]

@@ -188,7 +188,7 @@ def query_to(span: Span, number: int) -> datetime:
     return end_of_day(span.days.days[number], span.days.zone)
 
 
-def settled_at(question: Question, end_date: datetime) -> datetime:
+def final_at(question: Question, end_date: datetime) -> datetime:
     """Return the time after which no event can change the result of an ended experiment, late arrivals apart."""
     metric = question.metric
     extra = span_us(metric) if isinstance(metric, RetentionMeasure) else 0
@@ -278,5 +278,5 @@ def exposure_action_ids(criteria: Mapping[str, Any]) -> Iterator[int]:
                 yield identifier
 
 
-SETTLING = timedelta(hours=1)
+FINAL_AFTER = timedelta(hours=1)
 """Time after the last moment that counts during which late events still change an ended experiment's results."""

@@ -153,17 +153,17 @@ class Computer:
         resolved = [(each, resolver.resolved(each)) for each in questions if can_share(each)]
         fitting = [whole(question) for _, question in resolved if not self._is_known(question)]
 
-        def settled(question: Question) -> Question:
+        def complete(question: Question) -> Question:
             known = (found for asked, found in resolved if asked == question)
             return next(known, None) or resolver.resolved(question)
 
         if len(fitting) < MIN_QUESTIONS:
-            yield lambda question: self._result(settled(question))
+            yield lambda question: self._result(complete(question))
             return
         with shared_results(self._runner, fitting) as shared:
 
             def result(question: Question) -> Answer:
-                question = settled(question)
+                question = complete(question)
                 if shared is None or whole(question) not in fitting:
                     return self._result(question)
                 return shared(whole(question))

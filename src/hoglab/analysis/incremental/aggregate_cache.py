@@ -155,7 +155,7 @@ class AggregateCache:
         except (QueryTimeoutError, QueryMemoryError, EventStoreUnavailableError) as error:
             _log.warning("aggregate_cache_failed", reason=str(error))
         except QueryError as error:
-            _log.error("aggregate_cache_failed", reason=str(error), action="begun anew")
+            _log.error("aggregate_cache_failed", reason=str(error), action="rebuilt")
             if not isinstance(error, DamagedCacheError):
                 self._refused.add(view.key)
             self._reset()
@@ -246,12 +246,12 @@ class AggregateCache:
     ) -> list[tuple[Any, ...]]:
         """Rebuild the contributions, and report a difference of sums as an error of the program."""
         rebuild(refresh, view, merges, merged=merged)
-        anew = sums(refresh, view)
+        rebuilt = sums(refresh, view)
         refresh.work.checked = True
-        if not same(view, rows, anew):
+        if not same(view, rows, rebuilt):
             refresh.work.mismatch = True
             _log.error("aggregate_cache_mismatch", table=view.table)
-        return anew
+        return rebuilt
 
     # -- room ------------------------------------------------------------------------------------------
 

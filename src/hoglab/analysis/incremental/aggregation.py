@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hoglab.analysis.query import MULTIPLE, Pipeline, can_telescope, flag_exposures, variant_of_exposure
+from hoglab.analysis.query import MULTIPLE, Pipeline, flag_exposures, is_additive, variant_of_exposure
 from hoglab.analysis.query.days import DAY_US
 from hoglab.analysis.query.metrics.funnels import LAST_ROW, can_resume_funnel, resumed_progress, resumed_rows
 from hoglab.analysis.query.metrics.outcome import RUNNING_DAYS, STANDING, Days, Outcome, running, valued
@@ -44,7 +44,7 @@ from hoglab.analysis.query.metrics.values import can_resume_value
 from hoglab.analysis.query.model import FunnelMeasure, MeanMeasure, Metric, Question, RatioMeasure
 from hoglab.analysis.query.scope import Scope, SqlStatement, Subquery
 
-EVENTS = "kept_events"
+EVENTS = "logged_events"
 ENTITY = "entity_key"
 """The column of `EVENTS` that has the entity, or NULL."""
 OTHERS = "other_entities"
@@ -60,9 +60,9 @@ NEW_DAYS = "new_days"
 OLD_DAYS = "old_days"
 EVER = -(2**62)
 """The moment of `TOUCHED` that makes all events matter."""
-ANEW = f"SELECT entity FROM {TOUCHED} WHERE day IS NULL"
+REBUILT = f"SELECT entity FROM {TOUCHED} WHERE day IS NULL"
 """Entities that are rebuilt from the logs."""
-NUMBERS_ANEW = f"SELECT number FROM {TOUCHED} WHERE day IS NULL AND number IS NOT NULL"
+REBUILT_NUMBERS = f"SELECT number FROM {TOUCHED} WHERE day IS NULL AND number IS NOT NULL"
 """Earlier numbers of entities that are rebuilt."""
 
 _COUNTED = "counted_events"
@@ -85,7 +85,7 @@ def can_resume(metric: Metric) -> bool:
             resumable = can_resume_funnel(metric)
         case _:
             resumable = False
-    return resumable and can_telescope(metric)
+    return resumable and is_additive(metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class IncrementalAggregation:
     def question(self) -> Question:
         return self.scope.question
 
-    # -- entities that are computed anew ---------------------------------------------------------------
+    # -- entities that are rebuilt ---------------------------------------------------------------------
 
     def units(self, events: str, *, first: str = "1") -> SqlStatement:
         """Return the statement for ``unit`` of all entities with events, numbered from ``first`` on."""
@@ -236,14 +236,14 @@ class IncrementalAggregation:
         scope, exposures = self.scope, self.question.exposures
         ts, day = scope.ts(), scope.day(scope.ts())
         looks_back = exposures.activation is not None or self.question.lookback_us > 0
-        first, anew = (EVER, EVER) if looks_back else ("ts", "least(ts, known_t0)")
+        first, rebuilt = (EVER, EVER) if looks_back else ("ts", "least(ts, known_t0)")
         changes = "ts <= known_t0"
         if not exposures.first_seen:
             other = f"variant <> known_variant AND {scope.day('ts')} < coalesce(known_multiple_day, {2**31})"
             changes += f" OR ({other})"
         exposures_known = flag_exposures(scope, _items("known_{}", self._judged_by))
         yield (
-            f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {anew} END "
+            f"SELECT entity, known_number AS number, CASE WHEN known_t0 IS NULL THEN {first} ELSE {rebuilt} END "
             f"AS since, CAST(NULL AS INTEGER) AS day FROM ({exposures_known}) AS exposed "
             f"WHERE known_t0 IS NULL OR {changes}"
         )
@@ -449,14 +449,14 @@ class IncrementalAggregation:
 
     def _events_of_known(self, recent: str, *, back: bool) -> str:
         """Return the events with which entities in `KNOWN` continue, by their numbers."""
-        going_on = (
+        continuing = (
             f"SELECT * EXCLUDE ({NUMBER}) REPLACE ({NUMBER} AS {ENTITY}) FROM ({recent}) AS recent "
             f"WHERE {NUMBER} IS NOT NULL"
         )
         if not back:
-            return going_on
+            return continuing
         return (
-            f"{going_on} AND {NUMBER} NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
+            f"{continuing} AND {NUMBER} NOT IN (SELECT number FROM {TOUCHED} WHERE day IS NOT NULL) UNION ALL "
             f"SELECT events.* REPLACE (touched.number AS {ENTITY}) FROM {TOUCHED_EVENTS} AS events "
             f"INNER JOIN {TOUCHED} AS touched ON touched.entity = events.{ENTITY} "
             f"WHERE {self.scope.day(self.scope.ts())} >= touched.day"

@@ -38,18 +38,18 @@ from hoglab.analysis.query import (
     Pipeline,
     activation_condition,
     can_share,
-    can_telescope,
     exposure_of_any_variant,
+    is_additive,
     pipeline_of,
 )
 from hoglab.analysis.query.event_relation import (
     COLUMNS,
     PROMOTED,
     STORED_EVENTS,
+    ColumnUse,
     EventRelation,
     Form,
     Property,
-    Reads,
 )
 from hoglab.analysis.query.model import (
     EventSource,
@@ -61,7 +61,7 @@ from hoglab.analysis.query.model import (
     metric_sources,
 )
 from hoglab.analysis.query.scope import Scope, SqlStatement
-from hoglab.analysis.query.shared_scan import MAX_TAKEN
+from hoglab.analysis.query.shared_scan import MAX_PROPERTIES
 from hoglab.filters.sql import combined
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ VERSION = 7
 """Version of the tables, raised when their content or its meaning changes: older tables are not read."""
 
 SCHEMA = "aggregate_cache"
-_RELATION = EventRelation(EVENTS, ENTITY, extracted=frozenset((Form.TEXT, Form.JSON_NUMBER)))
+_RELATION = EventRelation(EVENTS, ENTITY, property_forms=frozenset((Form.TEXT, Form.JSON_NUMBER)))
 """Events of logs as statements read them."""
 
 
@@ -87,9 +87,9 @@ class RelevanceLog:
     condition: str
     parameters: Mapping[str, object]
     columns: tuple[str, ...]
-    taken: Mapping[str, str]
+    properties: Mapping[str, str]
     constants: Mapping[str, str]
-    condition_reads: Reads
+    condition_use: ColumnUse
 
     @cached_property
     def key(self) -> str:
@@ -98,7 +98,7 @@ class RelevanceLog:
             self.condition,
             sorted(self.parameters.items()),
             self.columns,
-            sorted(self.taken.items()),
+            sorted(self.properties.items()),
         )
 
     @property
@@ -114,9 +114,9 @@ class RelevanceLog:
         return f"INSERT INTO {self.table} {self._selected()} AND {extent}"
 
     def _selected(self) -> str:
-        taken = "".join(f", {text} AS {name}" for name, text in self.taken.items())
+        properties = "".join(f", {text} AS {name}" for name, text in self.properties.items())
         return (
-            f"SELECT seq, {', '.join(self.columns)}{taken} FROM {STORED_EVENTS} "
+            f"SELECT seq, {', '.join(self.columns)}{properties} FROM {STORED_EVENTS} "
             f"WHERE project_id = {self.project_id} AND {self.condition}"
         )
 
@@ -253,14 +253,16 @@ class Materialization:
     def _names(self) -> list[str]:
         """Columns of events that statements read, besides the ones that all events have."""
         known = [name for each in self.logs for name in (*each.columns, *each.constants)]
-        read = self.pipeline.reads.columns
+        read = self.pipeline.column_use.columns
         names = [name for name in COLUMNS if name in known and name in read]
-        return [*names, *dict.fromkeys(name for each in self.logs for name in each.taken)]
+        return [*names, *dict.fromkeys(name for each in self.logs for name in each.properties)]
 
     @cached_property
     def _stored(self) -> list[str]:
         """Columns of events that vary within a log."""
-        return [name for name in self._names if any(name in (*log.columns, *log.taken) for log in self.logs)]
+        return [
+            name for name in self._names if any(name in (*log.columns, *log.properties) for log in self.logs)
+        ]
 
     def _selected(self, log: RelevanceLog, names: Sequence[str], also: Sequence[str], *, merged: bool) -> str:
         """Return the events of one log with some columns and ``also`` others, each with its entity."""
@@ -281,7 +283,7 @@ class Materialization:
     def _column_of(self, log: RelevanceLog, name: str, *, merged: bool) -> str:
         if name in log.constants:
             return self.pipeline.scope.bind(log.constants[name])
-        if name not in log.columns and name not in log.taken:
+        if name not in log.columns and name not in log.properties:
             return "NULL"
         if merged and name == "person_id":
             return "coalesce(override.person_id, log.person_id)"
@@ -301,14 +303,14 @@ def materialized(question: Question, dialect: Dialect) -> Materialization | None
         return None
     if not question.exposures.variants:
         return None
-    adds_up = can_telescope(question.metric)
-    asked = question if adds_up else replace(question, span=replace(span, days=None))
+    additive = is_additive(question.metric)
+    asked = question if additive else replace(question, span=replace(span, days=None))
     pipeline = pipeline_of(Scope(asked, dialect, _RELATION, resumable=can_resume(question.metric)))
     logs = tuple(_logs(question, pipeline))
-    conditions = Reads.of(log.condition_reads for log in logs)
-    if pipeline.reads.now or conditions.now or "person_id" in conditions.columns:
+    conditions = ColumnUse.of(log.condition_use for log in logs)
+    if pipeline.column_use.now or conditions.now or "person_id" in conditions.columns:
         return None
-    if any(len(log.taken) > MAX_TAKEN for log in logs):
+    if any(len(log.properties) > MAX_PROPERTIES for log in logs):
         return None
     return Materialization(question, logs, pipeline)
 
@@ -331,14 +333,14 @@ def _logs(question: Question, pipeline: Pipeline) -> Iterator[RelevanceLog]:
     sources = list(metric_sources(question.metric))
     dialect = pipeline.scope.dialect
     if any(mine.may_overlap(other) for mine in sources for other in question.exposures.sources):
-        yield _log(question, dialect, pipeline.reads, exposed=True, counted=sources)
+        yield _log(question, dialect, pipeline.column_use, exposed=True, counted=sources)
     else:
-        yield _log(question, dialect, pipeline.reads_of_exposures, exposed=True, counted=[])
-        yield _log(question, dialect, pipeline.reads_of_metric, exposed=False, counted=sources)
+        yield _log(question, dialect, pipeline.use_of_exposures, exposed=True, counted=[])
+        yield _log(question, dialect, pipeline.use_of_metric, exposed=False, counted=sources)
 
 
 def _log(
-    question: Question, dialect: Dialect, reads: Reads, *, exposed: bool, counted: Sequence[EventSource]
+    question: Question, dialect: Dialect, use: ColumnUse, *, exposed: bool, counted: Sequence[EventSource]
 ) -> RelevanceLog:
     """Return the log of exposures, of counted events, or of both, with the columns that statements use."""
     scope = Scope(question, dialect)  # its own one: logs that say the same have the same values
@@ -349,9 +351,9 @@ def _log(
         if activation is not None:
             conditions.append(activation_condition(scope, activation))
     condition = combined("OR", list(dict.fromkeys(conditions)))
-    condition_reads = scope.row.reads()
-    names = reads.columns | {question.exposures.entity_column} | ({"uuid"} if exposed else set())
-    texts = {each.name: scope.row.read(each) for each in sorted(reads.properties, key=_name)}
+    condition_use = scope.row.take_use()
+    names = use.columns | {question.exposures.entity_column} | ({"uuid"} if exposed else set())
+    texts = {each.name: scope.row.read(each) for each in sorted(use.properties, key=_name)}
     sources = [*counted, *(question.exposures.sources if exposed else ())]
     constants = _constants(question, sources, counts=bool(counted))
     return RelevanceLog(
@@ -361,7 +363,7 @@ def _log(
         tuple(name for name in COLUMNS if name != "project_id" and name in names and name not in constants),
         texts,
         {name: value for name, value in constants.items() if name in names},
-        condition_reads,
+        condition_use,
     )
 
 

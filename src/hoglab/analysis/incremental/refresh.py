@@ -19,7 +19,7 @@ from typing import Any
 from hoglab.analysis.incremental.aggregation import ENTITY, TOUCHED
 from hoglab.analysis.incremental.cache_tables import RefreshRun, insert, make, naive, temporary_tables
 from hoglab.analysis.incremental.materialization import SCHEMA, Materialization
-from hoglab.analysis.incremental.resume import News, rebuild_histories, resume_histories
+from hoglab.analysis.incremental.resume import Delta, rebuild_histories, resume_histories
 from hoglab.analysis.query.scope import SqlStatement
 from hoglab.storage.event_store.transactions import transaction
 
@@ -80,8 +80,8 @@ def increment(
         return
     others = list(_reached_or_merged(view, known, merges, merged=merged))
     if view.aggregation is not None:
-        news = News(known.watermark, others, known.increments + 1)
-        resume_histories(refresh, view, view.aggregation, news, note, merged=merged)
+        delta = Delta(known.watermark, others, known.increments + 1)
+        resume_histories(refresh, view, view.aggregation, delta, note, merged=merged)
     else:
         _compute_touched(refresh, view, known.watermark, others, note, merged=merged)
 

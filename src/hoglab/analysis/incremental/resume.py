@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hoglab.analysis.incremental.aggregation import (
-    ANEW,
     ENTITY,
     EVER,
     FURTHER,
     KNOWN,
     NEW_DAYS,
     NUMBER,
-    NUMBERS_ANEW,
     OLD_DAYS,
     OTHERS,
+    REBUILT,
+    REBUILT_NUMBERS,
     RECENT,
     TOUCHED,
     TOUCHED_EVENTS,
@@ -61,7 +61,7 @@ def resume_histories(
     refresh: RefreshRun,
     view: Materialization,
     aggregation: IncrementalAggregation,
-    news: News,
+    delta: Delta,
     note: Callable[[int], None],
     *,
     merged: bool,
@@ -73,34 +73,34 @@ def resume_histories(
     with temporary_tables(
         refresh, OTHERS, KNOWN, RECENT, TOUCHED, TOUCHED_EVENTS, UNITS, FURTHER, NEW_DAYS, OLD_DAYS
     ):
-        some = _look(refresh, view, aggregation, news, merged=merged)
-        if some.anew or some.back:
+        some = _look(refresh, view, aggregation, delta, merged=merged)
+        if some.rebuilt or some.back:
             _read_touched(refresh, view, aggregation, some, merged=merged)
-        if some.going_on:
+        if some.continuing:
             further = aggregation.further(_recent_events(view), back=some.back > 0)
             make(refresh, FURTHER, further, temporary=True)
             make(refresh, NEW_DAYS, aggregation.further_days(), temporary=True)
-        if some.anew:
-            anew = f" WHERE {ENTITY} IN ({ANEW})" if some.back else ""
-            events = f"SELECT * FROM {TOUCHED_EVENTS}{anew}"
+        if some.rebuilt:
+            only = f" WHERE {ENTITY} IN ({REBUILT})" if some.back else ""
+            events = f"SELECT * FROM {TOUCHED_EVENTS}{only}"
             make(refresh, UNITS, aggregation.units(events, first=aggregation.next_number), temporary=True)
-            if some.going_on:
+            if some.continuing:
                 insert(refresh, NEW_DAYS, aggregation.days(events))
             else:
                 make(refresh, NEW_DAYS, aggregation.days(events), temporary=True)
         with transaction(refresh.reader):
-            if some.anew or some.going_on:
-                _write(refresh, view, aggregation, some, news.increment)
-            note(1 if some.anew or some.going_on else 0)
-    refresh.work.entities = some.anew + some.going_on
-    refresh.work.resumed = some.going_on - some.back
+            if some.rebuilt or some.continuing:
+                _write(refresh, view, aggregation, some, delta.increment)
+            note(1 if some.rebuilt or some.continuing else 0)
+    refresh.work.entities = some.rebuilt + some.continuing
+    refresh.work.resumed = some.continuing - some.back
 
 
 def _write(
     refresh: RefreshRun,
     view: Materialization,
     aggregation: IncrementalAggregation,
-    some: _Found,
+    some: _TouchedCounts,
     increment: int,
 ) -> None:
     """Write the computed histories, states and sums."""
@@ -108,17 +108,17 @@ def _write(
         refresh.run(
             f"DELETE FROM {aggregation.history} WHERE rowid IN (SELECT place FROM {OLD_DAYS} WHERE is_gone)"
         )
-        refresh.run(f"DELETE FROM {aggregation.state} WHERE number IN ({NUMBERS_ANEW})")
+        refresh.run(f"DELETE FROM {aggregation.state} WHERE number IN ({REBUILT_NUMBERS})")
     insert(refresh, aggregation.history, SqlStatement(aggregation.recorded(increment), {}))
     insert(refresh, view.sums_table, view.summed(f"({aggregation.changes(gone=some.recorded > 0)})"))
-    if some.going_on:
+    if some.continuing:
         refresh.run(aggregation.update())
-    if some.anew:
+    if some.rebuilt:
         insert(refresh, aggregation.state, SqlStatement(aggregation.new_states(), {}))
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Delta:
     """The events and entities that a refresh adds.
 
     The events came in after the ``watermark``; ``others`` are statements for entities to examine for another reason.
@@ -131,16 +131,16 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Numbers of entities that continue from their states, some after going ``back``, and of rebuilt ones (``anew``).
+class _TouchedCounts:
+    """Numbers of entities that continue from their states, some after going ``back``, and of ``rebuilt`` ones.
 
     ``recorded`` is the number of entities that go back or are rebuilt with rows in the history, ``ever`` the number
     for which all events matter; the others matter from a moment on.
     """
 
-    going_on: int = 0
+    continuing: int = 0
     back: int = 0
-    anew: int = 0
+    rebuilt: int = 0
     recorded: int = 0
     ever: int = 0
     since: datetime | None = None
@@ -157,19 +157,19 @@ def _look(
     refresh: RefreshRun,
     view: Materialization,
     aggregation: IncrementalAggregation,
-    news: News,
+    delta: Delta,
     *,
     merged: bool,
-) -> _Found:
+) -> _TouchedCounts:
     """Find the entities with new events, and those of them that do not continue from their state."""
-    watermark = {"watermark": news.watermark}
-    sql = " UNION ALL ".join(each.sql for each in news.others) or "SELECT NULL AS entity LIMIT 0"
-    values = {name: value for each in news.others for name, value in each.parameters.items()}
+    watermark = {"watermark": delta.watermark}
+    sql = " UNION ALL ".join(each.sql for each in delta.others) or "SELECT NULL AS entity LIMIT 0"
+    values = {name: value for each in delta.others for name, value in each.parameters.items()}
     of_others = view.stated(sql, values)
     there_are = view.stated(f"SELECT EXISTS ({sql}), {view.has_recent}", values | watermark)
     [(others, recent)] = refresh.run(there_are.sql, there_are.parameters)
     if not others and not recent:
-        return _Found()
+        return _TouchedCounts()
     if others:
         make(refresh, OTHERS, of_others, temporary=True)
     recent_events = aggregation.recent(view.recent(merged=merged), exposures_apart=len(view.logs) > 1)
@@ -180,7 +180,7 @@ def _look(
     exposed = view.exposed(merged=merged)
     touched = aggregation.touched(_recent_events(view), counted, exposed, others=others)
     make(refresh, TOUCHED, touched, temporary=True)
-    return _Found(*refresh.run(_COUNTS)[0])
+    return _TouchedCounts(*refresh.run(_COUNTS)[0])
 
 
 def _recent_events(view: Materialization) -> str:
@@ -191,7 +191,7 @@ def _read_touched(
     refresh: RefreshRun,
     view: Materialization,
     aggregation: IncrementalAggregation,
-    some: _Found,
+    some: _TouchedCounts,
     *,
     merged: bool,
 ) -> None:
@@ -209,5 +209,5 @@ def _read_touched(
         make(refresh, OLD_DAYS, SqlStatement(aggregation.old_days(), {}), temporary=True)
     if some.back:
         refresh.run(aggregation.go_back())
-    if some.anew:
-        refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({NUMBERS_ANEW})")
+    if some.rebuilt:
+        refresh.run(f"DELETE FROM {KNOWN} WHERE number IN ({REBUILT_NUMBERS})")

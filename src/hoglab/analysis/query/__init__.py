@@ -20,7 +20,7 @@ from hoglab.analysis.query.statements import (
     all_days_at_once,
     at_end_of_day,
     can_share,
-    can_telescope,
+    is_additive,
 )
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "at_end_of_day",
     "can_combine",
     "can_share",
-    "can_telescope",
     "combine_questions",
     "compiled",
     "days",
@@ -48,6 +47,7 @@ __all__ = [
     "exposures_per_day",
     "expressions",
     "flag_exposures",
+    "is_additive",
     "merges",
     "metrics",
     "model",

@@ -62,7 +62,7 @@ def merges(question: Question, dialect: Dialect, after: int, until: datetime) ->
     scope = Scope(question, dialect, EventRelation(MERGED))
     conditions = _that_count(scope)
     # What is known of a session is what all its events tell, also those of others than the merged.
-    compares_persons = question.shows_person_ids or "person_id" in scope.row.reads().columns
+    compares_persons = question.shows_person_ids or "person_id" in scope.row.take_use().columns
     by_name = compares_persons or bool(question.session_properties)
     is_grouped = question.exposures.group_type_index is not None
     if is_grouped and not by_name and not _counts_persons(question):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation
+from hoglab.analysis.query.event_relation import ALL_EVENTS, NO_USE, EventRelation
 from hoglab.analysis.query.exposures import define_exposures, define_units
 from hoglab.analysis.query.metrics.outcome import Outcome, total_columns
 from hoglab.analysis.query.metrics.values import (
@@ -95,13 +95,13 @@ def combine_questions(
     values: list[str] = []
     statistics: list[str] = []
     outcomes: list[Outcome] = []
-    reads = NOTHING
+    use = NO_USE
     for number, question in enumerate(questions):
         prefix = f"q{number}_"
         outcome = _outcome(question)
         beside = scope.beside(question)
         partials += _partials(beside, prefix)
-        reads |= beside.row.reads()
+        use |= beside.row.take_use()
         evaluated = outcome.evaluated(f"combined.{prefix}{{name}}")
         values += [f"{text} AS {prefix}{name}" for name, text in evaluated.items()]
         statistics += total_columns(scope, outcome, prefix)
@@ -115,7 +115,7 @@ def combine_questions(
         f"SELECT unit.entity AS entity, {', '.join(partials)} "
         f"FROM {scope.events} INNER JOIN unit ON unit.entity = {scope.entity()} "
         f"WHERE {some} AND {scope.ts()} >= unit.t0 GROUP BY unit.entity",
-        reads,
+        use,
     )
     scope.define(
         "valued",

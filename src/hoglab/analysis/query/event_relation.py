@@ -69,26 +69,28 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class ColumnUse:
     """The columns and properties used of events, and whether the moment of reading matters."""
 
     columns: frozenset[str] = frozenset()
     properties: frozenset[Property] = frozenset()
     now: bool = False
 
-    def __or__(self, other: Reads) -> Reads:
-        return Reads(self.columns | other.columns, self.properties | other.properties, self.now or other.now)
+    def __or__(self, other: ColumnUse) -> ColumnUse:
+        return ColumnUse(
+            self.columns | other.columns, self.properties | other.properties, self.now or other.now
+        )
 
     def __bool__(self) -> bool:
         return bool(self.columns or self.properties)
 
     @classmethod
-    def of(cls, parts: Iterable[Reads]) -> Reads:
+    def of(cls, parts: Iterable[ColumnUse]) -> ColumnUse:
         """Return the union of several uses."""
-        found = cls()
+        union = cls()
         for part in parts:
-            found |= part
-        return found
+            union |= part
+        return union
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +112,17 @@ class EventRelation:
     """A relation of events by its name.
 
     ``entity`` is the column that has the entity, or NULL; None: there is one for each kind of entities.
-    ``properties`` are columns in the given form, named by `Property.name`.
+    Properties are columns in each of the ``property_forms``, named by `Property.name`.
     """
 
     name: str = RESOLVED_EVENTS
     entity: str | None = None
-    extracted: frozenset[Form] = frozenset()
+    property_forms: frozenset[Form] = frozenset()
     exposures: ExposureTables | None = None
 
 
 ALL_EVENTS: Final = EventRelation()
-NOTHING: Final = Reads()
+NO_USE: Final = ColumnUse()
 
 
 class RelationRow:
@@ -139,11 +141,11 @@ class RelationRow:
         self._properties: set[Property] = set()
         self._now = False
 
-    def reads(self) -> Reads:
+    def take_use(self) -> ColumnUse:
         """Return the columns and properties used since the last call."""
-        found = Reads(frozenset(self._columns), frozenset(self._properties), self._now)
+        use = ColumnUse(frozenset(self._columns), frozenset(self._properties), self._now)
         self._begin()
-        return found
+        return use
 
     def column(self, name: str) -> str:
         self._columns.add(name)
@@ -167,10 +169,10 @@ class RelationRow:
 
     def read(self, wanted: Property) -> str:
         """Return a property in a form, from its JSON or from its own column."""
-        if wanted.form is Form.NUMBER and Form.NUMBER not in self._relation.extracted:
+        if wanted.form is Form.NUMBER and Form.NUMBER not in self._relation.property_forms:
             return self.dialect.number(self.read(wanted.as_(Form.TEXT)))
         self._properties.add(wanted)
-        if wanted.form in self._relation.extracted:
+        if wanted.form in self._relation.property_forms:
             return wanted.name
         if wanted.form is Form.JSON_NUMBER:
             return self.dialect.json_number(wanted.column, wanted.key, self.parameters)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hoglab.analysis.query.event_relation import ALL_EVENTS, EventRelation, Reads
+from hoglab.analysis.query.event_relation import ALL_EVENTS, ColumnUse, EventRelation
 from hoglab.analysis.query.exposures import define_exposures, define_units
 from hoglab.analysis.query.metrics.funnels import (
     define_funnel_covariate,
@@ -115,24 +115,24 @@ class Pipeline:
         )
 
     @property
-    def reads_of_exposures(self) -> Reads:
+    def use_of_exposures(self) -> ColumnUse:
         """Columns and properties used of the events that decide who is exposed."""
-        return self.units.exposures.reads | self.reads_of_entry
+        return self.units.exposures.column_use | self.use_of_entry
 
     @property
-    def reads_of_entry(self) -> Reads:
+    def use_of_entry(self) -> ColumnUse:
         """Columns and properties used of these events beside the first stage."""
-        return _reads([*self.units.entry, self.units.unit])
+        return _union_of_uses([*self.units.entry, self.units.unit])
 
     @property
-    def reads_of_metric(self) -> Reads:
+    def use_of_metric(self) -> ColumnUse:
         """Columns and properties used of the events that the metric counts."""
         rows = () if self.funnel_rows is None else self.funnel_rows.subqueries
-        return _reads([*self.units.covariate, *rows, *self.partials.subqueries])
+        return _union_of_uses([*self.units.covariate, *rows, *self.partials.subqueries])
 
     @property
-    def reads(self) -> Reads:
-        return self.reads_of_exposures | self.reads_of_metric
+    def column_use(self) -> ColumnUse:
+        return self.use_of_exposures | self.use_of_metric
 
     @property
     def compiled(self) -> Compiled:
@@ -152,8 +152,8 @@ class Pipeline:
         return Compiled(self.scope.question, self.scope.stated(subqueries, sql), self.outcome)
 
 
-def _reads(subqueries: Iterable[Subquery]) -> Reads:
-    return Reads.of(each.reads for each in subqueries)
+def _union_of_uses(subqueries: Iterable[Subquery]) -> ColumnUse:
+    return ColumnUse.of(subquery.column_use for subquery in subqueries)
 
 
 def pipeline_of(scope: Scope) -> Pipeline:

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from hoglab.analysis.query.days import DAY_US, DayGrid, OffsetStep, zone_of
-from hoglab.analysis.query.event_relation import ALL_EVENTS, NOTHING, EventRelation, Reads, RelationRow
+from hoglab.analysis.query.event_relation import ALL_EVENTS, NO_USE, ColumnUse, EventRelation, RelationRow
 from hoglab.analysis.query.expressions import read, truth_of
 from hoglab.analysis.query.model import (
     LAST_MOMENT,
@@ -49,7 +49,7 @@ class Subquery:
 
     name: str
     sql: str
-    reads: Reads = NOTHING
+    column_use: ColumnUse = NO_USE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Stage:
         return self.subqueries[-1].name
 
     @property
-    def reads(self) -> Reads:
-        return Reads.of(each.reads for each in self.subqueries)
+    def column_use(self) -> ColumnUse:
+        return ColumnUse.of(subquery.column_use for subquery in self.subqueries)
 
     @property
     def before(self) -> tuple[Subquery, ...]:
@@ -110,10 +110,10 @@ class Scope:
         """Return the scope of another question in the same statement."""
         return replace(self, question=question, values=self.parameters)
 
-    def define(self, name: str, sql: str, reads: Reads | None = None) -> str:
+    def define(self, name: str, sql: str, use: ColumnUse | None = None) -> str:
         """Name a subquery (``WITH name AS …``); return the name. ``use`` has the columns that it uses besides `row`."""
-        found = self.row.reads()
-        self.subqueries.append(Subquery(name, sql, found if reads is None else found | reads))
+        of_row = self.row.take_use()
+        self.subqueries.append(Subquery(name, sql, of_row if use is None else of_row | use))
         return name
 
     def collect(self, define: Callable[[Scope], object]) -> tuple[Subquery, ...]:

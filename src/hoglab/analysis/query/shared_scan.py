@@ -15,11 +15,11 @@ from datetime import timedelta
 
 from hoglab.analysis.query.event_relation import (
     COLUMNS,
+    ColumnUse,
     EventRelation,
     ExposureTables,
     Form,
     Property,
-    Reads,
 )
 from hoglab.analysis.query.exposures import define_exposures
 from hoglab.analysis.query.metrics.retention import span_us
@@ -43,7 +43,7 @@ EXPOSURE_TABLES = ("shared_exposures", "shared_flagged")
 MIN_QUESTIONS = 3
 """Smallest number of questions for which the table saves more than it costs."""
 
-MAX_TAKEN = 500
+MAX_PROPERTIES = 500
 """Maximum number of properties in a table of events; a question with more is computed from all events."""
 
 
@@ -56,21 +56,21 @@ class SharedScan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _QuestionUse:
     """A question, and the columns that its statement uses of events.
 
     It has the columns for deciding who is exposed, besides `EXPOSURE_TABLES`, and the ones for the rest.
     """
 
     question: Question
-    exposures: Reads
-    metric: Reads
+    exposures: ColumnUse
+    metric: ColumnUse
 
     @property
-    def reads(self) -> Reads:
+    def column_use(self) -> ColumnUse:
         return self.exposures | self.metric
 
-    def sources_of(self, wanted: Callable[[Reads], bool]) -> Iterator[EventSource]:
+    def sources_of(self, wanted: Callable[[ColumnUse], bool]) -> Iterator[EventSource]:
         """Yield the sources of the events whose uses satisfy a condition."""
         if wanted(self.exposures):
             yield from self.question.exposures.sources
@@ -86,20 +86,20 @@ def shared_scan(questions: Sequence[Question], dialect: Dialect) -> SharedScan:
     A question that no statement can answer is skipped. Raises `hoglab.filters.FilterError` when all are skipped, or
     when they use too many properties.
     """
-    relation = EventRelation(TABLE, extracted=frozenset(Form))
-    readings = []
+    relation = EventRelation(TABLE, property_forms=frozenset(Form))
+    uses: list[_QuestionUse] = []
     for question in questions:
         try:
             pipeline = pipeline_of(Scope(question, dialect, relation))
         except FilterError as error:
             refused = error
         else:
-            readings.append(_Reading(question, pipeline.reads_of_entry, pipeline.reads_of_metric))
-    if not readings:
+            uses.append(_QuestionUse(question, pipeline.use_of_entry, pipeline.use_of_metric))
+    if not uses:
         raise refused
-    first = readings[0].question
+    first = uses[0].question
     return SharedScan(
-        (*_exposure_tables(Scope(first, dialect)), _event_table(Scope(first, dialect), readings)),
+        (*_exposure_tables(Scope(first, dialect)), _event_table(Scope(first, dialect), uses)),
         replace(relation, exposures=ExposureTables(first, EXPOSURE_TABLES)),
     )
 
@@ -111,55 +111,59 @@ def drop_tables(dialect: Dialect) -> list[str]:
 
 def _exposure_tables(scope: Scope) -> Iterator[SqlStatement]:
     """Yield the tables of exposures and variants."""
-    made: dict[str, str] = {}
+    tables: dict[str, str] = {}
     for table, subquery in zip(EXPOSURE_TABLES, scope.collect(define_exposures), strict=True):
-        named = ",\n".join(scope.dialect.named(name, f"SELECT * FROM {made[name]}") for name in made)
+        named = ",\n".join(scope.dialect.named(name, f"SELECT * FROM {tables[name]}") for name in tables)
         sql = f"WITH {named} {subquery.sql}" if named else subquery.sql
         yield _table(scope, table, sql)
-        made[subquery.name] = table
+        tables[subquery.name] = table
 
 
-def _event_table(scope: Scope, readings: Sequence[_Reading]) -> SqlStatement:
+def _event_table(scope: Scope, uses: Sequence[_QuestionUse]) -> SqlStatement:
     """Return the table of events of exposed entities that any of the questions may read."""
-    questions = [reading.question for reading in readings]
-    since = scope.question.span.start - timedelta(microseconds=max(each.lookback_us for each in questions))
+    questions = [use.question for use in uses]
+    since = scope.question.span.start - timedelta(
+        microseconds=max(question.lookback_us for question in questions)
+    )
     until = later(exclusive(scope.question.span.end), max(map(_reach_us, questions)))
     entity = scope.entity()
-    reads = Reads.of(reading.reads for reading in readings) | Reads(columns=frozenset((entity,)))
-    columns = [name for name in COLUMNS if name in reads.columns]
-    properties = sorted(reads.properties, key=lambda each: each.name)
-    numbers = [each for each in properties if each.form is Form.NUMBER]  # computed from text that is taken
-    taken = list(dict.fromkeys(each.as_(Form.TEXT) if each in numbers else each for each in properties))
-    if len(taken) > MAX_TAKEN:
-        raise FilterError(f"more than {MAX_TAKEN} properties are read", "")
-    read = [f"{_extracted(scope, readings, each)} AS {each.name}" for each in taken]
-    shown = [each.name for each in taken if each in reads.properties]
-    shown += [f"{scope.dialect.number(each.as_(Form.TEXT).name)} AS {each.name}" for each in numbers]
+    used = ColumnUse.of(use.column_use for use in uses) | ColumnUse(columns=frozenset((entity,)))
+    columns = [name for name in COLUMNS if name in used.columns]
+    properties = sorted(used.properties, key=lambda wanted: wanted.name)
+    numbers = [number for number in properties if number.form is Form.NUMBER]  # computed from their texts
+    extracted = list(
+        dict.fromkeys(wanted.as_(Form.TEXT) if wanted in numbers else wanted for wanted in properties)
+    )
+    if len(extracted) > MAX_PROPERTIES:
+        raise FilterError(f"more than {MAX_PROPERTIES} properties are read", "")
+    texts = [f"{_extract(scope, uses, wanted)} AS {wanted.name}" for wanted in extracted]
+    shown = [wanted.name for wanted in extracted if wanted in used.properties]
+    shown += [f"{scope.dialect.number(number.as_(Form.TEXT).name)} AS {number.name}" for number in numbers]
     return _table(
         scope,
         TABLE,
         f"SELECT {', '.join([*columns, *shown])} "
-        f"FROM (SELECT {', '.join([*columns, *read])} FROM {scope.relation.name} "
-        f"WHERE {scope.within(since, until)} AND {_readers(scope, readings, bool)} "
+        f"FROM (SELECT {', '.join([*columns, *texts])} FROM {scope.relation.name} "
+        f"WHERE {scope.within(since, until)} AND {_used_events(scope, uses, bool)} "
         f"AND {entity} IN (SELECT entity FROM {EXPOSURE_TABLES[-1]})) AS event_of_exposed",
     )
 
 
 def _table(scope: Scope, name: str, sql: str) -> SqlStatement:
-    made = scope.dialect.finished(scope.dialect.temporary_table(name, sql))
-    return SqlStatement(made, scope.parameters.values)
+    create = scope.dialect.finished(scope.dialect.temporary_table(name, sql))
+    return SqlStatement(create, scope.parameters.values)
 
 
-def _extracted(scope: Scope, readings: Sequence[_Reading], wanted: Property) -> str:
+def _extract(scope: Scope, uses: Sequence[_QuestionUse], wanted: Property) -> str:
     """Extract a property from its JSON, only where somebody reads it."""
     forms = {wanted, wanted.as_(Form.NUMBER)} if wanted.form is Form.TEXT else {wanted}
-    readers = _readers(scope, readings, lambda reads: not forms.isdisjoint(reads.properties))
-    return f"CASE WHEN {readers} THEN {scope.row.read(wanted)} END"
+    events = _used_events(scope, uses, lambda use: not forms.isdisjoint(use.properties))
+    return f"CASE WHEN {events} THEN {scope.row.read(wanted)} END"
 
 
-def _readers(scope: Scope, readings: Sequence[_Reading], wanted: Callable[[Reads], bool]) -> str:
+def _used_events(scope: Scope, uses: Sequence[_QuestionUse], wanted: Callable[[ColumnUse], bool]) -> str:
     """Return a condition that every event meets of which the given columns are used."""
-    sources = [source for reading in readings for source in reading.sources_of(wanted)]
+    sources = [source for use in uses for source in use.sources_of(wanted)]
     return combined("OR", list(dict.fromkeys(map(scope.may_come_from, sources))))
 
 

@@ -127,7 +127,7 @@ class Compiled:
                 return Retention(size, int(numbers[1]))
 
 
-def can_telescope(metric: Metric) -> bool:
+def is_additive(metric: Metric) -> bool:
     """Return whether all days of a series can be computed in one pass (spec experiment-results 11.3).
 
     It is not additive when percentile bounds, quantiles (also those of an entity's own events), the last start of
@@ -169,7 +169,7 @@ def all_days_at_once(question: Question) -> bool:
 
     The properties of a session that filters ask for change from day to day.
     """
-    return can_telescope(question.metric) and not question.session_properties
+    return is_additive(question.metric) and not question.session_properties
 
 
 def _adds_up(value: Value) -> bool:

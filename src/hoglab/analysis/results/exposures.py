@@ -46,7 +46,7 @@ class ExposureCounts:
 
     def counted(self, inputs: ExperimentInputs) -> dict[str, Any]:
         """Count the exposures of an experiment, unless a cached answer is fresh. Raises `ApiError`."""
-        asked, queries = self.of(inputs), self._service.queries
+        asked, queries = self.of(inputs), self._service.query_runner
         kept = queries.cached(asked, fresh=True) or queries.compute(asked)
         return kept.answer
 

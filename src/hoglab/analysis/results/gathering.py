@@ -15,7 +15,7 @@ from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import corrected, judged, verdict_object
 from hoglab.analysis.timeseries import store
-from hoglab.analysis.timeseries.query_cache import PreparedQuery, Queries
+from hoglab.analysis.timeseries.query_cache import PreparedQuery, QueryRunner
 from hoglab.http.errors import ApiError, WireError
 from hoglab.http.fields.dates import format_moment
 
@@ -57,15 +57,15 @@ class ExperimentResults:
         inputs = self._service.plan_of(project, experiment_id)
         if inputs.span(self._service.now()) is None:
             return self._not_started(inputs)
-        work = _Work(self._service.queries, self._budget_s)
+        work = _Work(self._service.query_runner, self._budget_s)
         asked = self._exposures.of(inputs)
-        if self._service.queries.cached(asked, fresh=True) is None:
+        if self._service.query_runner.cached(asked, fresh=True) is None:
             work.begin(EXPOSURES, asked)
         for metric in inputs.metrics:
             if not self._service.series.is_fresh(inputs, metric, newest=refresh):
                 work.begin(metric["uuid"], self._refreshing(inputs, metric, force=refresh))
         pending, errors = work.ended()
-        counted = self._service.queries.cached(asked, fresh=False)
+        counted = self._service.query_runner.cached(asked, fresh=False)
         exposures = None if counted is None else counted.answer
         examined = work.answer(self._examining(inputs, exposures))
         return self._answer(inputs, exposures, (examined or {}).get("findings"), pending, errors)
@@ -83,7 +83,7 @@ class ExperimentResults:
             return {}
 
         identity = ("points", inputs.key(metric), force)
-        return PreparedQuery.of(inputs.project, self._service.now(), identity, refresh, keeps=False)
+        return PreparedQuery.of(inputs.project, self._service.now(), identity, refresh, is_cacheable=False)
 
     def _examining(self, inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> PreparedQuery:
         """Return the work of searching for dangers to an experiment.
@@ -103,7 +103,7 @@ class ExperimentResults:
                 return {}
 
         identity = ("health", inputs.identity, exposures is None)
-        return PreparedQuery.of(inputs.project, self._service.now(), identity, examine, keeps=False)
+        return PreparedQuery.of(inputs.project, self._service.now(), identity, examine, is_cacheable=False)
 
     def _answer(
         self,
@@ -188,7 +188,7 @@ class _UncountedError(Exception):
 class _Work:
     """Computations for one request: in the background until the budget is used up, or at once without a budget."""
 
-    def __init__(self, queries: Queries, budget_s: float | None) -> None:
+    def __init__(self, queries: QueryRunner, budget_s: float | None) -> None:
         self._queries = queries
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
         self._begun: dict[str, Computation | None] = {}

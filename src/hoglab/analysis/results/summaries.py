@@ -49,7 +49,7 @@ class ResultSummaries:
     def _summary(self, inputs: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
         kept = None
         if inputs.span(self._service.now()) is not None:
-            kept = self._service.queries.cached(self._exposures.of(inputs), fresh=False)
+            kept = self._service.query_runner.cached(self._exposures.of(inputs), fresh=False)
         exposures = {} if kept is None else kept.answer
         totals: dict[str, int] = exposures.get("total_exposures") or {}
         mismatch = exposures.get("sample_ratio_mismatch")

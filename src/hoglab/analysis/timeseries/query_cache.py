@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FRESH_FOR = timedelta(hours=24)
 """Maximum time for which an answer is fresh."""
-MAX_KEPT = 500
+MAX_CACHED = 500
 """Maximum number of cached answers; the ones unused for longest are dropped first."""
 MAX_WAITING = 100
 """Maximum number of asynchronous queries that wait or run; further ones are refused."""
@@ -89,7 +89,7 @@ class PreparedQuery:
     fresh_for: timedelta = FRESH_FOR
     finish: Callable[[dict[str, Any]], dict[str, Any]] = dict
     """Function applied to an answer each time it is returned."""
-    keeps: bool = True
+    is_cacheable: bool = True
     """Whether the answer is worth caching; work that stores its results itself has none."""
 
     @classmethod
@@ -180,7 +180,7 @@ def _did_not_end(text: str, wait: timedelta) -> ApiError:
     return ApiError(429, "throttled_error", "query_limit", text, headers=headers)
 
 
-class Queries:
+class QueryRunner:
     """Cached answers and asynchronous queries. Thread-safe."""
 
     def __init__(
@@ -236,11 +236,11 @@ class Queries:
         cached = CachedAnswer(query.key, answer, now, position, query.day)
         with self._lock:
             self._failed.pop(query.key, None)
-            if not query.keeps:
+            if not query.is_cacheable:
                 return cached
             self._kept[query.key] = cached
             self._kept.move_to_end(query.key)
-            while len(self._kept) > MAX_KEPT:
+            while len(self._kept) > MAX_CACHED:
                 self._kept.popitem(last=False)
         return cached
 
@@ -250,7 +250,7 @@ class Queries:
         with self._lock:
             self._failed[key] = _Failed(times + 1, self._now() + wait, text)
             self._failed.move_to_end(key)
-            while len(self._failed) > MAX_KEPT:
+            while len(self._failed) > MAX_CACHED:
                 self._failed.popitem(last=False)
         return wait
 
@@ -332,7 +332,7 @@ class Queries:
                 status = QueryStatus(project_id, query_id, query.key, dict(asked), self._now())
                 query_status.insert(tx.connection, status)
         if not self._is_at_work(status):
-            self._go_on(status, lambda: query)
+            self._resume(status, lambda: query)
         return status
 
     def status(
@@ -351,7 +351,7 @@ class Queries:
         asked = found.query
         if asked is None:  # the request that waited for it went with its process
             return replace(found, ended_at=self._now(), error=STOPPED)
-        self._go_on(found, lambda: prepare(asked))
+        self._resume(found, lambda: prepare(asked))
         return found
 
     def _read(self, project_id: int, query_id: str) -> QueryStatus | None:
@@ -362,7 +362,7 @@ class Queries:
         tries = self._jobs.of(status.job)
         return tries is not None and tries.is_at_work
 
-    def _go_on(self, status: QueryStatus, prepare: Callable[[], PreparedQuery]) -> None:
+    def _resume(self, status: QueryStatus, prepare: Callable[[], PreparedQuery]) -> None:
         """Compute a query here; where too many are running it waits for the next request for its status."""
         with suppress(ApiError):
             self._begin(status.job, lambda computation: self._carry_out(status, prepare, computation))

@@ -15,7 +15,7 @@ from hoglab.storage.job_leases import JobName
 
 MAX_STATUSES = 1_000
 """Maximum number of queries whose status is stored; the oldest are dropped first."""
-KEPT_FOR = timedelta(hours=1)
+RETENTION = timedelta(hours=1)
 """Time for which the status of a query is stored, counted from the request."""
 
 _row = query_status.c
@@ -94,8 +94,8 @@ def end(connection: Connection, status: QueryStatus, now: datetime, **outcome: A
 
 
 def forget_old(connection: Connection, now: datetime) -> None:
-    """Delete queries asked longer than `KEPT_FOR` ago."""
-    connection.execute(sa.delete(query_status).where(_row.started_at < now - KEPT_FOR))
+    """Delete queries asked longer than `RETENTION` ago."""
+    connection.execute(sa.delete(query_status).where(_row.started_at < now - RETENTION))
 
 
 def _is(project_id: int, query_id: str) -> tuple[sa.ColumnElement[bool], ...]:

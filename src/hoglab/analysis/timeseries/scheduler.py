@@ -117,7 +117,7 @@ class ResultsRunner(BackgroundService):
             newest = store.newest(connection, key, exclusive(span.end))
         return newest is None or not (
             newest.tried >= last_scheduled(inputs.project.experiment_defaults, now)
-            or series.is_settled(inputs, metric, newest, looked=LOOK_AT_ENDED)
+            or series.is_final(inputs, metric, newest, looked=LOOK_AT_ENDED)
         )
 
 

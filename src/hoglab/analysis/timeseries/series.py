@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from hoglab.analysis.definitions import SETTLING, SeriesKey, query_to, settled_at
+from hoglab.analysis.definitions import FINAL_AFTER, SeriesKey, final_at, query_to
 from hoglab.analysis.errors import ComputationError, DefinitionError, ResultsError
 from hoglab.analysis.presentation import result_object
 from hoglab.analysis.query import all_days_at_once
@@ -96,7 +96,7 @@ class Series:
         with self._database.read() as connection:
             return store.newest_result(connection, key) is not None
 
-    def is_settled(
+    def is_final(
         self,
         inputs: ExperimentInputs,
         metric: Mapping[str, Any],
@@ -106,7 +106,7 @@ class Series:
     ) -> bool:
         """Return whether the newest point is the final one of an ended experiment.
 
-        It is final when it was written `SETTLING` after the last moment that counts, and nothing stored since
+        It is final when it was written `FINAL_AFTER` after the last moment that counts, and nothing stored since
         changes it: history may be sent, and persons may be merged, long afterwards. ``looked`` is the age up to
         which an earlier check for such changes suffices.
         """
@@ -117,15 +117,15 @@ class Series:
             return False
         try:
             question = inputs.question(metric, span)
-            settled = settled_at(question, end_date)
+            settled = final_at(question, end_date)
             if newest.failed_at is not None or newest.log_offset is None:
                 return False
-            if newest.written < settled + SETTLING:
+            if newest.written < settled + FINAL_AFTER:
                 return False
             looked = self._refresh if looked is None else looked
             return not self._has_changed(inputs.key(metric), question, newest.log_offset, settled, looked)
         except DefinitionError:
-            return newest.tried >= end_date + SETTLING
+            return newest.tried >= end_date + FINAL_AFTER
         except ComputationError:
             return True  # what is stored can be shown without the event store
 
@@ -162,7 +162,7 @@ class Series:
             newest = store.newest(connection, key, last)
         if newest is None:
             return False
-        if self.is_settled(inputs, metric, newest):
+        if self.is_final(inputs, metric, newest):
             return True
         if newest.failed_at is not None and now - newest.failed_at < self._refresh:
             return True  # a result that could not be brought up to date is not tried again at once

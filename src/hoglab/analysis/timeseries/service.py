@@ -13,7 +13,7 @@ from hoglab.analysis.execution import Computer
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.timeseries import store
-from hoglab.analysis.timeseries.query_cache import Queries
+from hoglab.analysis.timeseries.query_cache import QueryRunner
 from hoglab.analysis.timeseries.series import REFRESH_S, Series
 from hoglab.analysis.timeseries.store import COMPLETED, Job, Point
 from hoglab.experiments import store as experiments_store
@@ -76,7 +76,7 @@ class ResultsService:
             aggregate_cache=aggregate_cache,
         )
         self.now = now
-        self.queries = Queries(database, self.jobs, now=now, position=position)
+        self.query_runner = QueryRunner(database, self.jobs, now=now, position=position)
         self.series = Series(
             database,
             self.computer,

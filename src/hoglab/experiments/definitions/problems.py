@@ -45,7 +45,7 @@ class DefinitionProblems:
         self._exposure = exposure
 
     @contextmanager
-    def looked_for(
+    def prechecked(
         self, project_id: int, metrics: Iterable[Mapping[str, Any]], criteria: Mapping[str, Any] | None = None
     ) -> Iterator[None]:
         """Check definitions now; inside the block, which may be a transaction, they are not checked again."""

@@ -18,7 +18,7 @@ from hoglab.hog.backend_python.support import NAMES
 from hoglab.hog.backend_python.unit import CompilationUnit, Constants, Lines
 from hoglab.hog.backend_python.verify import UnsafeCodeError, verify
 from hoglab.hog.compiler.analyse import Effects, ProgramFacts, analyse
-from hoglab.hog.compiler.types import Kinds
+from hoglab.hog.compiler.types import infer_types
 from hoglab.hog.rt.context import UNMETERED
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def make_unit(
     """Create the state that the functions of one tree share while they are generated."""
     return CompilationUnit(
         names=names,
-        kinds=Kinds(tree, names, functions),
+        kinds=infer_types(tree, names, functions),
         facts=facts,
         effects=Effects(names, facts, functions),
         functions=functions,

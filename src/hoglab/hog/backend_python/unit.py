@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.hog import nodes as n
     from hoglab.hog.compiler.analyse import Effects, ProgramFacts
     from hoglab.hog.compiler.symbols import Symbol, SymbolTable
-    from hoglab.hog.compiler.types import Kinds
+    from hoglab.hog.compiler.types import InferredTypes
     from hoglab.hog.stdlib.registry import Function
 
 
@@ -61,7 +61,7 @@ class CompilationUnit:
     """
 
     names: SymbolTable
-    kinds: Kinds
+    kinds: InferredTypes
     facts: ProgramFacts
     effects: Effects
     functions: Mapping[str, Function]

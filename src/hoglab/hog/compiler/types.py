@@ -56,12 +56,21 @@ def kind_of_value(value: object) -> int:
     return {bool: BOOL, int: INT, float: FLOAT, str: STR}.get(exact(value).__class__, ANY)
 
 
-class Kinds:
-    """The kinds of every expression of one tree. Ask `of(expression)`."""
+def infer_types(
+    tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]
+) -> InferredTypes:
+    """Infer the kinds of every expression of one tree."""
+    types = InferredTypes(names, functions)
+    if len(names.scopes) > 1:
+        types.collect(tree)
+    types.settle()
+    return types
 
-    def __init__(
-        self, tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]
-    ) -> None:
+
+class InferredTypes:
+    """The kinds of every expression of one tree; `of` returns them. Made by `infer_types`."""
+
+    def __init__(self, names: SymbolTable, functions: Mapping[str, Function]) -> None:
         self.names = names
         self.functions = functions
         self.symbols: dict[Symbol, int] = {}
@@ -69,9 +78,6 @@ class Kinds:
         self.returned: dict[n.Node, int] = {}
         self.arguments: dict[Symbol, list[tuple[n.Expr, ...]]] = {}
         self.memo: dict[n.Expr, int] = {}
-        if len(names.scopes) > 1:
-            self.collect(tree)
-        self.settle()
 
     def of(self, node: n.Expr) -> int:
         """Return a bit set of the kinds that the expression may have."""
@@ -179,15 +185,15 @@ def always_returns(node: n.Node) -> bool:
 # --- one visit per node class
 
 
-def _any(_kinds: Kinds, _node: n.Expr) -> int:
+def _any(_kinds: InferredTypes, _node: n.Expr) -> int:
     return ANY
 
 
-def _constant(_kinds: Kinds, node: n.Constant) -> int:
+def _constant(_kinds: InferredTypes, node: n.Constant) -> int:
     return kind_of_value(node.value)
 
 
-def _field(kinds: Kinds, node: n.Field) -> int:
+def _field(kinds: InferredTypes, node: n.Field) -> int:
     symbol = kinds.names.uses.get(node)
     if symbol is None or len(node.chain) > 1:
         return ANY
@@ -196,7 +202,7 @@ def _field(kinds: Kinds, node: n.Field) -> int:
     return kinds.symbols.get(symbol, 0)
 
 
-def _arithmetic(kinds: Kinds, node: n.ArithmeticOperation) -> int:
+def _arithmetic(kinds: InferredTypes, node: n.ArithmeticOperation) -> int:
     left, right = kinds.of(node.left), kinds.of(node.right)
     if not left or not right:
         return 0  # nothing is known to get here yet
@@ -207,23 +213,23 @@ def _arithmetic(kinds: Kinds, node: n.ArithmeticOperation) -> int:
     return NUMBER
 
 
-def _boolean(_kinds: Kinds, _node: n.Expr) -> int:
+def _boolean(_kinds: InferredTypes, _node: n.Expr) -> int:
     return BOOL
 
 
-def _array(_kinds: Kinds, _node: n.Expr) -> int:
+def _array(_kinds: InferredTypes, _node: n.Expr) -> int:
     return ARRAY
 
 
-def _dict(_kinds: Kinds, _node: n.Expr) -> int:
+def _dict(_kinds: InferredTypes, _node: n.Expr) -> int:
     return DICT
 
 
-def _lambda(_kinds: Kinds, _node: n.Expr) -> int:
+def _lambda(_kinds: InferredTypes, _node: n.Expr) -> int:
     return OTHER
 
 
-def _call(kinds: Kinds, node: n.Call) -> int:
+def _call(kinds: InferredTypes, node: n.Call) -> int:
     symbol = kinds.names.uses.get(node)
     if symbol is not None:
         if symbol.function is None or symbol.reassigned:
@@ -233,18 +239,18 @@ def _call(kinds: Kinds, node: n.Call) -> int:
     return ANY if function is None or function.is_async else kinds_of_function(function)
 
 
-def _if(kinds: Kinds, node: n.If) -> int:
+def _if(kinds: InferredTypes, node: n.If) -> int:
     found = NULL if node.otherwise is None else kinds.of(node.otherwise)
     for _, value in node.branches:
         found |= kinds.of(value)
     return found
 
 
-def _if_null(kinds: Kinds, node: n.IfNull) -> int:
+def _if_null(kinds: InferredTypes, node: n.IfNull) -> int:
     return (kinds.of(node.expr) & ~NULL) | kinds.of(node.otherwise)
 
 
-def _text(_kinds: Kinds, _node: n.Expr) -> int:
+def _text(_kinds: InferredTypes, _node: n.Expr) -> int:
     return STR
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.hog.compiler.types import Kinds
+from hoglab.hog.compiler.types import infer_types
 from hoglab.hog.findings.flow import flow_findings
 from hoglab.hog.findings.names import name_findings
 from hoglab.hog.findings.values import filter_findings, value_findings
@@ -49,7 +49,7 @@ def findings(
         return []
     globals_ = program.env.globals if known is None else dict.fromkeys(known)
     names = replace(program.names, diagnostics=list(program.diagnostics))
-    kinds = Kinds(tree, names, functions)
+    kinds = infer_types(tree, names, functions)
     name_findings(tree, names, functions, globals_)
     flow_findings(tree, names, functions)
     value_findings(tree, names, functions, kinds)

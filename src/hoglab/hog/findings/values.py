@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hoglab.hog.compiler.symbols import SymbolTable
-    from hoglab.hog.compiler.types import Kinds
+    from hoglab.hog.compiler.types import InferredTypes
     from hoglab.hog.stdlib.registry import Function
 
 _NAMES = {
@@ -34,7 +34,9 @@ _NAMES = {
 _OPPOSITE = {"==": False, "!=": True}
 
 
-def value_findings(tree: n.Node, names: SymbolTable, functions: Mapping[str, Function], kinds: Kinds) -> None:
+def value_findings(
+    tree: n.Node, names: SymbolTable, functions: Mapping[str, Function], kinds: InferredTypes
+) -> None:
     """Report calls, operands, loops and comparisons that cannot work as written."""
     checks = _Values(names, functions, kinds)
     for node in n.walk(tree):
@@ -43,7 +45,7 @@ def value_findings(tree: n.Node, names: SymbolTable, functions: Mapping[str, Fun
             check(checks, node)
 
 
-def filter_findings(tree: n.Expr, names: SymbolTable, kinds: Kinds) -> None:
+def filter_findings(tree: n.Expr, names: SymbolTable, kinds: InferredTypes) -> None:
     """Report a filter whose value is never the boolean true (spec: hog-runtime 2.3)."""
     found = kinds.of(tree)
     if not found & BOOL:
@@ -64,7 +66,7 @@ def _shown(kinds: int) -> str:
 
 
 class _Values:
-    def __init__(self, names: SymbolTable, functions: Mapping[str, Function], kinds: Kinds) -> None:
+    def __init__(self, names: SymbolTable, functions: Mapping[str, Function], kinds: InferredTypes) -> None:
         self.names = names
         self.functions = functions
         self.kinds = kinds

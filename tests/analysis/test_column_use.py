@@ -14,13 +14,13 @@ from tests.analysis.test_emitters import question
 from tests.embedded import EmbeddedDialect
 
 from hoglab.analysis.query.days import DayGrid
-from hoglab.analysis.query.event_relation import EventRelation, Form, Property, Reads
+from hoglab.analysis.query.event_relation import ColumnUse, EventRelation, Form, Property
 from hoglab.analysis.query.model import CohortMembers, Question
 from hoglab.analysis.query.pipeline import Pipeline, pipeline_of
 from hoglab.analysis.query.scope import Scope
 from hoglab.analysis.query.statements import all_days_at_once, can_share
 
-NARROW = EventRelation("narrow_events", extracted=frozenset(Form))
+NARROW = EventRelation("narrow_events", property_forms=frozenset(Form))
 TYPES = {
     "project_id": "INTEGER",
     "timestamp": "TIMESTAMPTZ",
@@ -56,10 +56,10 @@ def plan(engine: duckdb.DuckDBPyConnection, found: Pipeline, columns: list[str])
     engine.execute(explained, {name: statement.parameters[name] for name in explained.named_parameters})
 
 
-def columns_of(reads: Reads) -> list[str]:
-    columns = [f"{name} {TYPES.get(name, 'VARCHAR')}" for name in sorted(reads.columns)]
+def columns_of(use: ColumnUse) -> list[str]:
+    columns = [f"{name} {TYPES.get(name, 'VARCHAR')}" for name in sorted(use.columns)]
     return columns + [
-        f"{each.name} {'VARCHAR' if each.form is Form.TEXT else 'DOUBLE'}" for each in reads.properties
+        f"{each.name} {'VARCHAR' if each.form is Form.TEXT else 'DOUBLE'}" for each in use.properties
     ]
 
 
@@ -72,7 +72,7 @@ def test_statements_read_what_they_say_and_nothing_else(
     engine: duckdb.DuckDBPyConnection, metric: dict[str, Any], criteria: dict[str, Any]
 ) -> None:
     found = pipeline(asked(metric, criteria=criteria))
-    columns = columns_of(found.reads)
+    columns = columns_of(found.column_use)
     plan(engine, found, columns)
     for each in columns:
         with pytest.raises(duckdb.BinderException):
@@ -95,7 +95,7 @@ def filtered(**condition: Any) -> dict[str, Any]:
     ids=["text", "number as text", "greater", "is set", "sum"],
 )
 def test_a_property_is_read_in_the_forms_that_are_asked_for(metric: dict[str, Any], forms: set[Form]) -> None:
-    found = pipeline(asked(metric)).reads.properties
+    found = pipeline(asked(metric)).column_use.properties
     assert found == {Property("properties", "p", form) for form in forms}
 
 
@@ -117,7 +117,7 @@ def test_what_depends_on_the_moment_says_so(value: str, depends: bool, by: str) 
             group = filtered(type="cohort", key="id", value=1)
             leaf = asked(filtered(**condition)).metric.value.source.filters  # type: ignore[union-attr]
             found = asked(group, cohorts={1: CohortMembers(leaf)})
-    assert pipeline(found).reads.now is depends
+    assert pipeline(found).column_use.now is depends
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_what_depends_on_the_moment_says_so(value: str, depends: bool, by: str) 
 def test_conditions_on_who_somebody_is_say_so(metric: dict[str, Any], names: bool) -> None:
     scope = Scope(asked(metric, cohorts={1: CohortMembers(people=("a",))}), EmbeddedDialect())
     scope.matches(scope.question.metric.value.source)  # type: ignore[arg-type, union-attr]
-    assert ("person_id" in scope.row.reads().columns) is names
+    assert ("person_id" in scope.row.take_use().columns) is names
