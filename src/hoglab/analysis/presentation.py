@@ -107,12 +107,12 @@ def adjusted(
         for place, row in enumerate(result["variant_results"])
     ]
     values = correction.adjust([value for _, _, value in family])
-    found = {(key, place): value for (key, place, _), value in zip(family, values, strict=True)}
+    adjusted_values = {(key, place): value for (key, place, _), value in zip(family, values, strict=True)}
     return {
         key: {
             **result,
             "variant_results": [
-                {**row, "adjusted_p_value": found.get((key, place))}
+                {**row, "adjusted_p_value": adjusted_values.get((key, place))}
                 for place, row in enumerate(result["variant_results"])
             ],
         }

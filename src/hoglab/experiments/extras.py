@@ -56,9 +56,12 @@ class ExperimentExtras:
 
     def _action_events(self, project: Project, ids: Collection[int]) -> set[str]:
         with self._service.database.read() as connection:
-            found = actions.steps(connection, project.id, ids)
+            steps_by_action = actions.steps(connection, project.id, ids)
         return {
-            step["event"] for steps in found.values() for step in steps if isinstance(step.get("event"), str)
+            step["event"]
+            for steps in steps_by_action.values()
+            for step in steps
+            if isinstance(step.get("event"), str)
         }
 
     # -- 8.5 -------------------------------------------------------------------------------------------------------
@@ -125,10 +128,10 @@ def _entities(text: str | None) -> list[dict[str, Any]]:
     if not text:
         return []
     try:
-        found = orjson.loads(text)
+        entries = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise validation_error("Properties are unparsable!") from None
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def _baseline_stats(value: dict[str, Any] | None) -> BaselineStats | None:

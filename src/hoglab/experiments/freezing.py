@@ -25,7 +25,7 @@ def check_freezable(row: ExperimentRow, flag: FlagRow) -> None:
         _refuse("Cannot freeze a paused experiment. Resume it first.")
     if is_frozen(filters):
         _refuse("Experiment exposure is already frozen.")
-    if any(each.get("aggregation_group_type_index") is not None for each in (filters, *groups)):
+    if any(part.get("aggregation_group_type_index") is not None for part in (filters, *groups)):
         _refuse("Group-aggregated experiments cannot have their exposure frozen.")
     if row.holdout_id is not None:
         _refuse("Experiments in a holdout cannot have their exposure frozen.")
@@ -61,9 +61,9 @@ def thawed_groups(filters: Mapping[str, Any]) -> list[dict[str, Any]]:
         kept = {key: value for key, value in group.items() if key not in _MARKS}
         if group.get(FROZEN):
             kept["properties"] = [
-                each
-                for each in group.get("properties") or []
-                if not (each.get("type") == "cohort" and each.get("value") == cohort_id)
+                condition
+                for condition in group.get("properties") or []
+                if not (condition.get("type") == "cohort" and condition.get("value") == cohort_id)
             ]
         thawed.append(kept)
     return thawed
@@ -76,5 +76,11 @@ def is_marked(filters: Mapping[str, Any]) -> bool:
 
 def cohorts_of(filters: Mapping[str, Any]) -> list[int]:
     """Return the cohorts that freezing created for the flag."""
-    found = (group.get(COHORT_KEY) for group in filters.get("groups") or [] if group.get(FROZEN))
-    return sorted({each for each in found if isinstance(each, int) and not isinstance(each, bool)})
+    cohort_ids = (group.get(COHORT_KEY) for group in filters.get("groups") or [] if group.get(FROZEN))
+    return sorted(
+        {
+            cohort_id
+            for cohort_id in cohort_ids
+            if isinstance(cohort_id, int) and not isinstance(cohort_id, bool)
+        }
+    )

@@ -259,9 +259,9 @@ class Lifecycle:
         """Create a draft with the source's settings; its inline metrics get uuids of their own."""
         fresh: dict[str, str] = {uuid: str(uuid4()) for uuid in _inline_uuids(source)}
 
-        def renamed(found: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+        def renamed(inline: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
             return [
-                {**metric, "uuid": fresh.get(metric.get("uuid", ""), str(uuid4()))} for metric in found or ()
+                {**metric, "uuid": fresh.get(metric.get("uuid", ""), str(uuid4()))} for metric in inline or ()
             ]
 
         def reordered(order: list[str] | None) -> list[str] | None:
@@ -332,8 +332,8 @@ def _inline_uuids(row: ExperimentRow) -> list[str]:
     return [*metrics.uuids(row.metrics), *metrics.uuids(row.metrics_secondary)]
 
 
-def _complete(order: list[str] | None, found: list[dict[str, Any]]) -> list[str] | None:
-    return ordering.completed(order or [], metrics.uuids(found)) if order is not None or found else None
+def _complete(order: list[str] | None, inline: list[dict[str, Any]]) -> list[str] | None:
+    return ordering.completed(order or [], metrics.uuids(inline)) if order is not None or inline else None
 
 
 def _refuse(condition: bool, text: str) -> None:

@@ -26,11 +26,11 @@ def linked_experiments(
     connection: Connection, project_id: int, flag_ids: Collection[int] | None
 ) -> Mapping[int, list[LinkedExperiment]]:
     """Return the experiments of flags, in the form that the flags room asks for."""
-    found: dict[int, list[LinkedExperiment]] = {}
+    by_flag: dict[int, list[LinkedExperiment]] = {}
     for row in store.of_flags(connection, project_id, flag_ids, deleted=True):
         linked = LinkedExperiment(row.id, row.name, row.is_running, row.deleted)
-        found.setdefault(row.feature_flag_id, []).append(linked)
-    return found
+        by_flag.setdefault(row.feature_flag_id, []).append(linked)
+    return by_flag
 
 
 class FlagLinkage:
@@ -147,8 +147,8 @@ class FlagLinkage:
         self, tx: Transaction, actor: Actor, flag: FlagRow, cohort_name: str, persons: Iterable[UUID]
     ) -> None:
         """Close every release group to all but a new cohort of persons (spec experiments-api 6.8)."""
-        made = self._cohorts.create_static(tx, actor.project, actor.principal.user, cohort_name, persons)
-        self.set_filters(tx, actor, flag, {"groups": freezing.frozen_groups(flag.filters, made.id)})
+        cohort = self._cohorts.create_static(tx, actor.project, actor.principal.user, cohort_name, persons)
+        self.set_filters(tx, actor, flag, {"groups": freezing.frozen_groups(flag.filters, cohort.id)})
         self.discard_cohorts(tx, actor, flag)
 
     def thaw(self, tx: Transaction, actor: Actor, flag: FlagRow) -> FlagRow:

@@ -44,11 +44,11 @@ class MetricLists:
             [body.metrics or [], body.metrics_secondary or []],
             taken=_uuids_to_be_linked(connection, project, body.saved_metrics_ids),
         )
-        _check_actions(connection, project, [metric for each in assigned for metric in each])
+        _check_actions(connection, project, [metric for inline_list in assigned for metric in inline_list])
         inline = dict(zip(_INLINE, assigned, strict=True))
-        for name, found in inline.items():
-            self._check_computable(connection, project, found, name)
-        return {name: _unstamped(found) for name, found in inline.items()}
+        for name, inline_metrics in inline.items():
+            self._check_computable(connection, project, inline_metrics, name)
+        return {name: _unstamped(inline_metrics) for name, inline_metrics in inline.items()}
 
     def link_created(
         self,
@@ -112,25 +112,27 @@ class MetricLists:
         self,
         connection: Connection,
         project: Project,
-        found: Sequence[Mapping[str, Any]],
+        inline: Sequence[Mapping[str, Any]],
         attr: str,
         *,
         known: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Raise 400 for a metric without results."""
-        checked = self.unlike(found, known)
-        for index, metric in enumerate(found):
+        checked = self.unlike(inline, known)
+        for index, metric in enumerate(inline):
             problem = self._problem(connection, project.id, metric) if metric in checked else None
             if problem is not None:
                 raise validation_error(f"Invalid metric at index {index}: {problem}", attr)
 
     def unlike(
-        self, found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()
+        self, candidates: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()
     ) -> list[Mapping[str, Any]]:
         """Return the metrics that must have results; ``known`` ones may have lost the objects that they name."""
         kept = [hashed_part(metric) for metric in known]
         return [
-            metric for metric in found if not metrics.is_legacy(metric) and hashed_part(metric) not in kept
+            metric
+            for metric in candidates
+            if not metrics.is_legacy(metric) and hashed_part(metric) not in kept
         ]
 
 
@@ -165,8 +167,8 @@ def _uuids_to_be_linked(
     return [row.query["uuid"] for row in rows.values() if "uuid" in row.query]
 
 
-def _check_actions(connection: Connection, project: Project, found: Sequence[Mapping[str, Any]]) -> None:
-    wanted = metrics.action_ids(found)
+def _check_actions(connection: Connection, project: Project, inline: Sequence[Mapping[str, Any]]) -> None:
+    wanted = metrics.action_ids(inline)
     missing = sorted(wanted - actions.names(connection, project.id, wanted).keys())
     if missing:
         ids = ", ".join(str(action_id) for action_id in missing)
@@ -207,11 +209,11 @@ def _saved_uuids(links: Iterable[SavedMetricLink], kind: str) -> list[str]:
     ]
 
 
-def _unstamped(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _unstamped(inline: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return metrics in their stored form: without fingerprints, which are added when metrics are read."""
     return [
         dict(metric)
         if metrics.is_legacy(metric)
         else {key: value for key, value in metric.items() if key != "fingerprint"}
-        for metric in found
+        for metric in inline
     ]

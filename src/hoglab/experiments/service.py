@@ -416,8 +416,8 @@ def _running_time(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the calculator's values in both of their places (spec experiments-api 3.4)."""
     if "running_time_calculation" in sent:
-        found = dict(body.running_time_calculation)
-        return found, criteria.with_running_time(parameters, found)
+        calculation = dict(body.running_time_calculation)
+        return calculation, criteria.with_running_time(parameters, calculation)
     return criteria.running_time_of(parameters), parameters
 
 

@@ -185,11 +185,11 @@ def digests(connection: Connection, project_id: int, ids: Iterable[int]) -> dict
     links: dict[int, list[tuple[Any, ...]]] = {}
     for link in _LINKS.stored(connection, ids=listed(row[0] for row in rows)):
         links.setdefault(link[1], []).append(link)
-    found = {}
+    digests_by_id = {}
     for row in rows:
         whole = (row, flags.get(row[_FLAG_ID]), holdouts.get(row[_HOLDOUT_ID]), links.get(row[0]))
-        found[row[0]] = blake2b(orjson.dumps(whole), digest_size=16).digest()
-    return found
+        digests_by_id[row[0]] = blake2b(orjson.dumps(whole), digest_size=16).digest()
+    return digests_by_id
 
 
 def _by_id(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
@@ -252,11 +252,11 @@ def flags(connection: Connection, ids: Iterable[int]) -> dict[int, FlagRow]:
 
 def links(connection: Connection, experiment_ids: Iterable[int]) -> dict[int, list[SavedMetricLink]]:
     """Return the saved metrics of experiments, by experiment id, in the order in which they were linked."""
-    found: dict[int, list[SavedMetricLink]] = {}
+    by_experiment: dict[int, list[SavedMetricLink]] = {}
     for row in _LINKS.rows(connection, ids=listed(experiment_ids)):
         entry = SavedMetricLink(*row)
-        found.setdefault(entry.experiment_id, []).append(entry)
-    return found
+        by_experiment.setdefault(entry.experiment_id, []).append(entry)
+    return by_experiment
 
 
 def insert_link(
@@ -352,8 +352,8 @@ def holdouts(connection: Connection, ids: Iterable[int]) -> dict[int, HoldoutRow
 
 
 def holdout(connection: Connection, project_id: int, holdout_id: int) -> HoldoutRow | None:
-    found = holdouts(connection, [holdout_id]).get(holdout_id)
-    return found if found is not None and found.project_id == project_id else None
+    row = holdouts(connection, [holdout_id]).get(holdout_id)
+    return row if row is not None and row.project_id == project_id else None
 
 
 def list_holdouts(

@@ -247,8 +247,8 @@ def check(
         program.generated  # noqa: B018 - compiles the rest
     except HogSourceError as error:
         return [error.diagnostic()]
-    found = [*program.diagnostics, *findings(program, known=known, is_filter=kind == "filter")]
-    return sorted(found, key=lambda one: (one.start, one.end, one.code))
+    all_diagnostics = [*program.diagnostics, *findings(program, known=known, is_filter=kind == "filter")]
+    return sorted(all_diagnostics, key=lambda entry: (entry.start, entry.end, entry.code))
 
 
 def reads(

@@ -373,22 +373,22 @@ def child_fields(kind: type[Node]) -> tuple[str, ...]:
 
 def children(node: Node) -> list[Node]:
     """Return the direct sub-nodes, in source order for everything but conditional loops."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for name in child_fields(node.__class__):
         value = getattr(node, name)
         if value.__class__ is tuple:
-            _add_nodes(value, found)
+            _add_nodes(value, nodes)
         elif value is not None:
-            found.append(value)
-    return found
+            nodes.append(value)
+    return nodes
 
 
-def _add_nodes(values: tuple[Any, ...], found: list[Node]) -> None:
+def _add_nodes(values: tuple[Any, ...], nodes: list[Node]) -> None:
     for value in values:
         if value.__class__ is tuple:
-            _add_nodes(value, found)
+            _add_nodes(value, nodes)
         elif isinstance(value, Node):
-            found.append(value)
+            nodes.append(value)
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -64,7 +64,7 @@ class Program:
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """Diagnostics that mean that the text will not work, such as unknown functions."""
-        return tuple(found for found in self.diagnostics if found.severity == "error")
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
     @property
     def bytecode(self) -> list[Any]:
@@ -172,16 +172,16 @@ _cache_lock = threading.Lock()
 def _cached(kind: Kind, source: str, env: Environment, make: Callable[[], Program]) -> Program:
     key = (kind, source, env)
     with _cache_lock:
-        found = _cache.get(key)
-        if found is not None:
+        cached = _cache.get(key)
+        if cached is not None:
             _cache.move_to_end(key)
-            return found
-    made = make()
+            return cached
+    program = make()
     with _cache_lock:
-        _cache[key] = made
+        _cache[key] = program
         while len(_cache) > CACHED_PROGRAMS:
             _cache.popitem(last=False)
-    return made
+    return program
 
 
 def compile_program(source: str, env: Environment, *, interpreted: bool = False) -> Program:

@@ -38,8 +38,8 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
     for candidate in others:
         if candidate.lower() == name.lower():
             return candidate
-    found = get_close_matches(name, others, n=1, cutoff=SIMILARITY)
-    return found[0] if found else None
+    matches = get_close_matches(name, others, n=1, cutoff=SIMILARITY)
+    return matches[0] if matches else None
 
 
 class Guesses:

@@ -88,7 +88,8 @@ def _between(node: n.BetweenExpr) -> str:
 
 def _chain(word: str) -> Callable[[n.And | n.Or], str]:
     return lambda node: f" {word} ".join(
-        write(one) if isinstance(one, (n.CompareOperation, n.Not)) else _inner(one) for one in node.exprs
+        write(operand) if isinstance(operand, (n.CompareOperation, n.Not)) else _inner(operand)
+        for operand in node.exprs
     )
 
 

@@ -90,7 +90,7 @@ def _verdict(report: ExperimentReport) -> Iterator[Element]:
             element(
                 "ul",
                 {"class": "dim"},
-                *(element("li", None, str(each["text"])) for each in verdict["reasons"]),
+                *(element("li", None, str(reason["text"])) for reason in verdict["reasons"]),
             )
         )
     yield said
@@ -121,9 +121,9 @@ def _exposures(report: ExperimentReport) -> Iterator[Element]:
             {"class": "dim"},
             f"Test of these shares against those that the flag asks for: {p_text(mismatch['p_value'])}.",
         )
-    found = [Curve(each["variant"], each["exposure_counts"]) for each in series]
+    variant_curves = [Curve(counts["variant"], counts["exposure_counts"]) for counts in series]
     if len(series[0]["days"]) > 1 and any(totals.values()):
-        yield curves(series[0]["days"], found, number_text, "People exposed up to each day")
+        yield curves(series[0]["days"], variant_curves, number_text, "People exposed up to each day")
 
 
 def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]:
@@ -145,11 +145,11 @@ def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]
     ]
     if bars:
         yield forest(bars, label)
-    found = _by_day(metric)
+    variant_curves = _by_day(metric)
     if metric.without_course is not None:
         yield element("p", {"class": "dim"}, metric.without_course)
     elif metric.days:
-        yield curves(list(metric.days), found, label, "Effect and interval at the end of each day")
+        yield curves(list(metric.days), variant_curves, label, "Effect and interval at the end of each day")
     for cell, comparison in metric.cells.items():
         yield element("h4", None, " · ".join(cell))
         yield _results(report, metric, comparison)
@@ -188,13 +188,16 @@ def _direction(metric: MetricReport, group: Group) -> str:
 def _by_day(metric: MetricReport) -> list[Curve]:
     days = list((metric.days or {}).values())
     keys = dict.fromkeys(group.key for day in days for group in day.variants)
-    found = []
+    variant_curves = []
     for key in keys:
-        groups = [next((each for each in day.variants if each.key == key), None) for day in days]
+        groups = [
+            next((variant_group for variant_group in day.variants if variant_group.key == key), None)
+            for day in days
+        ]
         intervals = [None if group is None else group.interval for group in groups]
         effects = [None if group is None else group.effect for group in groups]
-        found.append(Curve(key, effects, intervals))
-    return found
+        variant_curves.append(Curve(key, effects, intervals))
+    return variant_curves
 
 
 def _statistics(comparison: Comparison) -> Element:

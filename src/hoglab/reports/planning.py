@@ -24,13 +24,13 @@ def plan_lines(name: str, plan: Json) -> Iterator[RenderableType]:
     for row in plan["effects"]:
         needed.add_row(f"{row['effect']:+.1%}", _count(row["people"]), _days(row["days"], row["people"]))
     yield needed
-    found = light_table("What can be found")
+    detectable = light_table("What can be found")
     for column in ("After days", "People in all", "Least effect"):
-        found.add_column(column, justify="right")
+        detectable.add_column(column, justify="right")
     for row in plan["detectable"]:
         effect = f"{row['effect']:+.1%}" if row["effect"] is not None else MISSING
-        found.add_row(_count(row["days"]), _count(row["people"]), effect)
-    yield found
+        detectable.add_row(_count(row["days"]), _count(row["people"]), effect)
+    yield detectable
 
 
 def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
@@ -58,7 +58,7 @@ def simulation_lines(name: str, simulation: Json) -> Iterator[RenderableType]:
     for column in columns.values():
         table.add_column(column, justify="right")
     for row in methods:
-        table.add_row(row["method"], *(f"{row[each]:.1%}" for each in columns))
+        table.add_row(row["method"], *(f"{row[column_name]:.1%}" for column_name in columns))
     yield table
     yield Text(
         "Watched: stopped at the first significant look. Only the sequential method keeps its false positives then.",

@@ -191,8 +191,8 @@ class ExperimentReport:
     @property
     def held_out(self) -> tuple[str, int] | None:
         """The people of the holdout, by its key; None without a holdout."""
-        found = self.exposures.get("holdout")
-        return None if found is None else (found["key"], found["total"])
+        holdout = self.exposures.get("holdout")
+        return None if holdout is None else (holdout["key"], holdout["total"])
 
     def decision(self, metric: MetricReport, group: Group) -> str | None:
         """Return the decision of the verdict on a variant and a metric.
@@ -240,9 +240,14 @@ class ExperimentReport:
     @property
     def warnings(self) -> list[tuple[str, str, str]]:
         """Warnings that a reader must know before any number: ``(severity, message, advice)``, worst first."""
-        said = [(str(each["severity"]), str(each["message"]), str(each["advice"])) for each in self.findings]
+        said = [
+            (str(finding["severity"]), str(finding["message"]), str(finding["advice"]))
+            for finding in self.findings
+        ]
         explained = {
-            each["details"].get("metric_uuid") for each in self.findings if each["code"] in _OF_FAILURES
+            finding["details"].get("metric_uuid")
+            for finding in self.findings
+            if finding["code"] in _OF_FAILURES
         }
         failed = [
             ("critical", f"“{metric.name}” could not be computed: {metric.error}", "")
@@ -272,8 +277,8 @@ def metric_report(
     """Return a metric and its result as the API gives it, with its daily points by date."""
     kind = str(metric.get("metric_type") or metric.get("kind"))
 
-    def read(found: Json) -> Comparison:
-        return Comparison.of(kind, found["baseline"], found["variant_results"], config)
+    def read(result: Json) -> Comparison:
+        return Comparison.of(kind, result["baseline"], result["variant_results"], config)
 
     return MetricReport(
         uuid=metric.get("uuid"),

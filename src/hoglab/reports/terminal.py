@@ -110,8 +110,8 @@ def _verdict(verdict: Json) -> Lines:
         Text(f"Next: {verdict['next_action']['text']}"),
     ]
     if not verdict["withholds_decisions"]:
-        said += [Text(f"· {each['text']}", style="dim") for each in verdict["reasons"]]
-    return Lines(said[0], *(Padding(each, (0, 0, 0, 2)) for each in said[1:]))
+        said += [Text(f"· {line['text']}", style="dim") for line in verdict["reasons"]]
+    return Lines(said[0], *(Padding(line, (0, 0, 0, 2)) for line in said[1:]))
 
 
 def _exposed(report: ExperimentReport) -> Text:
@@ -220,9 +220,10 @@ class IntervalPlot:
         width = min(max(map(cell_len, labels)), room) + 2
         above = ""
         of_axis = groupby(
-            zip(self.rows, labels, strict=True), lambda each: "" if self.relative else each[0].metric
+            zip(self.rows, labels, strict=True),
+            lambda row_and_label: "" if self.relative else row_and_label[0].metric,
         )
-        for drawn in (list(each) for _, each in of_axis):
+        for drawn in (list(row_and_label) for _, row_and_label in of_axis):
             rows = [row for row, _ in drawn]
             axis = _Axis.of(rows, min(self.width, options.max_width - width))
             for row, label in drawn:

@@ -89,12 +89,12 @@ def _trends(
         "exposure_query": query.get("exposure_query"),
         "variants": [
             {
-                "key": each.key,
-                "count": each.count,
-                "exposure": each.absolute_exposure / base if base else 0,
-                "absolute_exposure": each.absolute_exposure,
+                "key": variant.key,
+                "count": variant.count,
+                "exposure": variant.absolute_exposure / base if base else 0,
+                "absolute_exposure": variant.absolute_exposure,
             }
-            for each in variants
+            for variant in variants
         ],
         **statistics,
     }
@@ -156,8 +156,12 @@ def _funnels(
         "funnels_query": asking,
         "insight": insight,
         "variants": [
-            {"key": each.key, "success_count": each.success_count, "failure_count": each.failure_count}
-            for each in variants
+            {
+                "key": variant.key,
+                "success_count": variant.success_count,
+                "failure_count": variant.failure_count,
+            }
+            for variant in variants
         ],
         "expected_loss": statistics.pop("p_value"),
         **statistics,
@@ -166,8 +170,8 @@ def _funnels(
 
 def _judged(variants: Sequence[LegacyVariant], baseline: str, *, exposures: bool) -> dict[str, Any]:
     """Compute the statistics of either response. Raises `ApiError` without the data for them."""
-    by_key = {each.key: each for each in variants}
-    tests = [each for each in variants if each.key != baseline]
+    by_key = {variant.key: variant for variant in variants}
+    tests = [variant for variant in variants if variant.key != baseline]
     if baseline not in by_key or not tests or not exposures:
         raise _no_results(exposures=exposures, baseline=by_key.get(baseline), tests=bool(tests))
     try:
@@ -228,10 +232,10 @@ def _days(span: Span) -> list[str]:
 
 
 def _object(query: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = query.get(name)
-    if not isinstance(found, Mapping):
+    part = query.get(name)
+    if not isinstance(part, Mapping):
         raise DefinitionError(f"{name} is required")
-    return found
+    return part
 
 
 def _series(query: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:

@@ -84,8 +84,8 @@ class LiveResults:
         if refresh in (RefreshMode.BLOCKING, RefreshMode.FORCE_BLOCKING) or (
             refresh is RefreshMode.ASYNC_EXCEPT_ON_CACHE_MISS and stale is None
         ):
-            made = queries.blocking(query, project.id, body.client_query_id)
-            return self._shown(project, query, made, is_cached=False), True
+            computed = queries.blocking(query, project.id, body.client_query_id)
+            return self._shown(project, query, computed, is_cached=False), True
         status = queries.ask(query, project.id, body.query, body.client_query_id)
         shown = self._shown(
             project, query, None if refresh is RefreshMode.FORCE_ASYNC else stale, is_cached=True
@@ -104,11 +104,11 @@ class LiveResults:
 
     def status(self, project: Project, query_id: str) -> tuple[dict[str, Any], int]:
         """Return an asynchronous query and the HTTP status that says how far it is. Raises 404."""
-        found = self._service.query_runner.status(project.id, query_id, partial(self._prepared, project))
-        if found is None:
+        query = self._service.query_runner.status(project.id, query_id, partial(self._prepared, project))
+        if query is None:
             raise not_found(f"Query {query_id} not found for project {project.id}")
-        code = 202 if not found.complete else 400 if found.error is not None or found.cancelled else 200
-        return {"query_status": self._status_object(found)}, code
+        code = 202 if not query.complete else 400 if query.error is not None or query.cancelled else 200
+        return {"query_status": self._status_object(query)}, code
 
     def cancel(self, project: Project, query_id: str) -> None:
         """Cancel a query; one that has ended, or is unknown, is left alone."""
@@ -257,7 +257,9 @@ class LiveResults:
                 with suppress(DefinitionError):
                     missing.append((other, inputs.question(other, span)))
         deadline = time.monotonic() + FAMILY_BUDGET_S
-        with self._service.computer.sharing([question, *(each for _, each in missing)]) as answer:
+        with self._service.computer.sharing(
+            [question, *(missing_question for _, missing_question in missing)]
+        ) as answer:
             result = _result_of(inputs, answer(question), question.metric)
             for other, asked in missing:
                 if time.monotonic() >= deadline:
@@ -327,16 +329,20 @@ def _metric_asked(inputs: ExperimentInputs, query: Mapping[str, Any]) -> Mapping
             f"metric needs a metric_type: there are {listed(METRIC_TYPES)}; or the uuid of a metric of the experiment",
             "metric",
         )
-    own = [each for each in inputs.shown if is_computed(each.metric)]
+    own = [shown_metric for shown_metric in inputs.shown if is_computed(shown_metric.metric)]
     if uuid is None:
-        first = next((each.metric for each in own if each.is_primary), None)
+        first = next((shown_metric.metric for shown_metric in own if shown_metric.is_primary), None)
         if first is not None:
             return first
         raise validation_error("metric is required: the experiment has no primary metric", "metric")
     for shown in own:
         if shown.metric["uuid"] == uuid:
             return shown.metric
-    names = listed([f"{each.metric['uuid']} ({each.name})" for each in own]) if own else "none"
+    names = (
+        listed([f"{shown_metric.metric['uuid']} ({shown_metric.name})" for shown_metric in own])
+        if own
+        else "none"
+    )
     raise validation_error(f"The experiment has no metric with uuid {uuid}; it has {names}", "metric_uuid")
 
 

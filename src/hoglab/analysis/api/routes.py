@@ -151,9 +151,9 @@ def query_router(live: LiveResults) -> ResourceRouter:
         body = call.validate(schemas.QueryBody)
         live.check_named(call.project, body.query)
         answer, is_whole = live.answer(call.project, body)
-        told = warnings_of_body(schemas.QueryBody, schemas.QueryOut, call.body)
-        told += metrics.warnings_of(body.query.get("metric"), ("query", "metric"))
-        return json_response(with_warnings(answer, told), 200 if is_whole else 202)
+        warnings = warnings_of_body(schemas.QueryBody, schemas.QueryOut, call.body)
+        warnings += metrics.warnings_of(body.query.get("metric"), ("query", "metric"))
+        return json_response(with_warnings(answer, warnings), 200 if is_whole else 202)
 
     @routes.get(
         "/{query_id}/",

@@ -29,7 +29,9 @@ def named_cohorts(
 
 def cohorts_of(definitions: Iterable[Any], known: Mapping[int, CohortMembers]) -> dict[int, CohortMembers]:
     """Return the ``known`` cohorts that `named_cohorts` would find."""
-    return _with_nested(definitions, lambda ids: {each: known[each] for each in ids & known.keys()})
+    return _with_nested(
+        definitions, lambda ids: {cohort_id: known[cohort_id] for cohort_id in ids & known.keys()}
+    )
 
 
 def _with_nested(
@@ -47,8 +49,8 @@ def _with_nested(
         cohorts |= loaded
         wanted = {
             identifier
-            for each in loaded.values()
-            for leaf in each.filters.leaves()
+            for cohort in loaded.values()
+            for leaf in cohort.filters.leaves()
             if leaf.is_cohort
             for identifier in cohort_ids(leaf.value)
         }

@@ -143,7 +143,11 @@ class ExperimentInputs:
         uuid = metric.get("uuid")
         if self.calculation.statistics.correction is Correction.NONE or uuid not in self.primary:
             return []
-        return [each for each in self.metrics if each["uuid"] in self.primary and each["uuid"] != uuid]
+        return [
+            other_metric
+            for other_metric in self.metrics
+            if other_metric["uuid"] in self.primary and other_metric["uuid"] != uuid
+        ]
 
     def corrected(
         self, metric: Mapping[str, Any], result: dict[str, Any], others: Mapping[str, dict[str, Any]]
@@ -210,7 +214,7 @@ def read_inputs(
         *(ShownMetric(metric, False) for metric in row.metrics_secondary or ()),
         *(ShownMetric(link.query, link.is_primary, link.name, link.saved_metric_id) for link in links),
     ]
-    own = tuple(each.metric for each in stored if is_computed(each.metric))
+    own = tuple(shown_metric.metric for shown_metric in stored if is_computed(shown_metric.metric))
     criteria = row.exposure_criteria or {}
     ids = metrics.action_ids([*own, *further]) | set(exposure_action_ids(criteria))
     steps = actions.steps(connection, project.id, ids)
@@ -222,11 +226,19 @@ def read_inputs(
         calculation=calculation(row, flag, project),
         metrics=own,
         primary=frozenset(
-            each.metric["uuid"] for each in stored if each.is_primary and is_computed(each.metric)
+            shown_metric.metric["uuid"]
+            for shown_metric in stored
+            if shown_metric.is_primary and is_computed(shown_metric.metric)
         ),
         shown=tuple(
-            _ordered([each for each in stored if each.is_primary], row.primary_metrics_ordered_uuids)
-            + _ordered([each for each in stored if not each.is_primary], row.secondary_metrics_ordered_uuids)
+            _ordered(
+                [shown_metric for shown_metric in stored if shown_metric.is_primary],
+                row.primary_metrics_ordered_uuids,
+            )
+            + _ordered(
+                [shown_metric for shown_metric in stored if not shown_metric.is_primary],
+                row.secondary_metrics_ordered_uuids,
+            )
         ),
         actions=steps,
         tables=warehouse.named(connection, project.id, metrics.table_names([*own, *further])),
@@ -256,7 +268,7 @@ def is_id(value: object) -> TypeGuard[int]:
 def _ordered(shown: list[ShownMetric], uuids: Sequence[str] | None) -> list[ShownMetric]:
     """Return metrics sorted by the stored order; metrics without a place come last."""
     place = {uuid: number for number, uuid in enumerate(uuids or ())}
-    return sorted(shown, key=lambda each: place.get(each.metric.get("uuid", ""), len(place)))
+    return sorted(shown, key=lambda shown_metric: place.get(shown_metric.metric.get("uuid", ""), len(place)))
 
 
 def is_computed(metric: object) -> bool:

@@ -104,7 +104,9 @@ def _of_some(tree: nodes.Call, kind: Math, path: str) -> Aggregate:
         raise _refused(tree, path, "takes a value and a condition")
     value, condition = tree.args
     if kind is Math.UNIQUE_VALUE:
-        text, none = (nodes.Call(tree.start, tree.end, "toString", (each,)) for each in (value, _NULL))
+        text, none = (
+            nodes.Call(tree.start, tree.end, "toString", (argument,)) for argument in (value, _NULL)
+        )
         return Aggregate(kind, _either(tree, condition, text, none))
     level = _level(tree, path) if kind is Math.QUANTILE else 0.5
     number = nodes.Call(tree.start, tree.end, "toFloatOrZero", (value,))

@@ -176,14 +176,14 @@ class MetricParser:
         assert isinstance(node, Mapping)  # noqa: S101 - source() accepts nothing else
         name = node.get("math") or Math.TOTAL
         if name == "hogql":
-            found = aggregated(node.get("math_hogql"), path)
+            aggregate = aggregated(node.get("math_hogql"), path)
             return Value(
                 source,
-                found.math,
+                aggregate.math,
                 bounds=bounds,
-                expression=found.expression,
-                level=found.level,
-                skips_null=found.skips_null,
+                expression=aggregate.expression,
+                level=aggregate.level,
+                skips_null=aggregate.skips_null,
             )
         try:
             kind = Math(name)

@@ -66,9 +66,9 @@ class Named:
             return str(error)
         except FilterError as error:
             for place, part in _parts(self.reader, metric):
-                found = self._problem_of(partial(self._question, _SOME_EXPERIMENT, {}, part))
-                if found is not None:
-                    return f"{place}: {found}"
+                problem = self._problem_of(partial(self._question, _SOME_EXPERIMENT, {}, part))
+                if problem is not None:
+                    return f"{place}: {problem}"
             return str(error)
         return None
 

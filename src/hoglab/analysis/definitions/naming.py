@@ -79,10 +79,14 @@ def _of_mean(metric: Json) -> str:
     math = source.get("math") or Math.TOTAL
     if math == "hogql":
         try:
-            found = aggregated(source.get("math_hogql"), "source")
+            aggregate = aggregated(source.get("math_hogql"), "source")
         except DefinitionError:
             return "mean"
-        return f"mean {_quantile(found.level)}" if found.math is Math.QUANTILE else _OF_MATH[found.math]
+        return (
+            f"mean {_quantile(aggregate.level)}"
+            if aggregate.math is Math.QUANTILE
+            else _OF_MATH[aggregate.math]
+        )
     # An unknown math counts events.
     return _OF_MATH.get(math, _OF_MATH[Math.TOTAL])
 

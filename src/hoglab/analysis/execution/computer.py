@@ -150,11 +150,11 @@ class Computer:
         All of them have one experiment and span. Questions that cannot share a scan are computed one by one.
         """
         resolver = self._resolver.remembering()
-        resolved = [(each, resolver.resolved(each)) for each in questions if can_share(each)]
+        resolved = [(original, resolver.resolved(original)) for original in questions if can_share(original)]
         fitting = [whole(question) for _, question in resolved if not self._is_known(question)]
 
         def complete(question: Question) -> Question:
-            known = (found for asked, found in resolved if asked == question)
+            known = (resolved_question for asked, resolved_question in resolved if asked == question)
             return next(known, None) or resolver.resolved(question)
 
         if len(fitting) < MIN_QUESTIONS:
@@ -204,10 +204,10 @@ class Computer:
 
     def _from_cache(self, question: Question) -> list[Answer] | None:
         """Return the points of an additive metric, or the last point of another, from the cache; None without it."""
-        found = self._read_cache(materialized, question)
-        if found is None:
+        cached = self._read_cache(materialized, question)
+        if cached is None:
             return None
-        query, rows = found
+        query, rows = cached
         answers = [query.answer(rows)] if query.question.span.days is None else query.points(rows)
         return [bounded(answer) for answer in answers]
 
@@ -218,14 +218,14 @@ class Computer:
         if self._aggregate_cache is None:
             return None
         try:
-            found = how(question, self._runner.dialect)
+            materialization = how(question, self._runner.dialect)
         except FilterError as error:
             raise DefinitionError(str(error)) from error
-        if found is None:
+        if materialization is None:
             return None
         with explained_failures(self._runner.timeout_s):
-            rows = self._aggregate_cache.rows(found)
-        return None if rows is None else (found.query, rows)
+            rows = self._aggregate_cache.rows(materialization)
+        return None if rows is None else (materialization.query, rows)
 
     def exposures(self, question: Question) -> Mapping[str, list[int]]:
         """Count the new entities by variant and day of the span's grid; ``$multiple`` only when there are any."""
@@ -318,12 +318,12 @@ class QuestionResolver:
     def _has_events(self, question: Question) -> bool:
         exposures = question.exposures
         asked = exposures.project_id, event_names([exposures.source])
-        found = None if self.seen is None else self.seen.get(asked)
-        if found is None:
-            found = bool(self.runner.rows(any_event, question))
+        has_events = None if self.seen is None else self.seen.get(asked)
+        if has_events is None:
+            has_events = bool(self.runner.rows(any_event, question))
             if self.seen is not None:
-                self.seen[asked] = found
-        return found
+                self.seen[asked] = has_events
+        return has_events
 
     def _files(self, metric: Metric) -> Mapping[str, tuple[str, ...]]:
         paths: dict[str, tuple[str, ...]] = {}
@@ -344,7 +344,9 @@ class QuestionResolver:
                 raise DefinitionError(
                     f"Properties of groups can be used while there are at most {MAX_GROUPS:,} of them."
                 )
-            asked = [json.dumps({n: each[n] for n in names if n in each}) for _, each in groups]
+            asked = [
+                json.dumps({n: properties[n] for n in names if n in properties}) for _, properties in groups
+            ]
             known[index] = KnownGroups(tuple(key for key, _ in groups), tuple(asked))
         return known
 

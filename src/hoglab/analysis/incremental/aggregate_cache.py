@@ -259,13 +259,13 @@ class AggregateCache:
         """Drop the materializations unused for longest while the cache is above its limit, the present one last."""
         while refresh.run(_BYTES)[0][0] > self._limits.bytes:
             with transaction(refresh.reader):
-                found = refresh.run(
+                unused = refresh.run(
                     f"SELECT key FROM {SCHEMA}.contributions ORDER BY key = $key, used LIMIT 1",
                     {"key": view.key},
                 )
-                if not found:
+                if not unused:
                     return
-                [(key,)] = found
+                [(key,)] = unused
                 if key == view.key:  # too large by itself
                     self._refused.add(key)
                 self._known = None

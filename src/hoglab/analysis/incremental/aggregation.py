@@ -147,11 +147,11 @@ class IncrementalAggregation:
             days.step,
             Subquery(days.running.name, rows),
         ]
-        each = ", ".join(f"running.{name}" for name in self._before_and_after)
+        partials = ", ".join(f"running.{name}" for name in self._before_and_after)
         return self._statement(
             named,
             f"SELECT unit.number AS entity, CAST(NULL AS BIGINT) AS place, running.day, {', '.join(STANDING)}"
-            f"{_items('unit.{}', self._carried)}, {each}, running.is_last "
+            f"{_items('unit.{}', self._carried)}, {partials}, running.is_last "
             "FROM running INNER JOIN unit ON unit.entity = running.entity WHERE running.day >= unit.enter_day",
         )
 
@@ -363,7 +363,7 @@ class IncrementalAggregation:
             f"SELECT entity, day, {', '.join(self._partials)} FROM {several} AS chosen UNION ALL "
             f"SELECT entity, {_BEFORE_NEW}, {before} FROM {several} AS chosen GROUP BY entity"
         )
-        each = ", ".join(f"running.{name}" for name in self._before_and_after)
+        partials = ", ".join(f"running.{name}" for name in self._before_and_after)
         return self._statement(
             [
                 Subquery("several", f"SELECT entity FROM {FURTHER} GROUP BY entity HAVING count(*) > 1"),
@@ -374,7 +374,7 @@ class IncrementalAggregation:
             ],
             f"SELECT entity, place, day, {same.format('single')}, {pairs}, TRUE AS is_last "
             f"FROM {FURTHER} AS single WHERE entity NOT IN (SELECT entity FROM several) UNION ALL "
-            f"SELECT running.entity, known.place, running.day, {same.format('known')}, {each}, running.is_last "
+            f"SELECT running.entity, known.place, running.day, {same.format('known')}, {partials}, running.is_last "
             f"FROM running INNER JOIN {several} AS known "
             "ON known.entity = running.entity AND known.day = running.day",
         )
@@ -400,12 +400,12 @@ class IncrementalAggregation:
 
     def changes(self, *, gone: bool) -> str:
         """Return the contributions of `NEW_DAYS`, and with ``gone`` the loss of those of `OLD_DAYS` that are gone."""
-        found = self._changes(NEW_DAYS)
+        gained = self._changes(NEW_DAYS)
         if not gone:
-            return found
+            return gained
         opposite = ", ".join(f"-{name} AS {name}" for name in self.outcome.statistics)
         lost = self._changes(f"(SELECT * FROM {OLD_DAYS} WHERE is_gone)")
-        return f"{found} UNION ALL SELECT * REPLACE ({opposite}) FROM ({lost}) AS gone"
+        return f"{gained} UNION ALL SELECT * REPLACE ({opposite}) FROM ({lost}) AS gone"
 
     def exposures_per_day(self) -> SqlStatement:
         """Return rows as `hoglab.analysis.query.exposures.exposures_per_day` does."""
@@ -482,8 +482,8 @@ class IncrementalAggregation:
 
     def _statement(self, subqueries: Iterable[Subquery], select: str) -> SqlStatement:
         named = ",\n".join(
-            f"{each.name} AS {'NOT MATERIALIZED ' if each.name in (EVENTS, _COUNTED) else ''}(\n{each.sql}\n)"
-            for each in subqueries
+            f"{part.name} AS {'NOT MATERIALIZED ' if part.name in (EVENTS, _COUNTED) else ''}(\n{part.sql}\n)"
+            for part in subqueries
         )
         sql = f"WITH {named}\n{select}"
         return SqlStatement(sql, self.scope.parameters.values)

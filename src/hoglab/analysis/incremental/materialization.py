@@ -184,7 +184,9 @@ class Materialization:
     def contributions(self, *, merged: bool, touched: bool = False) -> SqlStatement:
         """Return the contributions of all entities, or of the entities in the table `TOUCHED`."""
         relation = self.events(merged=merged, where=self.of_touched if touched else "TRUE")
-        subqueries = [f"{each.name} AS (\n{each.sql}\n)" for each in self.pipeline.to_contributions]
+        subqueries = [
+            f"{subquery.name} AS (\n{subquery.sql}\n)" for subquery in self.pipeline.to_contributions
+        ]
         once = "" if touched else "NOT "  # few rows, or the logs as they are
         named = ",\n".join([f"{EVENTS} AS {once}MATERIALIZED (\n{relation}\n)", *subqueries])
         return self.stated(f"WITH {named}\nSELECT * FROM {self.pipeline.contributions.name}")
@@ -252,10 +254,10 @@ class Materialization:
     @cached_property
     def _names(self) -> list[str]:
         """Columns of events that statements read, besides the ones that all events have."""
-        known = [name for each in self.logs for name in (*each.columns, *each.constants)]
+        known = [name for log in self.logs for name in (*log.columns, *log.constants)]
         read = self.pipeline.column_use.columns
         names = [name for name in COLUMNS if name in known and name in read]
-        return [*names, *dict.fromkeys(name for each in self.logs for name in each.properties)]
+        return [*names, *dict.fromkeys(name for log in self.logs for name in log.properties)]
 
     @cached_property
     def _stored(self) -> list[str]:
@@ -325,8 +327,8 @@ def materialized_exposures(question: Question, dialect: Dialect) -> Materializat
     """
     if question.exposures.breakdowns or question.exposures.variant_property is None:
         return None
-    found = materialized(replace(question, metric=MeanMeasure(Value(EventSource(())))), dialect)
-    return None if found is None else replace(found, counts_exposures=True)
+    materialization = materialized(replace(question, metric=MeanMeasure(Value(EventSource(())))), dialect)
+    return None if materialization is None else replace(materialization, counts_exposures=True)
 
 
 def _logs(question: Question, pipeline: Pipeline) -> Iterator[RelevanceLog]:
@@ -353,7 +355,7 @@ def _log(
     condition = combined("OR", list(dict.fromkeys(conditions)))
     condition_use = scope.row.take_use()
     names = use.columns | {question.exposures.entity_column} | ({"uuid"} if exposed else set())
-    texts = {each.name: scope.row.read(each) for each in sorted(use.properties, key=_name)}
+    texts = {wanted.name: scope.row.read(wanted) for wanted in sorted(use.properties, key=_name)}
     sources = [*counted, *(question.exposures.sources if exposed else ())]
     constants = _constants(question, sources, counts=bool(counted))
     return RelevanceLog(
@@ -373,14 +375,14 @@ def _name(wanted: Property) -> str:
 
 def _constants(question: Question, sources: Sequence[EventSource], *, counts: bool) -> dict[str, str]:
     """Return the columns that have one value in all events of some sources; ``counts`` for events beside exposures."""
-    found = {}
+    constants = {}
     match tuple(event_names(sources)):
         case (str(name),):
-            found["event"] = name
+            constants["event"] = name
     exposures = question.exposures
     if not counts and exposures.activation is None and exposures.flag_key is not None:
-        found[PROMOTED["$feature_flag"]] = exposures.flag_key
-    return found
+        constants[PROMOTED["$feature_flag"]] = exposures.flag_key
+    return constants
 
 
 def key_of(question: Question) -> str:

@@ -39,11 +39,11 @@ class Covered:
 
 def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
     """Return the extent of the contributions; None without any."""
-    found = refresh.run(
+    rows = refresh.run(
         f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
         {"key": view.key},
     )
-    return Covered(*found[0]) if found else None
+    return Covered(*rows[0]) if rows else None
 
 
 def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: bool) -> None:
@@ -99,11 +99,11 @@ def _compute_touched(
     recent = view.events(merged=merged, where="seq > $watermark")
     # Whoever may have been exposed, and what contributed under a person that is another one now.
     exposed = f"{view.exposed(merged=merged)} UNION ALL SELECT entity FROM {view.table}"
-    touched = [f"SELECT {ENTITY} AS entity FROM ({recent}) AS recent", *(each.sql for each in others)]
-    values: dict[str, Any] = {name: value for each in others for name, value in each.parameters.items()}
-    found = f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(touched)}) WHERE entity IN ({exposed})"
+    touched = [f"SELECT {ENTITY} AS entity FROM ({recent}) AS recent", *(other.sql for other in others)]
+    values: dict[str, Any] = {name: value for other in others for name, value in other.parameters.items()}
+    touched_sql = f"SELECT DISTINCT entity FROM ({' UNION ALL '.join(touched)}) WHERE entity IN ({exposed})"
     with temporary_tables(refresh, TOUCHED):
-        make(refresh, TOUCHED, view.stated(found, values | {"watermark": watermark}), temporary=True)
+        make(refresh, TOUCHED, view.stated(touched_sql, values | {"watermark": watermark}), temporary=True)
         [(entities,)] = refresh.run(f"SELECT count(*) FROM {TOUCHED}")
         with transaction(refresh.reader):
             if entities:
@@ -162,7 +162,7 @@ def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[
     for place in mine.keys() | theirs.keys():
         pair = (mine.get(place), theirs.get(place))
         width = len(pair[0] or pair[1] or ())
-        left, right = (found or (0,) * width for found in pair)
+        left, right = (numbers or (0,) * width for numbers in pair)
         if not all(map(_close, left, right)):
             return False
     return True
@@ -170,12 +170,12 @@ def same(view: Materialization, some: list[tuple[Any, ...]], others: list[tuple[
 
 def _by_place(rows: list[tuple[Any, ...]], key: int) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """Group rows by the columns before ``key``; several rows of one place are parts of the same sums."""
-    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    totals: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
         place, numbers = row[:key], row[key:]
-        parts = found.get(place)
-        found[place] = numbers if parts is None else tuple(map(add, parts, numbers))
-    return found
+        parts = totals.get(place)
+        totals[place] = numbers if parts is None else tuple(map(add, parts, numbers))
+    return totals
 
 
 def _close(one: Any, other: Any) -> bool:

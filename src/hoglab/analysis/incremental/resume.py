@@ -163,8 +163,8 @@ def _look(
 ) -> _TouchedCounts:
     """Find the entities with new events, and those of them that do not continue from their state."""
     watermark = {"watermark": delta.watermark}
-    sql = " UNION ALL ".join(each.sql for each in delta.others) or "SELECT NULL AS entity LIMIT 0"
-    values = {name: value for each in delta.others for name, value in each.parameters.items()}
+    sql = " UNION ALL ".join(other.sql for other in delta.others) or "SELECT NULL AS entity LIMIT 0"
+    values = {name: value for other in delta.others for name, value in other.parameters.items()}
     of_others = view.stated(sql, values)
     there_are = view.stated(f"SELECT EXISTS ({sql}), {view.has_recent}", values | watermark)
     [(others, recent)] = refresh.run(there_are.sql, there_are.parameters)
@@ -173,8 +173,8 @@ def _look(
     if others:
         make(refresh, OTHERS, of_others, temporary=True)
     recent_events = aggregation.recent(view.recent(merged=merged), exposures_apart=len(view.logs) > 1)
-    found = view.stated(recent_events, watermark)
-    make(refresh, RECENT, found, temporary=True)
+    recent_statement = view.stated(recent_events, watermark)
+    make(refresh, RECENT, recent_statement, temporary=True)
     make(refresh, KNOWN, SqlStatement(aggregation.known(others=others), {}), temporary=True)
     counted = view.restored(RECENT, [NUMBER], counted=True)
     exposed = view.exposed(merged=merged)

@@ -113,4 +113,4 @@ def _effects(query: Mapping[str, Any]) -> list[float]:
         return list(DEFAULT_EFFECTS)
     if not isinstance(given, list) or not 0 < len(given) <= MAX_EFFECTS:
         raise DefinitionError(f"effects must be a list of 1 to {MAX_EFFECTS} numbers")
-    return [number({"effects": each}, "effects", 0.0) for each in given]
+    return [number({"effects": effect}, "effects", 0.0) for effect in given]

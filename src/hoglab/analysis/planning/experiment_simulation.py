@@ -88,9 +88,9 @@ def _people(question: Question, computer: Computer, effect: float) -> PeopleOfHi
     """Return the people of the history; an effect is a share of their values."""
     metric = question.metric
     if isinstance(metric, QuantileMeasure):
-        found = computer.values(question, MAX_PEOPLE, MAX_VALUES)
-        sizes = [len(values) for values in found]
-        together = np.asarray([value for values in found for value in values], dtype=np.float64)
+        values_by_person = computer.values(question, MAX_PEOPLE, MAX_VALUES)
+        sizes = [len(values) for values in values_by_person]
+        together = np.asarray([value for values in values_by_person for value in values], dtype=np.float64)
         return ValuedPeople(
             together, np.asarray(sizes, dtype=np.int64), metric.level, metric.per_event, effect
         )
@@ -112,7 +112,7 @@ def _methods(config: StatisticsConfig) -> dict[str, StatisticsConfig]:
         "frequentist": replace(fixed, sequential_testing_enabled=False),
         "sequential": replace(fixed, sequential_testing_enabled=True),
     }
-    return {name: replace(config, inference_config=each) for name, each in tests.items()}
+    return {name: replace(config, inference_config=method) for name, method in tests.items()}
 
 
 def _tally_object(name: str, tally: Tally) -> dict[str, Any]:

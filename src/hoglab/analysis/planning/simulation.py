@@ -113,11 +113,11 @@ def _experiment(
 def _judged(
     config: StatisticsConfig, looks: Sequence[tuple[SufficientStatistics, SufficientStatistics]]
 ) -> _Look:
-    found = _Look()
+    look = _Look()
     for control, test in looks:
         comparison = compare(config, control, test)
-        found.significant = comparison.significant is True
-        found.ever = found.ever or found.significant
-        found.interval = comparison.credible_interval or comparison.confidence_interval
-        found.refused = comparison.inference is None
-    return found
+        look.significant = comparison.significant is True
+        look.ever = look.ever or look.significant
+        look.interval = comparison.credible_interval or comparison.confidence_interval
+        look.refused = comparison.inference is None
+    return look

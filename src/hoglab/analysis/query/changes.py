@@ -129,13 +129,13 @@ def _define_moved(scope: Scope, after: int) -> None:
 def _that_count(scope: Scope) -> list[str]:
     """Return conditions one of which every event meets that may expose an entity or count for the metric."""
     question = scope.question
-    found = [
+    conditions = [
         exposure_condition(scope),
         *(scope.matches(source) for source in metric_sources(question.metric)),
     ]
     if question.exposures.activation is not None:
-        found.append(scope.matches(question.exposures.activation))
-    return found
+        conditions.append(scope.matches(question.exposures.activation))
+    return conditions
 
 
 def _counts_persons(question: Question) -> bool:

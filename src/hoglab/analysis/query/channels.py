@@ -173,7 +173,7 @@ def channel_of(columns: Mapping[str, str], dialect: Dialect, parameters: Paramet
                 of_medium.append(f"WHEN {like(medium, pattern)} THEN '{name}'")
         of_campaign = [f"WHEN {like(campaign, _SHOPPING)} THEN '{kind} Shopping'"]
         tests = (of_source, of_campaign, of_medium, of_referrer)
-        return "coalesce({})".format(", ".join(f"CASE {' '.join(each)} END" for each in tests))
+        return "coalesce({})".format(", ".join(f"CASE {' '.join(cases)} END" for cases in tests))
 
     is_video = like(campaign, "video")
     paid = (

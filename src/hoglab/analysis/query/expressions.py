@@ -178,27 +178,27 @@ class _Translation:
         return self._as_text(self._translated(node))
 
     def truth(self, node: nodes.Expr) -> Sql:
-        found = self._translated(node)
-        if found.kind is ExpressionKind.TRUTH:
-            return found
-        holds = "<> 0" if found.kind is ExpressionKind.NUMBER else "= 'true'"
-        return Sql(f"({found.text} {holds})", ExpressionKind.TRUTH)
+        sql = self._translated(node)
+        if sql.kind is ExpressionKind.TRUTH:
+            return sql
+        holds = "<> 0" if sql.kind is ExpressionKind.NUMBER else "= 'true'"
+        return Sql(f"({sql.text} {holds})", ExpressionKind.TRUTH)
 
-    def _as_number(self, found: Sql) -> Sql:
-        match found.kind:
+    def _as_number(self, sql: Sql) -> Sql:
+        match sql.kind:
             case ExpressionKind.NUMBER:
-                return found
+                return sql
             case ExpressionKind.TRUTH:
-                return Sql(self.scope.dialect.number_of_truth(found.text), ExpressionKind.NUMBER)
-        return Sql(self._bound(self.scope.dialect.number, found), ExpressionKind.NUMBER)
+                return Sql(self.scope.dialect.number_of_truth(sql.text), ExpressionKind.NUMBER)
+        return Sql(self._bound(self.scope.dialect.number, sql), ExpressionKind.NUMBER)
 
-    def _as_text(self, found: Sql) -> Sql:
-        match found.kind:
+    def _as_text(self, sql: Sql) -> Sql:
+        match sql.kind:
             case ExpressionKind.NUMBER:
-                return Sql(self.scope.dialect.text_of_number(found.text), ExpressionKind.TEXT)
+                return Sql(self.scope.dialect.text_of_number(sql.text), ExpressionKind.TEXT)
             case ExpressionKind.TRUTH:
-                return Sql(self.scope.dialect.text_of_truth(found.text), ExpressionKind.TEXT)
-        return found
+                return Sql(self.scope.dialect.text_of_truth(sql.text), ExpressionKind.TEXT)
+        return sql
 
     def _bound(self, body: Callable[..., str], *values: Sql) -> str:
         """Return SQL of ``body`` for values, each of which it may write several times."""
@@ -332,10 +332,10 @@ class _Translation:
 
     def _alike(self, first: nodes.Expr, second: nodes.Expr) -> tuple[Sql, Sql]:
         """Return both operands as text where they are text, else as numbers."""
-        found = self._translated(first), self._translated(second)
-        if all(each.kind is ExpressionKind.TEXT for each in found):
-            return found
-        return self._as_number(found[0]), self._as_number(found[1])
+        operands = self._translated(first), self._translated(second)
+        if all(operand.kind is ExpressionKind.TEXT for operand in operands):
+            return operands
+        return self._as_number(operands[0]), self._as_number(operands[1])
 
     def if_(self, arguments: tuple[nodes.Expr, ...]) -> Sql:
         condition = self.truth(arguments[0])

@@ -385,20 +385,26 @@ class Question:
     @property
     def shows_person_ids(self) -> bool:
         """Whether an expression asks for the id of an event's person."""
-        return any(chain == ("person_id",) for each in _expressions_of(self) for chain in _chains_of(each))
+        return any(
+            chain == ("person_id",)
+            for expression in _expressions_of(self)
+            for chain in _chains_of(expression)
+        )
 
     @property
     def session_properties(self) -> tuple[str, ...]:
         """The properties of sessions that filters and breakdowns ask for."""
-        found = {leaf.key for leaf in _filters_of(self) if leaf.type == "session"}
-        found |= {each.property for each in self.exposures.breakdowns if each.type == "session"}
-        return tuple(sorted(found))
+        names = {leaf.key for leaf in _filters_of(self) if leaf.type == "session"}
+        names |= {
+            breakdown.property for breakdown in self.exposures.breakdowns if breakdown.type == "session"
+        }
+        return tuple(sorted(names))
 
     @property
     def session_events(self) -> frozenset[str | None]:
         """The names of the events whose sessions filters and breakdowns ask for; None stands for any event."""
         exposures = self.exposures
-        by_exposure = any(each.type == "session" for each in exposures.breakdowns)
+        by_exposure = any(breakdown.type == "session" for breakdown in exposures.breakdowns)
         by_exposure = by_exposure or _ask_for_sessions(exposures.test_account_filters)
         asked = [(source, by_exposure) for source in exposures.sources]
         asked += [(source, False) for source in metric_sources(self.metric)]
@@ -437,7 +443,11 @@ def _ask_for_sessions(filters: PropertyGroup) -> bool:
 
 def _expressions_of(question: Question) -> Iterator[Expr]:
     """Yield the expressions over events."""
-    yield from (each.expression for each in question.exposures.breakdowns if each.expression is not None)
+    yield from (
+        breakdown.expression
+        for breakdown in question.exposures.breakdowns
+        if breakdown.expression is not None
+    )
     yield from (key.expression for key in question.join_keys)
     for value in values_of(question.metric):
         if value.expression is not None and isinstance(value.source, EventSource):

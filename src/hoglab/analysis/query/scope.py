@@ -128,7 +128,7 @@ class Scope:
 
     def stated(self, subqueries: Iterable[Subquery], sql: str) -> SqlStatement:
         """Return a statement of other subqueries, with the values of this scope."""
-        named = ",\n".join(self.dialect.named(each.name, each.sql) for each in subqueries)
+        named = ",\n".join(self.dialect.named(subquery.name, subquery.sql) for subquery in subqueries)
         whole = self.dialect.finished(f"WITH {named}\n{sql}" if named else sql)
         return SqlStatement(whole, self.parameters.values)
 

@@ -72,11 +72,11 @@ def field_of_session(name: str, column: str, dialect: Dialect) -> FilterField:
     if name == "$is_bounce":
         return ComputedField(f"CASE WHEN {column} = 1 THEN 'true' WHEN {column} = 0 THEN 'false' END", column)
     if name == "$urls":
-        each = "visited_url"
+        visited_url = "visited_url"
         return ComputedField(
-            each,
-            dialect.number(each),
-            any_item=lambda condition: dialect.any_item(column, each, condition),
+            visited_url,
+            dialect.number(visited_url),
+            any_item=lambda condition: dialect.any_item(column, visited_url, condition),
         )
     if name in _MOMENTS:
         return ComputedField(dialect.text_of_moment(column), f"{column} / 1000000")

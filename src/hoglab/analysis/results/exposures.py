@@ -226,24 +226,24 @@ def _held_out(holdout_id: int, days: Sequence[str], counts: Sequence[int]) -> di
 
 def _holdout_of(query: Mapping[str, Any]) -> int | None:
     given = query.get("holdout")
-    found = given.get("id") if isinstance(given, Mapping) else None
-    return found if is_id(found) else None
+    holdout_id = given.get("id") if isinstance(given, Mapping) else None
+    return holdout_id if is_id(holdout_id) else None
 
 
 def _mismatch(totals: Mapping[str, int], asked: _Asked) -> dict[str, Any] | None:
-    found = sample_ratio_mismatch(totals, asked.rollout)
-    return None if found is None else {"expected": found.expected, "p_value": found.p_value}
+    mismatch = sample_ratio_mismatch(totals, asked.rollout)
+    return None if mismatch is None else {"expected": mismatch.expected, "p_value": mismatch.p_value}
 
 
 def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:
     criteria = asked.calculation.exposure_criteria or {}
-    found = bias_risk(
+    risk = bias_risk(
         totals,
         list(asked.rollout.values()),
         excludes_multiple=criteria.get("multiple_variant_handling") != "first_seen",
         ended=ended,
     )
-    return None if found is None else {"multiple_variant_percentage": found.multiple_variant_percentage}
+    return None if risk is None else {"multiple_variant_percentage": risk.multiple_variant_percentage}
 
 
 def _moment(query: Mapping[str, Any], name: str) -> datetime | None:

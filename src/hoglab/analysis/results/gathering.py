@@ -118,7 +118,9 @@ class ExperimentResults:
         with self._service.database.read() as connection:
             metrics = self._metrics(connection, inputs, pending)
             # Of some nothing is stored yet although the work is done: somebody else was at it, or there was no turn.
-            pending = pending | {each["uuid"] for each in metrics if each["status"] == "pending"}
+            pending = pending | {
+                shown_metric["uuid"] for shown_metric in metrics if shown_metric["status"] == "pending"
+            }
             verdict = None
             # What is missing might turn it around.
             if findings is not None and not pending:
@@ -173,7 +175,9 @@ class ExperimentResults:
             **_head(inputs),
             "status": "not_started",
             "pending": [],
-            "metrics": [metric_object(each) | {"status": "not_started"} for each in inputs.shown],
+            "metrics": [
+                metric_object(shown_metric) | {"status": "not_started"} for shown_metric in inputs.shown
+            ],
             "exposures": None,
             "exposures_error": None,
             "health": _health_object(findings),
@@ -255,14 +259,14 @@ def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
     }
 
 
-def metric_object(each: ShownMetric) -> dict[str, Any]:
+def metric_object(shown: ShownMetric) -> dict[str, Any]:
     """Return a metric as on the wire, without its result."""
-    metric = each.metric
+    metric = shown.metric
     return {
         "uuid": metric.get("uuid"),
-        "name": each.name,
-        "is_primary": each.is_primary,
-        "saved_metric_id": each.saved_metric_id,
+        "name": shown.name,
+        "is_primary": shown.is_primary,
+        "saved_metric_id": shown.saved_metric_id,
         "metric_type": metric.get("metric_type"),
         "goal": metric.get("goal") or "increase",
         "value_label": value_label(metric),

@@ -44,7 +44,7 @@ def judged(
 ) -> Verdict | None:
     """Judge an experiment by its stored results; None before the start and without a metric of the present engine."""
     span = inputs.span(now)
-    own = [each for each in inputs.shown if is_computed(each.metric)]
+    own = [shown_metric for shown_metric in inputs.shown if is_computed(shown_metric.metric)]
     if span is None or span.days is None or (inputs.shown and not own):
         return None
     config = inputs.calculation.statistics
@@ -141,14 +141,14 @@ def _evidence(
     results = corrected(inputs, results)
     return [
         MetricEvidence(
-            uuid=each.metric["uuid"],
-            name=each.name,
-            is_primary=each.is_primary,
-            variants=_variants(inputs, results.get(each.metric["uuid"])),
-            wants_decrease=_wants_decrease(each.metric),
-            is_share=each.metric["metric_type"] in _OF_SHARES,
+            uuid=shown_metric.metric["uuid"],
+            name=shown_metric.name,
+            is_primary=shown_metric.is_primary,
+            variants=_variants(inputs, results.get(shown_metric.metric["uuid"])),
+            wants_decrease=_wants_decrease(shown_metric.metric),
+            is_share=shown_metric.metric["metric_type"] in _OF_SHARES,
         )
-        for each in own
+        for shown_metric in own
     ]
 
 

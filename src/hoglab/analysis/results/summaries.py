@@ -39,7 +39,10 @@ class ResultSummaries:
     def read(self, project: Project, ids: str) -> list[dict[str, Any]]:
         """Return the summaries of the existing experiments, in the order of the ids. Raises 400."""
         with self._service.database.read() as connection:
-            rows = [experiments_store.get(connection, project.id, each) for each in _numbers(ids)]
+            rows = [
+                experiments_store.get(connection, project.id, experiment_id)
+                for experiment_id in _numbers(ids)
+            ]
             plans = [
                 read_inputs(connection, project, row) for row in rows if row is not None and not row.deleted
             ]
@@ -67,7 +70,14 @@ class ResultSummaries:
 
 def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] | None:
     """Return the first primary metric with its newest stored result; None where there is no such metric."""
-    first = next((each for each in inputs.shown if each.is_primary and is_computed(each.metric)), None)
+    first = next(
+        (
+            shown_metric
+            for shown_metric in inputs.shown
+            if shown_metric.is_primary and is_computed(shown_metric.metric)
+        ),
+        None,
+    )
     if first is None:
         return None
     key = inputs.key(first.metric)
@@ -92,7 +102,9 @@ def _p_value(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> float |
     if metric["metric_type"] not in COUNT_EVERYBODY:
         return 0.0
     rows = (result["baseline"], *result["variant_results"])
-    shares = {each["key"]: float(each["rollout_percentage"]) for each in variants_of(inputs.flag.filters)}
+    shares = {
+        variant["key"]: float(variant["rollout_percentage"]) for variant in variants_of(inputs.flag.filters)
+    }
     excluded = inputs.row.excluded_variants
     mismatch = sample_ratio_mismatch({row["key"]: row["number_of_samples"] for row in rows}, shares, excluded)
     return None if mismatch is None else mismatch.p_value
@@ -107,9 +119,9 @@ def _people(metric: dict[str, Any] | None) -> int | None:
 
 
 def _numbers(ids: str) -> Sequence[int]:
-    found = [parse_integer(part.strip()) for part in ids.split(",")]
-    numbers = [each for each in found if each is not None and 0 < each < 2**63]
-    if len(numbers) != len(found) or len(numbers) > MAX_IDS:
+    parsed = [parse_integer(part.strip()) for part in ids.split(",")]
+    numbers = [number for number in parsed if number is not None and 0 < number < 2**63]
+    if len(numbers) != len(parsed) or len(numbers) > MAX_IDS:
         raise validation_error(
             f"ids must be at most {MAX_IDS} ids of experiments, joined by commas", attr="ids"
         )

@@ -206,17 +206,17 @@ class QueryRunner:
     def cached(self, query: PreparedQuery, *, fresh: bool) -> CachedAnswer | None:
         """Return the cached answer to a query; with ``fresh`` only when it needs no computation."""
         with self._lock:
-            found = self._kept.get(query.key)
-            if found is None or (fresh and not self._is_fresh(found, query)):
+            answer = self._kept.get(query.key)
+            if answer is None or (fresh and not self._is_fresh(answer, query)):
                 return None
             self._kept.move_to_end(query.key)
-            return found
+            return answer
 
-    def _is_fresh(self, found: CachedAnswer, query: PreparedQuery) -> bool:
+    def _is_fresh(self, cached: CachedAnswer, query: PreparedQuery) -> bool:
         return (
-            found.day == query.day
-            and found.position == self._position()
-            and self._now() - found.computed_at < query.fresh_for
+            cached.day == query.day
+            and cached.position == self._position()
+            and self._now() - cached.computed_at < query.fresh_for
         )
 
     def compute(self, query: PreparedQuery) -> CachedAnswer:
@@ -342,17 +342,17 @@ class QueryRunner:
 
         When no process computes it any more, it is started again here, as ``prepare`` reads it.
         """
-        found = self._read(project_id, query_id)
-        if found is None or found.complete or self._is_at_work(found):
-            return found
-        found = self._read(project_id, query_id)  # it may just have ended
-        if found is None or found.complete:
-            return found
-        asked = found.query
+        status = self._read(project_id, query_id)
+        if status is None or status.complete or self._is_at_work(status):
+            return status
+        status = self._read(project_id, query_id)  # it may just have ended
+        if status is None or status.complete:
+            return status
+        asked = status.query
         if asked is None:  # the request that waited for it went with its process
-            return replace(found, ended_at=self._now(), error=STOPPED)
-        self._resume(found, lambda: prepare(asked))
-        return found
+            return replace(status, ended_at=self._now(), error=STOPPED)
+        self._resume(status, lambda: prepare(asked))
+        return status
 
     def _read(self, project_id: int, query_id: str) -> QueryStatus | None:
         with self._database.read(durable=False) as connection:
@@ -403,15 +403,15 @@ class QueryRunner:
 
     def cancel(self, project_id: int, query_id: str) -> bool:
         """Cancel a query; return whether it exists. It ends at once; processes computing it elsewhere notice soon."""
-        found = self._read(project_id, query_id)
-        if found is None:
+        status = self._read(project_id, query_id)
+        if status is None:
             return False
-        if not found.complete:
+        if not status.complete:
             with self._database.write(rebuildable=Rebuildable.QUERY_STATUS) as tx:
-                if query_status.end(tx.connection, found, self._now(), cancelled=True):
-                    self._jobs.cancel(tx, found.job)
+                if query_status.end(tx.connection, status, self._now(), cancelled=True):
+                    self._jobs.cancel(tx, status.job)
         with self._lock:
-            here = self._running.get(found.job)
+            here = self._running.get(status.job)
         if here is not None:
             here.cancel(CANCEL_PATIENCE_S)
         return True

@@ -45,8 +45,8 @@ class QueryStatus:
     @property
     def results(self) -> dict[str, Any] | None:
         """The answer."""
-        found: dict[str, Any] | None = None if self.answer is None else orjson.loads(self.answer)
-        return found
+        results: dict[str, Any] | None = None if self.answer is None else orjson.loads(self.answer)
+        return results
 
     @property
     def job(self) -> JobName:
@@ -60,15 +60,15 @@ _IS_WAITING = sa.and_(_row.ended_at.is_(None), _row.query.is_not(None))
 
 def read(connection: Connection, project_id: int, query_id: str) -> QueryStatus | None:
     """Return a query of a project."""
-    found = connection.execute(_STATUS.where(*_is(project_id, query_id))).one_or_none()
-    return None if found is None else QueryStatus(*found)
+    row = connection.execute(_STATUS.where(*_is(project_id, query_id))).one_or_none()
+    return None if row is None else QueryStatus(*row)
 
 
 def waiting(connection: Connection, project_id: int, key: str) -> QueryStatus | None:
     """Return an unfinished query with the same key, of those that no request waits for."""
     same = _STATUS.where(_row.project_id == project_id, _row.key == key, _IS_WAITING)
-    found = connection.execute(same.limit(1)).one_or_none()
-    return None if found is None else QueryStatus(*found)
+    row = connection.execute(same.limit(1)).one_or_none()
+    return None if row is None else QueryStatus(*row)
 
 
 def count_waiting(connection: Connection) -> int:

@@ -60,11 +60,11 @@ class Recalculations:
             active = store.active_recalculation(tx.connection, experiment_id)
             if active is not None:
                 return _job_object(active, is_existing=True), False
-            made = store.insert_recalculation(
+            job = store.insert_recalculation(
                 tx.connection, experiment_id, trigger, len(inputs.metrics), self._service.now()
             )
             tx.changed("experiments", project.id)
-        return _job_object(made), True
+        return _job_object(job), True
 
     def read(self, project: Project, experiment_id: int, recalculation_id: str) -> dict[str, Any]:
         """Return a job with its results so far. Raises 404."""
@@ -166,8 +166,10 @@ class Recalculations:
             raise
         except Exception as error:
             _tell(error, experiment_id=job.experiment_id)
-            results += [_outcome(each["uuid"], error=reason_of(error)) for each in metrics[len(results) :]]
-        failed = inputs is None or (bool(results) and all(each["status"] == FAILED for each in results))
+            results += [
+                _outcome(outcome["uuid"], error=reason_of(error)) for outcome in metrics[len(results) :]
+            ]
+        failed = inputs is None or (bool(results) and all(outcome["status"] == FAILED for outcome in results))
         with self._service.jobs.writing(lease, rebuildable=Rebuildable.RECALCULATION_STATUS) as tx:
             store.update_recalculation(
                 tx.connection,
@@ -229,10 +231,12 @@ def _tell(error: Exception, **about: Any) -> None:
 
 def _adjusted(inputs: ExperimentInputs, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the outcomes with p-values corrected over the primary metrics."""
-    results = {each["metric_uuid"]: each["result"] for each in outcomes if each["result"] is not None}
+    results = {
+        outcome["metric_uuid"]: outcome["result"] for outcome in outcomes if outcome["result"] is not None
+    }
     correction = inputs.calculation.statistics.correction
     corrected = adjusted(results, correction, outside=frozenset(results) - inputs.primary)
-    return [{**each, "result": corrected.get(each["metric_uuid"])} for each in outcomes]
+    return [{**outcome, "result": corrected.get(outcome["metric_uuid"])} for outcome in outcomes]
 
 
 def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | None = None) -> dict[str, Any]:
@@ -242,15 +246,15 @@ def _outcome(uuid: str, *, result: dict[str, Any] | None = None, error: str | No
 
 
 def _job_object(job: Recalculation, *, is_existing: bool = False) -> dict[str, Any]:
-    failed = [each for each in job.results if each["status"] == FAILED]
+    failed = [result for result in job.results if result["status"] == FAILED]
     return {
         "id": job.id,
         "experiment_id": job.experiment_id,
         "status": job.status,
         "total_metrics": job.total_metrics,
-        "completed_metrics": sum(each["status"] == COMPLETED for each in job.results),
+        "completed_metrics": sum(result["status"] == COMPLETED for result in job.results),
         "failed_metrics": len(failed),
-        "metric_errors": {each["metric_uuid"]: each["error_message"] for each in failed},
+        "metric_errors": {result["metric_uuid"]: result["error_message"] for result in failed},
         "trigger": job.trigger,
         "created_at": job.created_at,
         "started_at": job.started_at,

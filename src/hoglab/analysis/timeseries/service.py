@@ -261,12 +261,12 @@ class ResultsService:
         with self.database.read() as connection:
             rows = experiments_store.running(connection)
             rows += store.lately_ended(connection, now - FOLLOWED)
-            found = []
+            inputs = []
             for row in rows:
                 project = self._projects(row.project_id)
                 if project is not None:
-                    found.append(read_inputs(connection, project, row))
-        return found
+                    inputs.append(read_inputs(connection, project, row))
+        return inputs
 
 
 def _job_object(job: Job) -> dict[str, Any]:

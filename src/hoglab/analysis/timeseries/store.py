@@ -121,7 +121,7 @@ def points(connection: Connection, key: SeriesKey, *, also: Collection[str] = ()
         )
         .order_by(row.fingerprint == key.fingerprint, row.query_to)
     )
-    return [Point(*found) for found in connection.execute(statement)]
+    return [Point(*values) for values in connection.execute(statement)]
 
 
 def newest_result(connection: Connection, key: SeriesKey) -> Point | None:
@@ -160,8 +160,8 @@ def _first_point(
         .order_by(order)
         .limit(1)
     )
-    found = connection.execute(statement).one_or_none()
-    return None if found is None else Point(*found)
+    values = connection.execute(statement).one_or_none()
+    return None if values is None else Point(*values)
 
 
 def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | None:
@@ -184,8 +184,8 @@ def newest(connection: Connection, key: SeriesKey, until: datetime) -> Newest | 
         .order_by(row.query_to.desc())
         .limit(1)
     )
-    found = connection.execute(statement).one_or_none()
-    return None if found is None else Newest(*found)
+    values = connection.execute(statement).one_or_none()
+    return None if values is None else Newest(*values)
 
 
 def put_points(
@@ -318,15 +318,15 @@ def active_job(connection: Connection, experiment_id: int, fingerprint: str) -> 
         .order_by(row.created_at)
         .limit(1)
     )
-    found = connection.execute(statement).one_or_none()
-    return None if found is None else Job(*found)
+    values = connection.execute(statement).one_or_none()
+    return None if values is None else Job(*values)
 
 
 def active_jobs(connection: Connection) -> list[Job]:
     """Return every job that is waiting, or was running when the process ended, oldest first."""
     row = metric_recalculation.c
     statement = sa.select(*_JOB).where(row.status.in_(_ACTIVE)).order_by(row.created_at)
-    return [Job(*found) for found in connection.execute(statement)]
+    return [Job(*values) for values in connection.execute(statement)]
 
 
 def insert_job(
@@ -397,8 +397,8 @@ def recalculations(
     statement = sa.select(*_RECALCULATION).where(row.experiment_id == experiment_id)
     if statuses is not None:
         statement = statement.where(row.status.in_(statuses))
-    found = connection.execute(statement.order_by(row.created_at.desc(), row.id))
-    return [Recalculation(*each) for each in found]
+    rows = connection.execute(statement.order_by(row.created_at.desc(), row.id))
+    return [Recalculation(*values) for values in rows]
 
 
 def active_recalculation(connection: Connection, experiment_id: int) -> Recalculation | None:
@@ -414,20 +414,20 @@ def waiting_recalculations(connection: Connection) -> list[tuple[int, Recalculat
         .where(row.status.in_(_ACTIVE), row.experiment_id == experiment_table.c.id)
         .order_by(row.created_at)
     )
-    return [(project_id, Recalculation(*each)) for project_id, *each in connection.execute(statement)]
+    return [(project_id, Recalculation(*values)) for project_id, *values in connection.execute(statement)]
 
 
 def insert_recalculation(
     connection: Connection, experiment_id: int, trigger: str, total: int, now: datetime
 ) -> Recalculation:
     """Store a new job; delete old ones beyond `KEPT_RECALCULATIONS`."""
-    made = Recalculation(str(uuid4()), experiment_id, PENDING, trigger, total, [], None, now, None, None)
+    job = Recalculation(str(uuid4()), experiment_id, PENDING, trigger, total, [], None, now, None, None)
     table = experiment_recalculation
-    old = [each.id for each in recalculations(connection, experiment_id)[KEPT_RECALCULATIONS - 1 :]]
+    old = [old_job.id for old_job in recalculations(connection, experiment_id)[KEPT_RECALCULATIONS - 1 :]]
     connection.execute(sa.delete(table).where(table.c.id.in_(old)))
-    values = {field.name: getattr(made, field.name) for field in fields(Recalculation)}
+    values = {field.name: getattr(job, field.name) for field in fields(Recalculation)}
     connection.execute(sa.insert(table).values(values))
-    return made
+    return job
 
 
 def update_recalculation(connection: Connection, recalculation_id: str, **values: Any) -> bool:
@@ -445,10 +445,10 @@ _EXPERIMENT = tuple(experiment_table.c[f.name] for f in fields(ExperimentRow))
 def experiment(connection: Connection, experiment_id: int) -> ExperimentRow | None:
     """Return an experiment of any project, unless it is deleted."""
     row = experiment_table.c
-    found = connection.execute(
+    values = connection.execute(
         sa.select(*_EXPERIMENT).where(row.id == experiment_id, row.deleted.is_(False))
     ).one_or_none()
-    return None if found is None else ExperimentRow(*found)
+    return None if values is None else ExperimentRow(*values)
 
 
 def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]:
@@ -457,4 +457,4 @@ def lately_ended(connection: Connection, since: datetime) -> list[ExperimentRow]
     statement = sa.select(*_EXPERIMENT).where(
         row.start_date.is_not(None), row.end_date > since, row.deleted.is_(False)
     )
-    return [ExperimentRow(*found) for found in connection.execute(statement.order_by(row.id))]
+    return [ExperimentRow(*values) for values in connection.execute(statement.order_by(row.id))]

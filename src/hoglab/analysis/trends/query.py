@@ -114,7 +114,7 @@ def read_trends(project: Project, query: Mapping[str, Any], now: datetime) -> Tr
         raise DefinitionError(f"series must be a list of 1 to {MAX_SERIES} series")
     start, end = _range(query.get("dateRange"), now, zone)
     asked = TrendsQuery(
-        tuple(_series(each, f"series[{place}]") for place, each in enumerate(given)),
+        tuple(_series(series, f"series[{place}]") for place, series in enumerate(given)),
         _begin(start, interval, zone),
         end,
         interval,
@@ -184,7 +184,7 @@ def _choice(given: object, choices: type[ChoiceT], default: ChoiceT, path: str) 
     if given is None:
         return default
     if not isinstance(given, str) or given not in list(choices):
-        named = ", ".join(repr(str(each)) for each in choices)
+        named = ", ".join(repr(str(choice)) for choice in choices)
         raise DefinitionError(f"{path} must be one of {named}")
     return choices(given)
 

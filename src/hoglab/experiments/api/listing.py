@@ -102,8 +102,8 @@ def _integers(text: str) -> list[int]:
         values = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
     except ValueError:
         return []
-    found = [parse_integer(value) for value in values] if isinstance(values, list) else []
-    return [value for value in found if value is not None and abs(value) < 2**63]
+    numbers = [parse_integer(value) for value in values] if isinstance(values, list) else []
+    return [value for value in numbers if value is not None and abs(value) < 2**63]
 
 
 def _using_event(connection: Connection, project_id: int, event: str) -> ColumnElement[bool]:
@@ -140,8 +140,12 @@ def _using_event(connection: Connection, project_id: int, event: str) -> ColumnE
 
 
 def _actions_with_event(connection: Connection, project_id: int, event: str) -> set[int]:
-    found = actions.steps(connection, project_id)
-    return {number for number, steps in found.items() if any(step.get("event") == event for step in steps)}
+    steps_by_action = actions.steps(connection, project_id)
+    return {
+        number
+        for number, steps in steps_by_action.items()
+        if any(step.get("event") == event for step in steps)
+    }
 
 
 def _with_prompt(connection: Connection, project_id: int, name: str) -> list[int]:
@@ -149,12 +153,12 @@ def _with_prompt(connection: Connection, project_id: int, name: str) -> list[int
         experiment.c.project_id == project_id,
         _text(experiment.c.parameters).contains("prompt_metadata", autoescape=True),
     )
-    found = []
+    ids = []
     for row in connection.execute(statement):
         prompt = (row.parameters or {}).get("prompt_metadata")
         if isinstance(prompt, dict) and prompt.get("name") == name:
-            found.append(row.id)
-    return found
+            ids.append(row.id)
+    return ids
 
 
 def _text(column: ColumnElement[Any]) -> ColumnElement[str]:

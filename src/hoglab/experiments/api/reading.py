@@ -114,7 +114,7 @@ class ExperimentReads:
                 connection, project_id, query, limit=limit, offset=offset, now=actor.now
             )
             shown = self._shown(connection, project_id, ids)
-        return [Fragment(shown[each].body(actor.principal)) for each in ids], count
+        return [Fragment(shown[experiment_id].body(actor.principal)) for experiment_id in ids], count
 
     def _shown(
         self, connection: Connection, project_id: int, ids: Collection[int]
@@ -127,9 +127,14 @@ class ExperimentReads:
             if known is not None and known.state == state:
                 shown[identifier] = known.shown
         if len(shown) < len(ids):
-            fresh = self._fresh(connection, project_id, [each for each in ids if each not in shown], state)
+            fresh = self._fresh(
+                connection,
+                project_id,
+                [experiment_id for experiment_id in ids if experiment_id not in shown],
+                state,
+            )
             self._remember(project_id, fresh)
-            shown.update((each, remembered.shown) for each, remembered in fresh.items())
+            shown.update((experiment_id, remembered.shown) for experiment_id, remembered in fresh.items())
         return shown
 
     def _fresh(
@@ -141,7 +146,7 @@ class ExperimentReads:
             known = self._remembered.get((project_id, identifier))
             if known is not None and known.digest == digest and known.state[DIGESTED:] == state[DIGESTED:]:
                 fresh[identifier] = _Remembered(state, digest, known.shown)
-        changed = [each for each in digests if each not in fresh]
+        changed = [experiment_id for experiment_id in digests if experiment_id not in fresh]
         for identifier, shown in _read(connection, project_id, changed).items() if changed else ():
             fresh[identifier] = _Remembered(state, digests[identifier], shown)
         return fresh

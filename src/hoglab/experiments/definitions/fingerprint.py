@@ -172,10 +172,10 @@ def _cuped(config: CupedConfig) -> dict[str, Any]:
     """
     if not config.enabled:
         return {"enabled": False, "lookback_days": _DISABLED_LOOKBACK_DAYS}
-    found: dict[str, Any] = {"enabled": True, "lookback_days": config.lookback_days}
+    settings: dict[str, Any] = {"enabled": True, "lookback_days": config.lookback_days}
     if config.relative_variance is not RelativeVariance.DELTA:
-        found["relative_variance"] = config.relative_variance.value
-    return found
+        settings["relative_variance"] = config.relative_variance.value
+    return settings
 
 
 def _statistics(config: StatisticsConfig) -> dict[str, Any]:

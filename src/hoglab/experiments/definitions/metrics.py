@@ -264,7 +264,7 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
         _METRIC.validate_python(metric)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        guesses = {each.path: each.guess for each in unknown_keys(StoredMetric, metric)}
+        guesses = {unknown.path: unknown.guess for unknown in unknown_keys(StoredMetric, metric)}
         shown = [_problem(details, guesses) for details in found[:MAX_LISTED_ERRORS]]
         hint = ""
         if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in found):
@@ -315,11 +315,11 @@ def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
 
     ``path`` leads to it.
     """
-    found = missing_property(metric) if isinstance(metric, Mapping) else None
-    if found is None:
+    missing = missing_property(metric) if isinstance(metric, Mapping) else None
+    if missing is None:
         return []
-    place = (*path, *found[0].split("."))
-    return [warning("missing_property", place, f"{shown_path(place)}: {found[1]}")]
+    place = (*path, *missing[0].split("."))
+    return [warning("missing_property", place, f"{shown_path(place)}: {missing[1]}")]
 
 
 def is_legacy(metric: Any) -> bool:

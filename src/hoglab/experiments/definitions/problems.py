@@ -29,11 +29,11 @@ def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[s
 def when_saved(problem: Problem) -> Problem:
     """Return a check for saved metrics: the given one, and that they do not count where a sum is meant."""
 
-    def found(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
+    def problem_when_saved(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
         missing = metrics.missing_property(metric)
         return problem(connection, project_id, metric) if missing is None else f"{missing[0]}: {missing[1]}"
 
-    return found
+    return problem_when_saved
 
 
 class DefinitionProblems:
@@ -52,13 +52,13 @@ class DefinitionProblems:
         asked = [(self._metric, metric) for metric in metrics]
         if criteria:
             asked.append((self._exposure, criteria))
-        found: _Found = {}
+        results: _Found = {}
         with self._database.read() as connection:
             for problem, definition in asked:
                 key = (problem, _meaning(definition))
-                if key not in found:
-                    found[key] = problem(connection, project_id, definition)
-        token = _found.set(found)
+                if key not in results:
+                    results[key] = problem(connection, project_id, definition)
+        token = _found.set(results)
         try:
             yield
         finally:
@@ -77,8 +77,8 @@ class DefinitionProblems:
     def _known(
         self, problem: Problem, connection: Connection, project_id: int, definition: Mapping[str, Any]
     ) -> str | None:
-        found, key = _found.get() or {}, (problem, _meaning(definition))
-        return found[key] if key in found else problem(connection, project_id, definition)
+        results, key = _found.get() or {}, (problem, _meaning(definition))
+        return results[key] if key in results else problem(connection, project_id, definition)
 
 
 def _meaning(definition: Mapping[str, Any]) -> str:

@@ -186,8 +186,8 @@ def warnings_of(
     warnings = unknown_keys.warnings_of(unknown_keys.within(ExperimentPatch, settings_of(row, flag)))
     if flag is not None:
         warnings += [
-            replace(each, path=("feature_flag", *each.path)).warning()
-            for each in unknown_keys_of(flag.filters)
+            replace(unknown, path=("feature_flag", *unknown.path)).warning()
+            for unknown in unknown_keys_of(flag.filters)
         ]
     for name in ("metrics", "metrics_secondary"):
         for index, metric in enumerate(getattr(row, name) or ()):
@@ -199,8 +199,8 @@ def warnings_of(
 
 def warnings_of_saved(query: Mapping[str, Any], path: unknown_keys.Path) -> list[WarningEntry]:
     """Return warnings about parts of a saved metric that have no effect, or an unexpected one."""
-    found = unknown_keys.unknown_keys(metrics.StoredMetric, query, path)
-    return unknown_keys.warnings_of(found) + metrics.warnings_of(query, path)
+    unknown = unknown_keys.unknown_keys(metrics.StoredMetric, query, path)
+    return unknown_keys.warnings_of(unknown) + metrics.warnings_of(query, path)
 
 
 def _user(users: Mapping[int, User], user_id: int | None) -> User | None:
@@ -292,8 +292,8 @@ def holdout_object(row: HoldoutRow, users: Mapping[int, User]) -> dict[str, Any]
         "created_at": row.created_at,
         "updated_at": row.updated_at,
     }
-    found = unknown_keys.unknown_keys(list[HoldoutGroup], row.filters, ("filters",))
-    return with_warnings(shown, unknown_keys.warnings_of(found))
+    unknown = unknown_keys.unknown_keys(list[HoldoutGroup], row.filters, ("filters",))
+    return with_warnings(shown, unknown_keys.warnings_of(unknown))
 
 
 def saved_metric_object(

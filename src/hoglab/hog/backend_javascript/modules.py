@@ -69,10 +69,10 @@ def _exported(source: str, start: int) -> tuple[str, list[tuple[str, str]], int]
         _refuse("This form of `export` is not supported", source, start)
     names = []
     for item in filter(None, map(str.strip, listed[1].split(","))):
-        found = _NAMED.fullmatch(item)
-        if found is None:
+        matched = _NAMED.fullmatch(item)
+        if matched is None:
             _refuse("This form of `export` is not supported", source, start)
-        names.append((found[2] or found[1], found[1]))
+        names.append((matched[2] or matched[1], matched[1]))
     return "", names, listed.end()
 
 
@@ -115,9 +115,9 @@ def _top_level_words(source: str) -> list[int]:
 def _regex_or_token(source: str, at: int, before: str) -> Match[str]:
     if source[at] == "/" and source[at : at + 2] not in ("//", "/*"):
         begins = before[-1] in _BEFORE_REGEX or before in _WORDS_BEFORE_REGEX
-        found = _REGEX.match(source, at) if begins else None
-        if found:
-            return found
+        matched = _REGEX.match(source, at) if begins else None
+        if matched:
+            return matched
     token = _TOKEN.match(source, at)
     assert token is not None  # noqa: S101 - the last alternative takes any character
     return token

@@ -52,7 +52,7 @@ def identifier(name: str) -> str:
     """Return the JavaScript name of a Hog variable. Forbidden characters are written in hexadecimal."""
     if _PLAIN.fullmatch(name) and name not in RESERVED and not name.startswith(PREFIX):
         return name
-    return PREFIX + _FOREIGN.sub(lambda found: f"${ord(found[0]):x}_", name)
+    return PREFIX + _FOREIGN.sub(lambda match: f"${ord(match[0]):x}_", name)
 
 
 def function_name(name: str) -> str:

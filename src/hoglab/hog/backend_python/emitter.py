@@ -34,10 +34,10 @@ class Emitter:
 
     def number(self, node: n.Expr) -> ast.expr:
         """Emit the expression as a number (spec: hog-language 8.3)."""
-        made = self.expr(node)
+        expression = self.expr(node)
         if not self.kind(node) & ~NUMBER:
-            return made
-        first, again = self.bind_once(made)
+            return expression
+        first, again = self.bind_once(expression)
         return choose(any_of([is_class(first, "int"), is_class(again, "float")]), again, call("num", again))
 
     def kind(self, node: n.Expr) -> int:

@@ -69,10 +69,10 @@ class ExpressionEmitter(Emitter):
     def expr(self, node: n.Expr) -> ast.expr:
         """Emit the value of the expression, to be read only."""
         known = self.unit.folder.value(node)
-        made = _EXPRESSIONS[type(node)](self, node) if known is UNKNOWN else self.constant_of(known)
-        if made.__class__ not in LEAVES and "end_lineno" not in made.__dict__:
-            mark(made, *self.unit.place(node))
-        return made
+        expression = _EXPRESSIONS[type(node)](self, node) if known is UNKNOWN else self.constant_of(known)
+        if expression.__class__ not in LEAVES and "end_lineno" not in expression.__dict__:
+            mark(expression, *self.unit.place(node))
+        return expression
 
     def value(self, node: n.Expr) -> ast.expr:
         """Emit the value of the expression, to be kept."""
@@ -80,10 +80,10 @@ class ExpressionEmitter(Emitter):
             return self.choice(node, self.value)
         if isinstance(node, n.IfNull):
             return self.first_known(node, self.value)
-        made = self.expr(node)
+        expression = self.expr(node)
         if not self.may_alias_global(node):
-            return made
-        first, again = self.bind_once(made)
+            return expression
+        first, again = self.bind_once(expression)
         own = any_of([is_class(first, "str"), in_classes(again, "scalars")])
         return choose(own, again, call("copy", name("c"), again))
 
@@ -93,26 +93,26 @@ class ExpressionEmitter(Emitter):
             return self.logic(node.exprs, isinstance(node, n.And), self.test)
         if isinstance(node, n.Not):
             return negate(self.test(node.expr))
-        made = self.expr(node)
+        expression = self.expr(node)
         if not self.kind(node) & (FLOAT | ARRAY | DICT):
-            return made
-        first, again = self.bind_once(made)
+            return expression
+        first, again = self.bind_once(expression)
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def boolean(self, node: n.Expr) -> ast.expr:
         """Emit the truth of the expression as a boolean."""
-        made = self.expr(node)
+        expression = self.expr(node)
         if not self.kind(node) & ~BOOL:
-            return made
-        first, again = self.bind_once(made)
+            return expression
+        first, again = self.bind_once(expression)
         return choose(is_class(first, "bool"), again, call("truthy", again))
 
     def text(self, node: n.Expr) -> ast.expr:
         """Emit the expression as its text in a `concat`."""
-        made = self.expr(node)
+        expression = self.expr(node)
         if not self.kind(node) & ~STR:
-            return made
-        first, again = self.bind_once(made)
+            return expression
+        first, again = self.bind_once(expression)
         return choose(is_class(first, "str"), again, call("text", again))
 
     # --- tools
@@ -157,12 +157,12 @@ class ExpressionEmitter(Emitter):
         if symbol is None:
             return self.global_read(node)
         if node in self.unit.names.empty_reads:
-            made: ast.expr = const(None)
+            expression: ast.expr = const(None)
         else:
-            made = self.variable(symbol)
+            expression = self.variable(symbol)
         for key in node.chain[1:]:
-            made = self.member(made, key)
-        return made
+            expression = self.member(expression, key)
+        return expression
 
     def variable(self, symbol: Symbol) -> ast.expr:
         variable = name(f"v{symbol.number}")
@@ -187,13 +187,13 @@ class ExpressionEmitter(Emitter):
         root = node.chain[0]
         place = self.unit.place(node)
         self.unit.chains.setdefault(place, node.chain)
-        made = item(name("g"), const(root))
-        mark(made, *place)
+        read = item(name("g"), const(root))
+        mark(read, *place)
         function = self.unit.functions.get(root) if len(node.chain) == 1 else None
         if function is None:
-            return made
+            return read
         known = compare(const(root), ast.In(), name("g"))
-        return choose(known, made, call("library_value", name("c"), self.unit.constants.add(function)))
+        return choose(known, read, call("library_value", name("c"), self.unit.constants.add(function)))
 
     def member(self, subject: ast.expr, key: str) -> ast.expr:
         if isinstance(subject, ast.Name) and subject.id in self.unit.dicts:
@@ -236,10 +236,10 @@ class ExpressionEmitter(Emitter):
 
     def between(self, node: n.BetweenExpr) -> ast.expr:
         parts = (node.expr, node.low, node.high)
-        made = [self.expr(part) for part in parts]
+        operands = [self.expr(part) for part in parts]
         if not node.negated and not any(self.kind(part) & ~NUMBER for part in parts):
-            return ast.Compare(made[1], [ast.LtE(), ast.LtE()], [made[0], made[2]])
-        return call("not_between" if node.negated else "between", *made)
+            return ast.Compare(operands[1], [ast.LtE(), ast.LtE()], [operands[0], operands[2]])
+        return call("not_between" if node.negated else "between", *operands)
 
     def all_true(self, node: n.And) -> ast.expr:
         return self.logic(node.exprs, True, self.boolean)
@@ -257,11 +257,11 @@ class ExpressionEmitter(Emitter):
         if isinstance(first, n.CompareOperation):
             known.update(node.chain[0] for node in n.walk(first) if isinstance(node, n.Field))
         if all(self.unit.effects.infallible(part, known) for part in parts[1:]):
-            made = [ask(part) for part in parts]
-            return all_of(made) if conjunction else any_of(made)
-        made = [self.boolean(part) for part in parts]
-        result = made[0]
-        for part in made[1:]:
+            operands = [ask(part) for part in parts]
+            return all_of(operands) if conjunction else any_of(operands)
+        operands = [self.boolean(part) for part in parts]
+        result = operands[0]
+        for part in operands[1:]:
             result = binary(result, ast.BitAnd() if conjunction else ast.BitOr(), part)
         return result
 
@@ -273,10 +273,10 @@ class ExpressionEmitter(Emitter):
 
     def choice(self, node: n.If, ask: Callable[[n.Expr], ast.expr]) -> ast.expr:
         """Emit `if`, `multiIf`: branches are evaluated only when chosen."""
-        made = const(None) if node.otherwise is None else ask(node.otherwise)
+        chosen = const(None) if node.otherwise is None else ask(node.otherwise)
         for condition, value in reversed(node.branches):
-            made = choose(self.test(condition), ask(value), made)
-        return made
+            chosen = choose(self.test(condition), ask(value), chosen)
+        return chosen
 
     def if_null(self, node: n.IfNull) -> ast.expr:
         return self.first_known(node, self.expr)
@@ -292,11 +292,11 @@ class ExpressionEmitter(Emitter):
 
     def concat(self, node: n.Concat) -> ast.expr:
         """Emit the joined texts of all parts."""
-        made = self.joined_parts(node.exprs)
-        if isinstance(made, ast.Constant):
-            return made
+        joined = self.joined_parts(node.exprs)
+        if isinstance(joined, ast.Constant):
+            return joined
         variable = self.unit.fresh("t")
-        short = compare(call("size", walrus(variable, made)), ast.Lt(), const(SHORT_TEXT))
+        short = compare(call("size", walrus(variable, joined)), ast.Lt(), const(SHORT_TEXT))
         return choose(short, name(variable), call("grown", name("c"), name(variable)))
 
     def joined_parts(self, parts: Sequence[n.Expr]) -> ast.expr:
@@ -332,8 +332,8 @@ class ExpressionEmitter(Emitter):
         for key, _ in node.items:
             known = self.unit.folder.value(key)
             plain = known.__class__ is str or (known.__class__ is int and abs(known) < 2**53)
-            made = self.expr(key)
-            keys.append(made if plain or not self.kind(key) & ~STR else call("key", made))
+            key_expression = self.expr(key)
+            keys.append(key_expression if plain or not self.kind(key) & ~STR else call("key", key_expression))
         return ast.Dict(keys, self.values([value for _, value in node.items]))
 
     # --- calls
@@ -355,13 +355,13 @@ class ExpressionEmitter(Emitter):
     def direct_call(self, symbol: Symbol, args: Sequence[n.Expr]) -> ast.expr:
         assert symbol.function is not None  # noqa: S101 - is_direct says so
         expected = len(symbol.function.params)
-        made = self.values(args)
-        if len(made) > expected:
-            message = f"Too many arguments. Passed {len(made)}, expected {expected}"
-            return call("fail", const(message), *made)
-        made += [const(None)] * (expected - len(made))
-        made += self.depth_argument(symbol)
-        result = call(f"f{symbol.number}", *made)
+        arguments = self.values(args)
+        if len(arguments) > expected:
+            message = f"Too many arguments. Passed {len(arguments)}, expected {expected}"
+            return call("fail", const(message), *arguments)
+        arguments += [const(None)] * (expected - len(arguments))
+        arguments += self.depth_argument(symbol)
+        result = call(f"f{symbol.number}", *arguments)
         facts = self.unit.facts
         suspends = self.unit.names.scopes[symbol.function] in facts.suspending
         return ast.YieldFrom(result) if suspends and facts.suspension == "generator" else result
@@ -400,12 +400,12 @@ class ExpressionEmitter(Emitter):
         Every reading of a global gives a container of its own, so only one of the parts may go without a copy.
         """
         borrowed = False
-        made = []
+        arguments = []
         for part in parts:
             may_alias_global = self.may_alias_global(part)
-            made.append(self.value(part) if may_alias_global and borrowed else self.expr(part))
+            arguments.append(self.value(part) if may_alias_global and borrowed else self.expr(part))
             borrowed = borrowed or may_alias_global
-        return made
+        return arguments
 
     def expr_call(self, node: n.ExprCall) -> ast.expr:
         args = self.values(node.args)

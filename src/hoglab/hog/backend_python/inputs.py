@@ -100,10 +100,10 @@ class _Builder:
 
     def members(self, shape: dict[str, Shape]) -> ast.expr:
         own = {key: part for key, part in shape.items() if key != EXTEND_KEY}
-        made = ast.Dict([const(key) for key in own], [self.shape(part) for part in own.values()])
+        members = ast.Dict([const(key) for key in own], [self.shape(part) for part in own.values()])
         if EXTEND_KEY not in shape:
-            return made
-        return call("extended", self.shape(shape[EXTEND_KEY]), made)
+            return members
+        return call("extended", self.shape(shape[EXTEND_KEY]), members)
 
     def leaf(self, leaf: InputTemplate) -> ast.expr:
         facts = analyse(leaf.tree, leaf.names, self.functions)
@@ -111,12 +111,12 @@ class _Builder:
         unit.lines = Lines(leaf.names.source, leaf.base_line)
         unit.constants, unit.chains, unit.counter = self.constants, self.chains, self.counter
         emitter = FunctionEmitter(unit, leaf.names.scopes[leaf.tree])
-        made = emitter.expr(leaf.tree)
+        expression = emitter.expr(leaf.tree)
         self.before += emitter.before
         self.leaves.append(leaf)
         self.facts.include(facts)
-        mark(made, *unit.place(leaf.tree))
-        return made
+        mark(expression, *unit.place(leaf.tree))
+        return expression
 
     def finish(self, body: list[ast.stmt]) -> Generated:
         trees = [leaf.tree for leaf in self.leaves]

@@ -51,8 +51,8 @@ def concat_constant(value: object) -> str:
 def by_helper(op: str, left: ast.expr, right: ast.expr) -> ast.expr:
     """Emit a comparison by its helper, for any operands."""
     positive = NEGATED.get(op)
-    made = call(_HELPERS[positive or op], left, right)
-    return made if positive is None else negate(made)
+    comparison = call(_HELPERS[positive or op], left, right)
+    return comparison if positive is None else negate(comparison)
 
 
 # --- arithmetic
@@ -65,18 +65,18 @@ def arithmetic(emitter: Emitter, node: n.ArithmeticOperation) -> ast.expr:
     if node.op == "%":
         return _remainder(emitter, node)
     op = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}[node.op]()
-    made = binary(emitter.number(node.left), op, emitter.number(node.right))
+    result = binary(emitter.number(node.left), op, emitter.number(node.right))
     kinds = emitter.kind(node.left), emitter.kind(node.right)
     if FLOAT in kinds or (node.op != "*" and is_step(node.right)):
-        return made
-    return _clamped(emitter, made)
+        return result
+    return _clamped(emitter, result)
 
 
-def _clamped(emitter: Emitter, made: ast.expr) -> ast.expr:
+def _clamped(emitter: Emitter, value: ast.expr) -> ast.expr:
     """Emit the result if it is within the exact integers, else the result of `clamp`."""
     variable = emitter.unit.fresh("t")
     limits = const(-MAX_EXACT), const(MAX_EXACT)
-    exact = ast.Compare(limits[0], [ast.LtE(), ast.LtE()], [walrus(variable, made), limits[1]])
+    exact = ast.Compare(limits[0], [ast.LtE(), ast.LtE()], [walrus(variable, value), limits[1]])
     result = name(variable)
     return choose(exact, result, call("clamp", result))
 
@@ -131,11 +131,11 @@ def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
         if known is UNKNOWN or known != known:
             continue
         kind = emitter.kind(other)
-        made = emitter.expr(other)
+        operand = emitter.expr(other)
         cls, wanted = _class_of(known)
         if not kind & ~wanted:
-            return compare(made, python(), const(known))
-        first, again = emitter.bind_once(made)
+            return compare(operand, python(), const(known))
+        first, again = emitter.bind_once(operand)
         match = is_class(first, cls)
         if cls == "int":
             match = any_of([match, is_class(again, "float")])
@@ -196,9 +196,9 @@ def _membership(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
     if not all(part.__class__ is str for part in wanted):
         return None
     first, again = emitter.bind_once(emitter.expr(node.left))
-    found = compare(again, ast.In(), const(frozenset(wanted)))
-    made = all_of([is_class(first, "str"), found])
-    return negate(made) if node.op == "not in" else made
+    contained = compare(again, ast.In(), const(frozenset(wanted)))
+    test = all_of([is_class(first, "str"), contained])
+    return negate(test) if node.op == "not in" else test
 
 
 def _short_text(first: ast.expr, again: ast.expr) -> ast.expr:
@@ -216,12 +216,12 @@ def _like(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
     first, again = emitter.bind_once(emitter.expr(node.left))
     if isinstance(wanted, str):
         subject = method(again, "lower") if ignore_case else again
-        found = compare(const(wanted), ast.In(), subject)
+        contained = compare(const(wanted), ast.In(), subject)
     else:
-        found = call(emitter.unit.constants.add(wanted.search), again)
+        contained = call(emitter.unit.constants.add(wanted.search), again)
     helper = call("ilike" if ignore_case else "like", again, const(pattern))
-    made = choose(_short_text(first, again), found, helper)
-    return negate(made) if node.op.startswith("not") else made
+    test = choose(_short_text(first, again), contained, helper)
+    return negate(test) if node.op.startswith("not") else test
 
 
 def _regex(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
@@ -245,5 +245,5 @@ def _regex(emitter: Emitter, node: n.CompareOperation) -> ast.expr | None:
         short = all_of([short, again])
     if literals is None or not literals.exact:
         parts.append(call(emitter.unit.constants.add(matcher.search), again))
-    made = choose(short, all_of(parts), helper)
-    return negate(made) if node.op.startswith("!") else made
+    test = choose(short, all_of(parts), helper)
+    return negate(test) if node.op.startswith("!") else test

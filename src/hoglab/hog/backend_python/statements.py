@@ -50,22 +50,22 @@ class FunctionEmitter(ExpressionEmitter):
 
     def block(self, declarations: Sequence[n.Statement]) -> list[ast.stmt]:
         """Emit the statements in a row; never empty."""
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         for statement in declarations:
-            made += self.statement(statement)
-        return made or [ast.Pass()]
+            statements += self.statement(statement)
+        return statements or [ast.Pass()]
 
     def statement(self, node: n.Statement) -> list[ast.stmt]:
         """Emit one statement, after the functions that its expressions need."""
         outer, self.before = self.before, []
-        made = _STATEMENTS[type(node)](self, node)
+        statements = _STATEMENTS[type(node)](self, node)
         place = self.unit.place(node)
-        for statement in made:
+        for statement in statements:
             if "end_lineno" not in statement.__dict__:
                 mark(statement, *place)
-        made = self.before + made
+        statements = self.before + statements
         self.before = outer
-        return made
+        return statements
 
     def with_before(self, make: Callable[[], list[ast.stmt]]) -> list[ast.stmt]:
         """Emit statements by `make`, with the functions of their expressions directly before them."""
@@ -115,8 +115,8 @@ class FunctionEmitter(ExpressionEmitter):
                 return self.store_member(self.value(left.array), key, node.right)
             return self.store_element(left, node.right)
         assert isinstance(left, n.TupleAccess)  # noqa: S101 - the resolver lets nothing else through
-        made = [self.value(left.tuple), const(left.index), self.value(node.right)]
-        return [run(call("set_property", name("c"), *made))]
+        arguments = [self.value(left.tuple), const(left.index), self.value(node.right)]
+        return [run(call("set_property", name("c"), *arguments))]
 
     def append_text(self, symbol: Symbol, right: n.Expr) -> list[ast.stmt] | None:
         """Build `s := concat(s, ...)`: in this form CPython grows the text in place."""
@@ -138,11 +138,11 @@ class FunctionEmitter(ExpressionEmitter):
         if not self.kind(left.property) & STR:
             return [run(call("set_property", name("c"), *parts))]
         names = [self.unit.fresh("t") for _ in parts]
-        subject, key, value = (name(each) for each in names)
+        subject, key, value = (name(identifier) for identifier in names)
         short = assign(store_item(subject, key), value)
         long = run(call("set_property", name("c"), subject, key, value))
         plain = all_of([is_class(subject, "dict"), is_class(key, "str")])
-        evaluated = [assign(store(each), part) for each, part in zip(names, parts, strict=True)]
+        evaluated = [assign(store(identifier), part) for identifier, part in zip(names, parts, strict=True)]
         return [*evaluated, ast.If(plain, [short], [long])]
 
     def store_member(self, base: ast.expr, key: str, right: n.Expr) -> list[ast.stmt]:
@@ -272,26 +272,26 @@ class FunctionEmitter(ExpressionEmitter):
         return [assign(store(chosen), const(0)), attempt, *self.clauses(node, error, chosen)]
 
     def clauses(self, node: n.TryCatchStatement, error: Symbol, chosen: str) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         for number, clause in reversed(list(enumerate(node.catches, 1))):
             named = self.unit.names.declares.get(clause, ())
             body = [self.bind(symbol, self.variable(error)) for symbol in named]
             body += self.inner_block(clause.block)
-            made = [ast.If(compare(name(chosen), ast.Eq(), const(number)), body, made)]
-        return made
+            statements = [ast.If(compare(name(chosen), ast.Eq(), const(number)), body, statements)]
+        return statements
 
     # --- functions
 
     def function_declaration(self, node: n.Function) -> list[ast.stmt]:
         (symbol,) = self.unit.names.declares[node]
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         if in_cell(symbol):
             self.before.append(self.bind(symbol, const(None)))
         identifier = self.define(node, f"f{symbol.number}")
         if symbol.read_as_value or not is_direct(symbol):
             value = call("local_function", const(node.name), const(len(node.params)), name(identifier))
-            made.append(self.set_variable(symbol, value))
-        return made or [ast.Pass()]
+            statements.append(self.set_variable(symbol, value))
+        return statements or [ast.Pass()]
 
     def define(self, node: n.Function | n.Lambda, identifier: str) -> str:
         scope = self.unit.names.scopes[node]
@@ -303,9 +303,9 @@ class FunctionEmitter(ExpressionEmitter):
             body.insert(0, ast.Nonlocal(changed))
         shared = [f"v{s.number}" for s in captured if in_cell(s)]
         params = [f"v{s.number}" for s in scope.params]
-        made = function(identifier, params, shared, body, depth=inner.depth_name())
-        mark(made, *self.unit.place(node))
-        self.before.append(made)
+        definition = function(identifier, params, shared, body, depth=inner.depth_name())
+        mark(definition, *self.unit.place(node))
+        self.before.append(definition)
         return identifier
 
     def depth_name(self) -> str | None:
@@ -394,11 +394,11 @@ _PART_NAMES = frozenset(
 
 def _certain_roots(paths: Sequence[tuple[n.Field, bool]]) -> dict[str, n.Field]:
     """Return the roots that are always read, each with its first field."""
-    found: dict[str, n.Field] = {}
+    roots: dict[str, n.Field] = {}
     for field, certain in paths:
         if certain:
-            found.setdefault(field.chain[0], field)
-    return found
+            roots.setdefault(field.chain[0], field)
+    return roots
 
 
 _STATEMENTS: dict[type[n.Node], Callable[..., list[ast.stmt]]] = {

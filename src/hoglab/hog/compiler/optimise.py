@@ -39,10 +39,10 @@ class Folder:
         visit = _VISITS.get(type(node))
         if visit is None:
             return UNKNOWN
-        found = self.memo.get(node, self)
-        if found is self:
-            found = self.memo[node] = visit(self, node)
-        return found
+        constant = self.memo.get(node, self)
+        if constant is self:
+            constant = self.memo[node] = visit(self, node)
+        return constant
 
 
 def _arithmetic(folder: Folder, node: n.ArithmeticOperation) -> Any:

@@ -240,10 +240,10 @@ def _call(kinds: InferredTypes, node: n.Call) -> int:
 
 
 def _if(kinds: InferredTypes, node: n.If) -> int:
-    found = NULL if node.otherwise is None else kinds.of(node.otherwise)
+    union = NULL if node.otherwise is None else kinds.of(node.otherwise)
     for _, value in node.branches:
-        found |= kinds.of(value)
-    return found
+        union |= kinds.of(value)
+    return union
 
 
 def _if_null(kinds: InferredTypes, node: n.IfNull) -> int:

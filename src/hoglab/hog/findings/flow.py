@@ -30,7 +30,7 @@ class _Flow:
         self.functions = functions
         self.effects = effects
         self.folder = Folder()
-        self.told = {(one.start, one.end) for one in names.diagnostics}
+        self.told = {(diagnostic.start, diagnostic.end) for diagnostic in names.diagnostics}
 
     def look(self, tree: n.Node) -> None:
         for node in n.walk(tree):

@@ -47,10 +47,10 @@ def value_findings(
 
 def filter_findings(tree: n.Expr, names: SymbolTable, kinds: InferredTypes) -> None:
     """Report a filter whose value is never the boolean true (spec: hog-runtime 2.3)."""
-    found = kinds.of(tree)
-    if not found & BOOL:
+    kind = kinds.of(tree)
+    if not kind & BOOL:
         names.report(
-            "warning", "filter-not-boolean", f"This filter never matches: it gives {_shown(found)}, not a boolean",
+            "warning", "filter-not-boolean", f"This filter never matches: it gives {_shown(kind)}, not a boolean",
             tree, "compare it with something: only the boolean true matches",
         )  # fmt: skip
     elif isinstance(tree, (n.Field, n.ArrayAccess, n.TupleAccess)) and tree not in names.uses:
@@ -61,8 +61,8 @@ def filter_findings(tree: n.Expr, names: SymbolTable, kinds: InferredTypes) -> N
 
 
 def _shown(kinds: int) -> str:
-    found = list(dict.fromkeys(text for bit, text in _NAMES.items() if kinds & bit))
-    return " or ".join(found) if found else "another kind of value"
+    texts = list(dict.fromkeys(text for bit, text in _NAMES.items() if kinds & bit))
+    return " or ".join(texts) if texts else "another kind of value"
 
 
 class _Values:
@@ -71,15 +71,15 @@ class _Values:
         self.functions = functions
         self.kinds = kinds
         self.folder = Folder()
-        self.told = {(one.start, one.end) for one in names.diagnostics}
+        self.told = {(diagnostic.start, diagnostic.end) for diagnostic in names.diagnostics}
 
     def warn(self, code: str, message: str, node: n.Node, hint: str | None = None) -> None:
         self.names.report("warning", code, message, node, hint)
 
     def sure(self, node: n.Expr) -> int:
         """Return the certain kinds of a value, 0 where nothing is certain."""
-        found = self.kinds.of(node)
-        return 0 if found == ANY else found
+        kind = self.kinds.of(node)
+        return 0 if kind == ANY else kind
 
     def call(self, node: n.Call) -> None:
         symbol = self.names.uses.get(node)
@@ -96,22 +96,22 @@ class _Values:
         elif isinstance(value, n.Lambda):
             self.too_many(node, len(value.args))
         elif isinstance(value, n.Expr):
-            found = self.sure(value)
-            if found and not found & OTHER:
-                self.warn("not-callable", f"`{node.name}` is {_shown(found)} and cannot be called", node)
+            kind = self.sure(value)
+            if kind and not kind & OTHER:
+                self.warn("not-callable", f"`{node.name}` is {_shown(kind)} and cannot be called", node)
 
     def arguments(self, node: n.Call, function: Function) -> None:
         for at, arg in enumerate(node.args):
             param = function.params[min(at, len(function.params) - 1)] if function.params else None
             if param is None or (at >= len(function.params) and not param.variadic):
                 return
-            found = self.sure(arg)
+            kind = self.sure(arg)
             takes = kinds_of_names(param.kinds) | NULL
             if takes & NUMBER:
                 takes |= STR | BOOL  # read as numbers
-            if found and not found & takes:
+            if kind and not kind & takes:
                 wanted = " or ".join(param.kinds)
-                text = f"`{function.name}` takes {wanted} as `{param.name}`, and this is {_shown(found)}"
+                text = f"`{function.name}` takes {wanted} as `{param.name}`, and this is {_shown(kind)}"
                 self.warn("wrong-kind", text, arg)
 
     def too_many(self, node: n.Call, most: int) -> None:
@@ -122,22 +122,22 @@ class _Values:
 
     def arithmetic(self, node: n.ArithmeticOperation) -> None:
         for side in (node.left, node.right):
-            found = self.sure(side)
-            if found and not found & ~DICT:
+            kind = self.sure(side)
+            if kind and not kind & ~DICT:
                 self.warn("not-a-number", f"`{node.op}` with an object gives NaN", side)
 
     def loop(self, node: n.ForInStatement) -> None:
-        found = self.sure(node.expr)
-        if found and not found & ~(BOOL | NUMBER | STR):
-            hint = "go through `splitByString('', text)`" if found == STR else None
+        kind = self.sure(node.expr)
+        if kind and not kind & ~(BOOL | NUMBER | STR):
+            hint = "go through `splitByString('', text)`" if kind == STR else None
             self.warn(
-                "not-iterable", f"This loop never runs: it goes through {_shown(found)}", node.expr, hint
+                "not-iterable", f"This loop never runs: it goes through {_shown(kind)}", node.expr, hint
             )
 
     def access(self, node: n.ArrayAccess | n.TupleAccess) -> None:
-        found = self.sure(node.array if isinstance(node, n.ArrayAccess) else node.tuple)
-        if found and not found & ~(BOOL | NUMBER):
-            self.warn("no-property", f"This is always null: {_shown(found)} has no properties", node)
+        kind = self.sure(node.array if isinstance(node, n.ArrayAccess) else node.tuple)
+        if kind and not kind & ~(BOOL | NUMBER):
+            self.warn("no-property", f"This is always null: {_shown(kind)} has no properties", node)
 
     def comparison(self, node: n.CompareOperation) -> None:
         value = self.folder.value(node)
@@ -159,8 +159,8 @@ class _Values:
         if isinstance(side, n.Dict):
             return True
         if isinstance(side, n.Constant) and side.value is None:
-            found = self.sure(other)
-            return bool(found) and not found & (NULL | OTHER)
+            kind = self.sure(other)
+            return bool(kind) and not kind & (NULL | OTHER)
         return False
 
 

@@ -42,14 +42,14 @@ class TokenSpan:
 
     def parts(self) -> list[int | TokenSpan]:
         """Return the children and the tokens between them, in order."""
-        found: list[int | TokenSpan] = []
+        parts: list[int | TokenSpan] = []
         at = self.start
         for child in self.children:
-            found.extend(range(at, child.start))
-            found.append(child)
+            parts.extend(range(at, child.start))
+            parts.append(child)
             at = child.end
-        found.extend(range(at, self.end))
-        return found
+        parts.extend(range(at, self.end))
+        return parts
 
 
 @dataclass(slots=True)
@@ -83,14 +83,14 @@ def read(source: str, *, template: bool = False) -> Concrete:
 
 
 def _closing(tokens: list[Token]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    closing: dict[int, int] = {}
     opened: list[int] = []
     for at, token in enumerate(tokens):
         if token.kind in OPENING:
             opened.append(at)
         elif opened and token.kind == OPENING[tokens[opened[-1]].kind]:
-            found[opened.pop()] = at
-    return found
+            closing[opened.pop()] = at
+    return closing
 
 
 class _Watcher(StatementParser):
@@ -128,67 +128,67 @@ class _Watcher(StatementParser):
         return node
 
     def let(self) -> n.VariableDeclaration:
-        found: n.VariableDeclaration = self.watch("statement", super().let)
-        return found
+        declaration: n.VariableDeclaration = self.watch("statement", super().let)
+        return declaration
 
     def block_rest(self, start: int, declarations: list[n.Statement]) -> n.Block:
-        found = super().block_rest(start, declarations)
+        block = super().block_rest(start, declarations)
         self.close("block")
-        return found
+        return block
 
     # --- expressions
 
     def expression(self, level: int = 1) -> n.Expr:
-        found: n.Expr = self.watch("expression", super().expression, level)
-        return found
+        tree: n.Expr = self.watch("expression", super().expression, level)
+        return tree
 
     def operand(self, level: int) -> n.Expr:
-        found: n.Expr = self.watch("expression", super().operand, level)
-        return found
+        tree: n.Expr = self.watch("expression", super().operand, level)
+        return tree
 
     def prefix(self) -> n.Expr:
-        found: n.Expr = self.watch("operand", super().prefix)
-        return found
+        operand: n.Expr = self.watch("operand", super().prefix)
+        return operand
 
     def postfix(self, left: n.Expr) -> n.Expr:
-        found: n.Expr = self.watch("postfix", super().postfix, left)
-        return found
+        operand: n.Expr = self.watch("postfix", super().postfix, left)
+        return operand
 
     def symbol_operator(self, left: n.Expr, op: str, binding: int) -> n.Expr:
-        found: n.Expr = self.watch("infix", super().symbol_operator, left, op, binding, level=SYMBOLS[op])
-        return found
+        operation: n.Expr = self.watch("infix", super().symbol_operator, left, op, binding, level=SYMBOLS[op])
+        return operation
 
     def word_operator(self, left: n.Expr, word: str, binding: int) -> n.Expr:
         level = binding if word == "not" else WORDS[word]
-        found: n.Expr = self.watch("infix", super().word_operator, left, word, binding, level=level)
-        return found
+        operation: n.Expr = self.watch("infix", super().word_operator, left, word, binding, level=level)
+        return operation
 
     def lambda_body(self, names: tuple[str, ...], body_at: int) -> n.Lambda:
         start = self.at
-        found: n.Lambda = self.watch("lambda", super().lambda_body, names, body_at)
+        function: n.Lambda = self.watch("lambda", super().lambda_body, names, body_at)
         if self.tokens[start].kind == "(":
             self.lists[body_at - 2] = "parameters"
-        return found
+        return function
 
     def select(self) -> SelectQuery:
-        found: SelectQuery = self.watch("query", super().select)
-        return found
+        query: SelectQuery = self.watch("query", super().select)
+        return query
 
     def brace_body(self) -> n.Expr | n.Block:
-        found: n.Expr | n.Block = self.watch("body", super().brace_body)
-        return found
+        body: n.Expr | n.Block = self.watch("body", super().brace_body)
+        return body
 
     def arguments(self) -> Arguments:
-        found = super().arguments()
+        contents = super().arguments()
         self.close("call")
-        return found
+        return contents
 
     def items(self, closing: str, where: str) -> tuple[n.Expr, ...]:
-        found = super().items(closing, where)
+        elements = super().items(closing, where)
         self.close("array" if closing == "]" else "tuple")
-        return found
+        return elements
 
     def dict_items(self, start: int, key: n.Expr) -> n.Dict:
-        found = super().dict_items(start, key)
+        dictionary = super().dict_items(start, key)
         self.close("dict")
-        return found
+        return dictionary

@@ -130,12 +130,12 @@ def forced(doc: Doc) -> Doc:
 
 def joined(separator: Doc, docs: Iterable[Doc]) -> tuple[Doc, ...]:
     """Join the documents with the separator between them."""
-    found: list[Doc] = []
+    parts: list[Doc] = []
     for doc in docs:
-        if found:
-            found.append(separator)
-        found.append(doc)
-    return tuple(found)
+        if parts:
+            parts.append(separator)
+        parts.append(doc)
+    return tuple(parts)
 
 
 _Command = tuple[int, bool, Doc]  # indentation, flat, what

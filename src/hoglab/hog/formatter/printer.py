@@ -151,7 +151,7 @@ class Printer:
         gap = self.gaps.get(self.after.get(at, -1))
         if gap is None:
             return (text,)
-        return (text, *(Trailing(found.text) for found in gap.comments if found.place == "trailing"))
+        return (text, *(Trailing(comment.text) for comment in gap.comments if comment.place == "trailing"))
 
     def before(self, at: int) -> tuple[Doc, ...]:
         """Return the comments between the line of the token before and this token."""
@@ -171,10 +171,10 @@ class Printer:
 
     def last_comments(self, close: int) -> tuple[tuple[Doc, ...], tuple[Doc, ...]]:
         """Return the comments before a closing bracket: those on its line, or a line break and all of them."""
-        found = self.before(close)
-        if any(isinstance(comment, OwnLine) for comment in found):
-            return (), (HARD, *found)
-        return found, ()
+        comments = self.before(close)
+        if any(isinstance(comment, OwnLine) for comment in comments):
+            return (), (HARD, *comments)
+        return comments, ()
 
     def blank_before(self, at: int) -> bool:
         """Return whether an empty line stands before the token, or before the comments above it."""
@@ -315,23 +315,23 @@ class Printer:
         """Return an operator with its right side, which may stand on a line of its own."""
         if span.level == TERNARY:
             return self.ternary(span)
-        found: list[Doc] = []
+        documents: list[Doc] = []
         for index, part in enumerate(span.parts()):
             repeats = isinstance(part, int) and span.level in (AND, OR)
-            found.append(SPACE if not index or repeats else " ")
-            found.append(self.doc(part))
-        return tuple(found)
+            documents.append(SPACE if not index or repeats else " ")
+            documents.append(self.doc(part))
+        return tuple(documents)
 
     def ternary(self, span: TokenSpan) -> Doc:
         """Return `? then : else`; a choice in the last place continues at the same depth."""
         question, then, colon, other = span.parts()
-        found: list[Doc] = [SPACE, self.doc(question), " ", self.doc(then), SPACE, self.doc(colon), " "]
+        documents: list[Doc] = [SPACE, self.doc(question), " ", self.doc(then), SPACE, self.doc(colon), " "]
         if isinstance(other, TokenSpan):
             inner = other.parts()
             last = inner[-1]
             if isinstance(last, TokenSpan) and _is_infix(last, TERNARY):
-                return (*found, self.chain(inner[:-1]), self.ternary(last))
-        return (*found, self.doc(other))
+                return (*documents, self.chain(inner[:-1]), self.ternary(last))
+        return (*documents, self.doc(other))
 
     def operand(self, span: TokenSpan) -> Doc:
         start = self.tokens[span.start]
@@ -480,12 +480,12 @@ class Printer:
 
     def statements(self, parts: Sequence[Part]) -> tuple[Doc, ...]:
         """Return each statement on its own line, with at most one empty line between them."""
-        found: list[Doc] = []
+        documents: list[Doc] = []
         for parts_of_one in self.split(parts):
-            if found:
-                found.append(LineBreak(hard=True, blank=self.blank_before(self.first(parts_of_one[0]))))
-            found.append(self.whole_statement(parts_of_one))
-        return tuple(found)
+            if documents:
+                documents.append(LineBreak(hard=True, blank=self.blank_before(self.first(parts_of_one[0]))))
+            documents.append(self.whole_statement(parts_of_one))
+        return tuple(documents)
 
     def split(self, parts: Sequence[Part]) -> list[list[Part]]:
         """Return the parts of each statement; a semicolon that stays ends the statement before it."""

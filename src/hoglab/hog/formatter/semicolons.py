@@ -25,14 +25,14 @@ _COMMA_LISTS = frozenset({"call", "array", "tuple", "dict", "parameters"})
 
 def superfluous_commas(concrete: Concrete) -> set[int]:
     """Return the commas directly before a closing bracket, except the one that makes a tuple of one element."""
-    found: set[int] = set()
+    commas: set[int] = set()
     for close, kind in concrete.lists.items():
         if kind in _COMMA_LISTS and concrete.tokens[close - 1].kind == ",":
-            found.add(close - 1)
+            commas.add(close - 1)
     for span in spans(concrete.root):
         if isinstance(span.node, n.Tuple) and len(span.node.exprs) == 1:
-            found.difference_update(part for part in span.parts() if isinstance(part, int))
-    return found
+            commas.difference_update(part for part in span.parts() if isinstance(part, int))
+    return commas
 
 
 def superfluous_semicolons(concrete: Concrete) -> set[int]:
@@ -67,12 +67,12 @@ def spans(root: TokenSpan) -> Iterator[TokenSpan]:
 
 def _before_else(concrete: Concrete) -> set[int]:
     """Return the semicolons that end the first branch of an `if` that has a second one."""
-    found: set[int] = set()
+    semicolons: set[int] = set()
     for span in spans(concrete.root):
         if isinstance(span.node, n.IfStatement) and span.node.else_ is not None:
             then = next(child for child in span.children if child.kind == "statement")
-            found.add(then.end - 1)
-    return found
+            semicolons.add(then.end - 1)
+    return semicolons
 
 
 def _separate(before: Token, after: Token, *, may_be_else: bool) -> bool:

@@ -70,9 +70,9 @@ class ExpressionParser(LiteralParser):
         """Parse an expression of operators that bind at least as tightly as `level`."""
         self.enter()
         start = self.token.start
-        found = self.operators(self.prefix(), level, start)
+        expression = self.operators(self.prefix(), level, start)
         self.depth -= 1
-        return found
+        return expression
 
     def operand(self, level: int) -> Expr:
         """Parse the right side of an operator, like `expression`; levels only rise, so depth is not counted."""
@@ -339,9 +339,9 @@ class ExpressionParser(LiteralParser):
         """Parse an expression that begins with a name: a lambda, a call, a constant, a special form or a field."""
         following = self.peek().kind
         if following in (",", "->"):
-            found = self.lambda_of_names()
-            if found is not None:
-                return found
+            function = self.lambda_of_names()
+            if function is not None:
+                return function
         word = token.word
         special = SPECIAL_FORMS.get(word)
         if special is not None:
@@ -415,9 +415,9 @@ class ExpressionParser(LiteralParser):
         raise NotImplementedError
 
     def parenthesis(self) -> Expr:
-        found = self.lambda_of_parenthesis()
-        if found is not None:
-            return found
+        function = self.lambda_of_parenthesis()
+        if function is not None:
+            return function
         start = self.advance().start
         if self.starts_select():
             query = self.query()

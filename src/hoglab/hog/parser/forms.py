@@ -26,9 +26,9 @@ def not_form(p: LiteralParser, token: Token) -> Expr | None:
     if following.kind == "(":
         # as the official parser has it: `not (a) = b` is the call `not(a)` compared with b
         p.advance()
-        found = p.lambda_of_parenthesis()
-        if found is not None:
-            return Not(token.start, found.end, found)
+        function = p.lambda_of_parenthesis()
+        if function is not None:
+            return Not(token.start, function.end, function)
         p.at -= 1
         p.token = token
         return None
@@ -165,8 +165,8 @@ def lambda_form(p: LiteralParser, token: Token) -> Expr | None:
         at += 1
     if not names or tokens[at].kind != ":":
         return None
-    found = p.lambda_body(tuple(names), at + 1)
-    return Lambda(token.start, found.end, found.args, found.body)
+    function = p.lambda_body(tuple(names), at + 1)
+    return Lambda(token.start, function.end, function.args, function.body)
 
 
 def array_form(p: LiteralParser, token: Token) -> Expr | None:

@@ -155,12 +155,12 @@ class _Lexer:
             self.modes.append(("template", 0))
             at = self.string_text(at)
         while at < size:
-            found = match(source, at)
-            if found is None:
+            matched = match(source, at)
+            if matched is None:
                 self.fail_at(at)
-            kind = found.lastgroup or ""
-            text = found.group(kind)
-            at = found.end()
+            kind = matched.lastgroup or ""
+            text = matched.group(kind)
+            at = matched.end()
             start = at - len(text)
             if kind == "name":
                 if text == "F" and source.startswith("'", at):
@@ -221,10 +221,10 @@ class _Lexer:
         mode, opened = self.modes[-1]
         source = self.source
         pattern = _TEMPLATE_TEXT if mode == "template" else _FSTRING_TEXT
-        found = pattern.match(source, at)
-        if found is not None:
-            start, at = at, found.end()
-            chunk = found.group()
+        matched = pattern.match(source, at)
+        if matched is not None:
+            start, at = at, matched.end()
+            chunk = matched.group()
             unescape = _UNESCAPE_TEMPLATE if mode == "template" else _UNESCAPE_STRING
             value = unescape.sub(_unescape, chunk) if "\\" in chunk or "'" in chunk else chunk
             self.tokens.append(Token("text", value, start, at))
@@ -301,19 +301,19 @@ class _Lexer:
             self.tokens.append(Token("f'", None, at, at + 2))
             self.modes.append(("fstring", at))
             return self.string_text(at + 2)
-        found = _TOKEN.match(source, at)
-        if found is None or found.lastgroup != "string":
+        matched = _TOKEN.match(source, at)
+        if matched is None or matched.lastgroup != "string":
             raise self.bad_string(at, "'")
-        self.tokens.append(Token("string", self.string_value(at, found.end()), at, found.end()))
-        return self.tag_attributes(found.end())
+        self.tokens.append(Token("string", self.string_value(at, matched.end()), at, matched.end()))
+        return self.tag_attributes(matched.end())
 
     def tag_children(self, at: int) -> int:
         """Read the inside of a tag up to an expression, or through its closing tag."""
         source = self.source
-        found = _TAG_TEXT.match(source, at)
-        if found is not None:
-            self.tokens.append(Token("text", found.group(), at, found.end()))
-            at = found.end()
+        matched = _TAG_TEXT.match(source, at)
+        if matched is not None:
+            self.tokens.append(Token("text", matched.group(), at, matched.end()))
+            at = matched.end()
         if source.startswith("{", at):
             self.modes.append(("interpolation", at))
             self.tokens.append(Token("{{", None, at, at + 1))
@@ -331,8 +331,8 @@ class _Lexer:
         return self.go_on(end + 1) if self.modes and self.modes[-1][0] == "children" else end + 1
 
     def skip_spaces(self, at: int) -> int:
-        found = _SPACES.match(self.source, at)
-        return found.end() if found else at
+        matched = _SPACES.match(self.source, at)
+        return matched.end() if matched else at
 
     def bad_tag(self, at: int) -> HogSyntaxError:
         if at >= len(self.source):
@@ -413,27 +413,27 @@ class _Lexer:
 
     def bad_string(self, at: int, quote: str) -> HogSyntaxError:
         source, i = self.source, at + 1
-        found = _UNCLOSED[quote].match(source, i)
-        stop = found.end() if found else i
+        matched = _UNCLOSED[quote].match(source, i)
+        stop = matched.end() if matched else i
         if stop < len(source) and source[stop] == "\\":
             return self.bad_escape(stop)
         hint = "a single quote inside a text is written `''` or `\\'`" if quote == "'" else None
         return self.error("The string is not closed", at, at + 1, code="unterminated-string", hint=hint)
 
     def bad_escape(self, at: int) -> HogSyntaxError:
-        found = self.source[at : at + 2]
+        escape = self.source[at : at + 2]
         return self.error(
-            f"Unknown escape `{found}` in a string", at, at + 2, code="unknown-escape",
-            hint=f"write `\\{found}` for a backslash, as in regular expressions: '\\\\d'",
+            f"Unknown escape `{escape}` in a string", at, at + 2, code="unknown-escape",
+            hint=f"write `\\{escape}` for a backslash, as in regular expressions: '\\\\d'",
         )  # fmt: skip
 
 
-def _unescape(found: Match[str]) -> str:
-    char = found.group(1)
+def _unescape(matched: Match[str]) -> str:
+    char = matched.group(1)
     if char is None:
-        return found.group()[0]
+        return matched.group()[0]
     value = _ESCAPES.get(char)
-    return found.group() if value is None else value
+    return matched.group() if value is None else value
 
 
 def _decimal_int(text: str) -> int | float:

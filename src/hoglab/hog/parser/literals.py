@@ -119,14 +119,14 @@ class LiteralParser(TokenReader):
     def items(self, closing: str, where: str) -> tuple[Expr, ...]:
         """Parse expressions separated by commas, up to and including the closing bracket."""
         self.brackets += 1
-        found: list[Expr] = []
+        items: list[Expr] = []
         while self.token.kind != closing:
-            found.append(self.expression())
+            items.append(self.expression())
             if not self.accept(","):
                 break
         self.expect(closing, where)
         self.brackets -= 1
-        return tuple(found)
+        return tuple(items)
 
     def brace(self) -> Expr:
         """Parse braces where an expression is expected: a dict, or a placeholder."""

@@ -52,10 +52,10 @@ class SelectParser(ExpressionParser):
         self.enter()
         self.brackets += 1
         start = self.token.start
-        found = self.combined(self.query_part(), start)
+        query = self.combined(self.query_part(), start)
         self.brackets -= 1
         self.depth -= 1
-        return found
+        return query
 
     def combined(self, first: Expr, start_of_all: int) -> Expr:
         """Parse the queries that `union`, `intersect` or `except` combine with `first`; return `first` without any."""
@@ -86,9 +86,9 @@ class SelectParser(ExpressionParser):
         if self.token.kind == "{":
             return self.brace()
         if self.accept("("):
-            found = self.query()
+            inner = self.query()
             self.expect(")", "after the query")
-            return found
+            return inner
         return self.select()
 
     def select(self) -> SelectQuery:
@@ -126,15 +126,15 @@ class SelectParser(ExpressionParser):
     def columns(self) -> tuple[Expr, ...]:
         if self.at_word("from") and self.peek().kind in ("name", "quoted"):
             raise self.error("Expected the columns of the query, found `from`")
-        found = [self.column()]
+        columns = [self.column()]
         while self.accept(",") and not (self.at_word("from") or self.token.kind == ")"):
-            found.append(self.column())
-        return tuple(found)
+            columns.append(self.column())
+        return tuple(columns)
 
     def column(self) -> Expr:
-        found = self.expression()
+        column = self.expression()
         alias = self.implicit_alias()
-        return found if alias is None else Alias(found.start, self.last_end, alias, found)
+        return column if alias is None else Alias(column.start, self.last_end, alias, column)
 
     def implicit_alias(self) -> str | None:
         token = self.token
@@ -150,19 +150,19 @@ class SelectParser(ExpressionParser):
         recursive = self.at_word("recursive") and self.peek().kind != "("
         if recursive:
             self.advance()
-        found = [self.cte(recursive)]
+        entries = [self.cte(recursive)]
         while self.accept(","):
-            found.append(self.cte(recursive))
-        return tuple(found)
+            entries.append(self.cte(recursive))
+        return tuple(entries)
 
     def cte(self, recursive: bool) -> CTE:
         self.count()
         start = self.token.start
         if not self.names_a_query():
-            found = self.expression()
-            if not isinstance(found, Alias):
+            entry = self.expression()
+            if not isinstance(entry, Alias):
                 raise self.error(f"Expected `as` and a name in `with`, found {self.shown()}")
-            return CTE(start, found.end, found.alias, found.expr, "column", recursive)
+            return CTE(start, entry.end, entry.alias, entry.expr, "column", recursive)
         name = self.name("the name of the query")
         columns = self.name_list() if self.token.kind == "(" else None
         self.expect_word("as", "after the name of the query")
@@ -191,9 +191,9 @@ class SelectParser(ExpressionParser):
 
     def name_list(self) -> tuple[str, ...]:
         self.expect("(", "before the names of columns")
-        found = self.separated(lambda: self.name("the name of a column"))
+        names = self.separated(lambda: self.name("the name of a column"))
         self.expect(")", "after the names of columns")
-        return found
+        return names
 
     # --- from
 
@@ -254,12 +254,12 @@ class SelectParser(ExpressionParser):
     def constraint(self) -> JoinConstraint | None:
         start = self.token.start
         if self.accept_word("on"):
-            found = self.expression()
+            condition = self.expression()
             if self.token.kind == ",":
                 raise self.error(
                     "`on` takes one condition", code="unsupported", hint="join conditions with `and`"
                 )
-            return JoinConstraint(start, found.end, found, "ON")
+            return JoinConstraint(start, condition.end, condition, "ON")
         if not self.accept_word("using"):
             return None
         bracketed = self.accept("(")
@@ -492,10 +492,10 @@ class SelectParser(ExpressionParser):
 
     def separated(self, part: Callable[[], T]) -> tuple[T, ...]:
         """Parse one or more parts with commas between them."""
-        found = [part()]
+        parts = [part()]
         while self.accept(","):
-            found.append(part())
-        return tuple(found)
+            parts.append(part())
+        return tuple(parts)
 
     def at_words(self, first: str, second: str) -> bool:
         return self.at_word(first) and self.peek().word == second

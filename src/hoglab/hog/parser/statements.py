@@ -63,10 +63,10 @@ class StatementParser(SelectParser):
         return Program(0, len(self.source), tuple(declarations))
 
     def whole_expression(self) -> Expr:
-        found = self.expression()
+        tree = self.expression()
         if self.token.kind != "eof":
             raise self.error(f"Expected the end of the expression, found {self.shown()}")
-        return found
+        return tree
 
     def whole_template(self) -> Expr:
         return self.text_parts(0, "eof")
@@ -255,10 +255,10 @@ class StatementParser(SelectParser):
         self.advance()
         self.brackets += 1
         if self.at_word("let"):
-            found: Statement = self.for_let(token)
+            loop: Statement = self.for_let(token)
         else:
-            found = self.for_parts(token)
-        return found
+            loop = self.for_parts(token)
+        return loop
 
     def for_let(self, token: Token) -> Statement:
         start = self.advance().start
@@ -399,8 +399,8 @@ class StatementParser(SelectParser):
                 return self.finish_expression(self.operators(Dict(start, self.last_end, ()), ALIAS))
         elif self.starts_dict():
             key = self.bracketed_expression()
-            found = self.dict_items(start, key)
-            return self.finish_expression(self.operators(found, ALIAS))
+            dictionary = self.dict_items(start, key)
+            return self.finish_expression(self.operators(dictionary, ALIAS))
         elif self.begins_with_expression():
             brackets, self.brackets = self.brackets, 0
             self.foreign_word(self.token)

@@ -103,10 +103,10 @@ def read_instant(text: str, zone: str = "UTC") -> int | float | None:
     """
     if len(text) > _MAX_DATE_TEXT:
         return None
-    found = _DATE_LIKE.fullmatch(text)
-    if found is None:
+    matched = _DATE_LIKE.fullmatch(text)
+    if matched is None:
         return None
-    year, month, day, hour, minute, second, fraction, offset = found.groups()
+    year, month, day, hour, minute, second, fraction, offset = matched.groups()
     try:
         wall_clock = dt.datetime(
             int(year),

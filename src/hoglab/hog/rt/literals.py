@@ -95,12 +95,12 @@ def _in_a_row(parts: list[Texts]) -> Texts:
 
 def _either(branches: list[Texts]) -> Texts:
     """Return the texts of alternatives."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for branch in branches:
         if branch is None:
             return None
-        found |= branch
-    return frozenset(found) if len(found) <= MAX_TEXTS else None
+        texts |= branch
+    return frozenset(texts) if len(texts) <= MAX_TEXTS else None
 
 
 def _shortest(texts: frozenset[str]) -> tuple[str, ...]:
@@ -126,20 +126,20 @@ class _Reader:
 
     def branches(self) -> list[list[Texts]]:
         """Read alternatives up to a closing parenthesis or the end, each as its parts in order."""
-        found: list[list[Texts]] = [[]]
+        branches: list[list[Texts]] = [[]]
         while self.at < len(self.pattern) and self.pattern[self.at] != ")":
             if self.accept("|"):
-                found.append([])
-            elif not self.plain(found[-1]):
-                found[-1].append(self.repeated(self.atom()))
-        return found
+                branches.append([])
+            elif not self.plain(branches[-1]):
+                branches[-1].append(self.repeated(self.atom()))
+        return branches
 
     def plain(self, parts: list[Texts]) -> bool:
         """Read characters that stand for themselves, except a repeated one."""
-        found = _PLAIN.match(self.pattern, self.at)
-        if found is None:
+        matched = _PLAIN.match(self.pattern, self.at)
+        if matched is None:
             return False
-        end = found.end()
+        end = matched.end()
         if self.pattern[end : end + 1] in ("?", "*", "+", "{"):
             end -= 1
         if end == self.at:

@@ -111,10 +111,10 @@ def integer_prefix(text: str) -> int | float | None:
 
     The result is exact up to 64 bits, and None when the text starts with none.
     """
-    found = _INTEGER_START.match(text.lstrip(SPACE))
-    if found is None:
+    matched = _INTEGER_START.match(text.lstrip(SPACE))
+    if matched is None:
         return None
-    sign, hexadecimal, decimal = found.groups()
+    sign, hexadecimal, decimal = matched.groups()
     number: int | float
     if hexadecimal is not None:
         if not hexadecimal:
@@ -139,9 +139,9 @@ def float_prefix(text: str) -> int | float | None:
     The result is None when the text starts with none.
     """
     text = text.lstrip(SPACE)
-    found = _DECIMAL.match(text)
-    if found is not None:
-        return tidy(float(found[0]))
+    matched = _DECIMAL.match(text)
+    if matched is not None:
+        return tidy(float(matched[0]))
     for name, number in _INFINITIES.items():
         if text.startswith(name):
             return number

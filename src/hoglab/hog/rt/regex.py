@@ -105,10 +105,10 @@ class _PublicMatcher:
         return self._compiled.search(data)
 
     def groups(self, text: str) -> tuple[str | None, ...] | None:
-        found = self._find(text)
-        if found is None:
+        matched = self._find(text)
+        if matched is None:
             return None
-        parts = (found[0], *found.groups())
+        parts = (matched[0], *matched.groups())
         return tuple(None if part is None else _decode(part) for part in parts)
 
     def extract(self, text: str) -> str | None:

@@ -58,8 +58,8 @@ def units(text: str) -> str:
     return _WIDE.sub(_surrogates, text)
 
 
-def _surrogates(found: Match[str]) -> str:
-    offset = ord(found[0]) - 0x10000
+def _surrogates(matched: Match[str]) -> str:
+    offset = ord(matched[0]) - 0x10000
     return chr(0xD800 + (offset >> 10)) + chr(0xDC00 + (offset & 0x3FF))
 
 

@@ -50,9 +50,9 @@ def _tuple(ctx: Context, *items: Value) -> HogTuple:
     examples=(("keys({'a': 1, 'b': 2})", "['a', 'b']"), ("keys(['x', 'y'])", "[0, 1]"), ("keys(null)", "[]")),
 )
 def _keys(ctx: Context, container: Value) -> list[Value]:
-    found = keys(container)
-    account(ctx, len(found))
-    return found
+    copied = keys(container)
+    account(ctx, len(copied))
+    return copied
 
 
 @declare(
@@ -67,9 +67,9 @@ def _keys(ctx: Context, container: Value) -> list[Value]:
     examples=(("values({'a': 1, 'b': 2})", "[1, 2]"), ("values((1, 2))", "[1, 2]"), ("values(null)", "[]")),
 )
 def _values(ctx: Context, container: Value) -> list[Value]:
-    found = values(container)
-    account(ctx, len(found))
-    return found
+    copied = values(container)
+    account(ctx, len(copied))
+    return copied
 
 
 @declare(
@@ -267,9 +267,9 @@ def _sort(ctx: Context, items: Value, *_ignored: Value) -> list[Value]:
     ),
 )
 def _reverse_sort(ctx: Context, items: Value, *_ignored: Value) -> list[Value]:
-    found = _sorted(ctx, items)
-    found.reverse()
-    return found
+    ordered = _sorted(ctx, items)
+    ordered.reverse()
+    return ordered
 
 
 @declare(

@@ -151,8 +151,8 @@ _plain = partial(function, category="arrays", exact=True)
 def _sortable_semver(version: Value) -> list[int]:
     if version is None:
         return []
-    found = _VERSION.search(js_string(version)[:_MAX_VERSION_TEXT])
-    return [min(int(part), 2**53) for part in found[0].split(".")] if found else []
+    matched = _VERSION.search(js_string(version)[:_MAX_VERSION_TEXT])
+    return [min(int(part), 2**53) for part in matched[0].split(".")] if matched else []
 
 
 def _in_cohort(name: str, cohort: Value, cohorts: Value) -> bool:

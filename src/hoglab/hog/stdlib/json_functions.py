@@ -144,8 +144,8 @@ def _json_has(json: Value, *path: Value) -> bool:
     ),
 )
 def _json_length(json: Value, *path: Value) -> int:
-    found = _at(json, path)
-    return len(found) if _is_container(found) else 0
+    member = _at(json, path)
+    return len(member) if _is_container(member) else 0
 
 
 @declare(
@@ -161,8 +161,8 @@ def _json_length(json: Value, *path: Value) -> int:
     ),
 )
 def _json_extract_bool(json: Value, *path: Value) -> bool:
-    found = _at(json, path) if path else _root(json)
-    return found is True
+    member = _at(json, path) if path else _root(json)
+    return member is True
 
 
 @declare(
@@ -211,12 +211,12 @@ def _json_extract_float(json: Value, *path: Value) -> int | float | None:
     ),
 )
 def _json_extract_string(json: Value, *path: Value) -> str | None:
-    found = _at(json, path)
-    if found is None:
+    member = _at(json, path)
+    if member is None:
         return None
-    if found.__class__ is dict or (_is_container(found) and any(_is_container(item) for item in found)):
-        return stringify(found)
-    return js_string(found)
+    if member.__class__ is dict or (_is_container(member) and any(_is_container(item) for item in member)):
+        return stringify(member)
+    return js_string(member)
 
 
 @declare(
@@ -231,8 +231,8 @@ def _json_extract_string(json: Value, *path: Value) -> str | None:
     ),
 )
 def _json_extract_array(json: Value, *path: Value) -> list[Value] | None:
-    found = _at(json, path)
-    return found if found.__class__ is list or found.__class__ is HogTuple else None
+    member = _at(json, path)
+    return member if member.__class__ is list or member.__class__ is HogTuple else None
 
 
 @declare(

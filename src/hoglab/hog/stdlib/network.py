@@ -42,10 +42,10 @@ def _is_ip_in_range(address: Value, network: Value) -> bool:
         return False
     if len(network) > _MAX_ADDRESS:
         return False
-    found = _network(network)
-    if found is None:
+    block = _network(network)
+    if block is None:
         return False
     try:
-        return ipaddress.ip_address(address) in found
+        return ipaddress.ip_address(address) in block
     except ValueError:
         return False

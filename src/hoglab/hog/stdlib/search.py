@@ -31,8 +31,8 @@ def _starts_with(text: Value, prefix: Value) -> bool:
 
 
 def _find(text: str, wanted: str) -> int:
-    found = text.find(wanted)
-    return utf16_length(text[:found]) + 1 if found >= 0 else 0
+    index = text.find(wanted)
+    return utf16_length(text[:index]) + 1 if index >= 0 else 0
 
 
 @declare(

@@ -183,10 +183,10 @@ def _replace(
     new = js_string(replacement)
     if not old:
         source = units(source)
-    found = source.count(old)
-    if 0 <= most < found:
-        found = most
-    size = len(source) + found * (len(new) - len(old))
+    occurrences = source.count(old)
+    if 0 <= most < occurrences:
+        occurrences = most
+    size = len(source) + occurrences * (len(new) - len(old))
     ctx.grow(size)
     if size > LONG:
         ctx.charge(size >> 6)

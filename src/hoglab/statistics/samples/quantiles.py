@@ -150,8 +150,8 @@ def quantile_positions(level: float, number_of_samples: int) -> list[int]:
     ranks = quantile_ranks(level, number_of_samples)
     last = number_of_samples - 1
     ends = [max(floor(rank) - 1, 0) for rank in (ranks.lower, ranks.upper)]
-    wanted = [quantile_rank(level, number_of_samples), *ends, *(each + 1 for each in ends)]
-    return sorted({min(each, last) for each in wanted})
+    wanted = [quantile_rank(level, number_of_samples), *ends, *(position + 1 for position in ends)]
+    return sorted({min(position, last) for position in wanted})
 
 
 def quantile_precision(level: float, number_of_samples: int) -> float:

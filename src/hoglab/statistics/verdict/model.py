@@ -144,12 +144,12 @@ class Case:
     def invalidating(self) -> Sequence[Concern]:
         """Critical findings about the experiment as a whole, or about a metric that decides it."""
         secondary = {metric.uuid for metric in self.metrics if not metric.is_primary}
-        return [each for each in self.critical if each.metric_uuid not in secondary]
+        return [concern for concern in self.critical if concern.metric_uuid not in secondary]
 
     @property
     def withheld(self) -> frozenset[str]:
         """The metrics, by uuid, that have a critical finding of their own."""
-        return frozenset(each.metric_uuid for each in self.critical if each.metric_uuid is not None)
+        return frozenset(concern.metric_uuid for concern in self.critical if concern.metric_uuid is not None)
 
     @property
     def is_sequential(self) -> bool:

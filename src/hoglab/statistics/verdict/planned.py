@@ -230,11 +230,11 @@ def _planned(
     # A rate of 0.9 cannot grow by 0.3 of itself; it may fall by as much.
     for attempt in (pair, replace(pair, difference=-pair.difference)):
         try:
-            found = what(attempt)
+            planned_number = what(attempt)
         except (RefusalError, ValueError, OverflowError):
             continue
-        if isfinite(found):
-            return found
+        if isfinite(planned_number):
+            return planned_number
     return None
 
 

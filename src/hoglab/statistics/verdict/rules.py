@@ -51,14 +51,14 @@ def _decided(case: Case, metric: MetricEvidence) -> MetricDecision:
         metric.is_primary,
         tuple(
             VariantDecision(
-                each.variant,
-                _decision(case, metric, each),
-                each.effect,
-                each.interval,
-                each.largest_difference,
-                each.problem,
+                evidence.variant,
+                _decision(case, metric, evidence),
+                evidence.effect,
+                evidence.interval,
+                evidence.largest_difference,
+                evidence.problem,
             )
-            for each in metric.variants
+            for evidence in metric.variants
         ),
     )
 
@@ -71,16 +71,20 @@ def _decision(case: Case, metric: MetricEvidence, evidence: Evidence) -> Decisio
 
 
 def _variants(metrics: Iterable[MetricEvidence]) -> list[str]:
-    return list(dict.fromkeys(each.variant for metric in metrics for each in metric.variants))
+    return list(dict.fromkeys(evidence.variant for metric in metrics for evidence in metric.variants))
 
 
 def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> State:
     if case.invalidating:
         return State.INVALID
-    found: Mapping[bool, set[Decision]] = {True: set(), False: set()}
+    decisions: Mapping[bool, set[Decision]] = {True: set(), False: set()}
     for metric in metrics:
-        found[metric.is_primary].update(each.decision for each in metric.variants if each.variant == variant)
-    primary, secondary = found[True], found[False]
+        decisions[metric.is_primary].update(
+            variant_decision.decision
+            for variant_decision in metric.variants
+            if variant_decision.variant == variant
+        )
+    primary, secondary = decisions[True], decisions[False]
     if Decision.BETTER in primary:
         return State.MIXED if Decision.WORSE in primary | secondary else State.BETTER
     if Decision.WORSE in primary:
@@ -91,7 +95,7 @@ def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> St
 def _overall(case: Case, variants: Sequence[VariantVerdict]) -> State:
     if case.invalidating:
         return State.INVALID
-    states = {each.state for each in variants}
+    states = {variant_verdict.state for variant_verdict in variants}
     for state in (State.BETTER, State.MIXED):
         if state in states:
             return state
@@ -106,8 +110,8 @@ def _numbers(case: Case) -> Numbers:
     largest = [
         difference
         for metric in primary
-        for each in metric.variants
-        if (difference := each.largest_difference) is not None
+        for evidence in metric.variants
+        if (difference := evidence.largest_difference) is not None
     ]
     comparable = case.is_relative or len(primary) == 1
     return Numbers(

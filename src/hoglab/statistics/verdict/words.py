@@ -79,15 +79,19 @@ def headline(
             return f"Running {_so_far(case.progress)}."
         case State.BETTER:
             best = _best(variants, said)
-            found = [each for each in said if each.evidence.variant == best and each.metric.is_primary]
-            return f"“{best}” does better on {_joined([each.numbers for each in found])}."
+            gains = [
+                statement
+                for statement in said
+                if statement.evidence.variant == best and statement.metric.is_primary
+            ]
+            return f"“{best}” does better on {_joined([statement.numbers for statement in gains])}."
         case State.WORSE:
             worst = _primary(said, Decision.WORSE)
             if len(variants) == 1:
-                return f"“{variants[0].variant}” does worse on {_joined([each.numbers for each in worst])}."
+                return f"“{variants[0].variant}” does worse on {_joined([statement.numbers for statement in worst])}."
             return (
                 "All variants do worse: "
-                + _joined([f"“{each.evidence.variant}” on {each.numbers}" for each in worst])
+                + _joined([f"“{statement.evidence.variant}” on {statement.numbers}" for statement in worst])
                 + "."
             )
         case State.MIXED:
@@ -195,36 +199,38 @@ def _about_the_method(case: Case) -> Reason:
 
 
 def _about_several(case: Case, variants: Sequence[VariantVerdict]) -> Iterator[Reason]:
-    better = [each.variant for each in variants if each.state is State.BETTER]
+    better = [verdict.variant for verdict in variants if verdict.state is State.BETTER]
     if len(better) > 1:
         yield Reason(
             "several_better",
-            f"{_joined([f'“{each}”' for each in better])} are all better than “{case.baseline}”; they were not "
+            f"{_joined([f'“{verdict}”' for verdict in better])} are all better than “{case.baseline}”; they were not "
             "compared with each other.",
         )
     count = sum(len(metric.variants) for metric in case.metrics if metric.is_primary)
     test = case.config.inference_config
     if count > 1 and (case.config.correction is Correction.NONE or isinstance(test, BayesianConfig)):
-        each = 1 - test.ci_level if isinstance(test, BayesianConfig) else test.alpha / 2
+        verdict = 1 - test.ci_level if isinstance(test, BayesianConfig) else test.alpha / 2
         yield Reason(
             "uncorrected_comparisons",
             f"{count} comparisons decide, and nothing corrects for their number: without any effect at least one of "
-            f"them is better in up to {min(count * each, 1):.1%} of experiments.",
+            f"them is better in up to {min(count * verdict, 1):.1%} of experiments.",
         )
 
 
 def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
-    mixed = {each.variant for each in variants if each.state is State.MIXED}
-    lead = _primary([each for each in said if each.evidence.variant in mixed], Decision.BETTER)[0]
+    mixed = {statement.variant for statement in variants if statement.state is State.MIXED}
+    lead = _primary(
+        [statement for statement in said if statement.evidence.variant in mixed], Decision.BETTER
+    )[0]
     key = lead.evidence.variant
     parts = {
         decision: _joined(
             [
-                f"“{each.metric.name}” ({each.effect})"
-                for each in said
-                if each.evidence.variant == key
-                and each.decision is decision
-                and (each.metric.is_primary or decision is Decision.WORSE)
+                f"“{statement.metric.name}” ({statement.effect})"
+                for statement in said
+                if statement.evidence.variant == key
+                and statement.decision is decision
+                and (statement.metric.is_primary or decision is Decision.WORSE)
             ]
         )
         for decision in (Decision.BETTER, Decision.WORSE)
@@ -280,26 +286,37 @@ def _keep_running(case: Case) -> str:
 
 def _clear(case: Case, metrics: Sequence[MetricDecision]) -> list[_Said]:
     """Return every clear decision, primary metrics first."""
-    found = [
+    statements = [
         _Said(case, metric, evidence, decided.decision)
         for metric, decisions in zip(case.metrics, metrics, strict=True)
         for evidence, decided in zip(metric.variants, decisions.variants, strict=True)
         if decided.decision in _SAYS
     ]
-    return sorted(found, key=lambda each: not each.metric.is_primary)
+    return sorted(statements, key=lambda statement: not statement.metric.is_primary)
 
 
 def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
     """Return the clear decisions of primary metrics, the clearest first."""
-    found = [each for each in said if each.metric.is_primary and each.decision is decision]
-    return sorted(found, key=lambda each: (-each.evidence.strength, each.evidence.variant, each.metric.uuid))
+    statements = [
+        statement for statement in said if statement.metric.is_primary and statement.decision is decision
+    ]
+    return sorted(
+        statements,
+        key=lambda statement: (
+            -statement.evidence.strength,
+            statement.evidence.variant,
+            statement.metric.uuid,
+        ),
+    )
 
 
 def _best(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
     """Return the variant with the clearest gain among those that are better."""
-    better = {each.variant for each in variants if each.state is State.BETTER}
+    better = {statement.variant for statement in variants if statement.state is State.BETTER}
     return next(
-        each.evidence.variant for each in _primary(said, Decision.BETTER) if each.evidence.variant in better
+        statement.evidence.variant
+        for statement in _primary(said, Decision.BETTER)
+        if statement.evidence.variant in better
     )
 
 

@@ -81,11 +81,13 @@ def _event_steps(scope: Scope, metric: FunnelMeasure, names: Sequence[str], even
 
 def _by_table(metric: FunnelMeasure) -> list[list[tuple[int, TableSource]]]:
     """Group steps that the same row of a table may be."""
-    found: dict[tuple[str, str, JoinKey], list[tuple[int, TableSource]]] = {}
+    steps_by_table: dict[tuple[str, str, JoinKey], list[tuple[int, TableSource]]] = {}
     for number, step in enumerate(metric.steps, 1):
         if isinstance(step, TableSource):
-            found.setdefault((step.table.name, step.timestamp, step.join_key), []).append((number, step))
-    return list(found.values())
+            steps_by_table.setdefault((step.table.name, step.timestamp, step.join_key), []).append(
+                (number, step)
+            )
+    return list(steps_by_table.values())
 
 
 def _define_table(scope: Scope, name: str, steps: Sequence[tuple[int, TableSource]]) -> str:

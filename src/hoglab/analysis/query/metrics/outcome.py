@@ -100,9 +100,9 @@ def total_of_values(scope: Scope, outcome: Outcome, values: str) -> Total:
     """
     statistics = outcome.stated()
     if scope.entities is not None:
-        each = ", ".join(f"CAST({text} AS DOUBLE) AS {name}" for name, text in statistics.items())
+        contribution = ", ".join(f"CAST({text} AS DOUBLE) AS {name}" for name, text in statistics.items())
         order = scope.dialect.scattered(f"CAST({values}.entity AS VARCHAR)")
-        return Total(each, values, f" ORDER BY {order} LIMIT {scope.entities}")
+        return Total(contribution, values, f" ORDER BY {order} LIMIT {scope.entities}")
     key = ", ".join(["variant", *scope.cell])
     return Total(", ".join([key, *total_columns(scope, outcome)]), values, f" GROUP BY {key}")
 

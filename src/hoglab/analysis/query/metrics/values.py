@@ -182,9 +182,9 @@ def _define_combined(scope: Scope, value: Value, name: str, rows: str, *, by_day
         )
         x, day = "1", "day"
     if by_day:
-        columns = "".join(f", {text} AS {each}" for each, text in _of_a_row(value, name, x).items())
+        columns = "".join(f", {text} AS {partial}" for partial, text in _of_a_row(value, name, x).items())
         return scope.define(f"{name}_partial", f"SELECT entity, {day} AS day{columns} FROM {rows}")
-    columns = "".join(f", {text} AS {each}" for each, text in aggregates(scope, value, name, x).items())
+    columns = "".join(f", {text} AS {partial}" for partial, text in aggregates(scope, value, name, x).items())
     return scope.define(f"{name}_partial", f"SELECT entity{columns} FROM {rows} GROUP BY entity")
 
 
@@ -277,7 +277,12 @@ def define_clamped(scope: Scope, valued: str, names: Iterable[str], bounds: Mapp
             if level is None:
                 continue
             _define_quantile(scope, relation, valued, name, level, zeros=zeros)
-            same = " AND ".join(f"{relation}.{each} = {valued}.{each}" for each in scope.cell) or "TRUE"
+            same = (
+                " AND ".join(
+                    f"{relation}.{column_name} = {valued}.{column_name}" for column_name in scope.cell
+                )
+                or "TRUE"
+            )
             joins += f" LEFT JOIN {relation} ON {same}"
             clamped[name] = f"{extreme}(coalesce({relation}.bound, {clamped[name]}), {clamped[name]})"
     columns = ", ".join(f"{text} AS {name}" for name, text in clamped.items())
@@ -291,7 +296,7 @@ def define_clamped(scope: Scope, valued: str, names: Iterable[str], bounds: Mapp
 def _define_quantile(scope: Scope, name: str, valued: str, column: str, level: float, *, zeros: bool) -> None:
     """Define ``<name>(cell…, bound)``: the value at rank floor(level·N), without interpolation."""
     some = "" if zeros else f" WHERE {column} <> 0"
-    cell = "".join(f", {each}" for each in scope.cell)
+    cell = "".join(f", {column_name}" for column_name in scope.cell)
     partition = f"PARTITION BY {', '.join(scope.cell)}" if scope.cell else ""
     scope.define(
         f"{name}_ranked",

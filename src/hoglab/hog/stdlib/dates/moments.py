@@ -373,11 +373,11 @@ def _cut(moment: HogDateTime, start: Callable[[dt.datetime], dt.datetime]) -> Ho
     ),
 )
 def _date_trunc(unit: Value, moment: Value, _ignored: Value = None) -> HogDateTime | None:
-    found = expect_datetime(moment, " for dateTrunc")
+    instant = expect_datetime(moment, " for dateTrunc")
     start = _STARTS.get(unit) if unit.__class__ is str else None
     if start is None:
         raise HogRuntimeError(f"Unsupported unit for dateTrunc: {js_string(unit)[:50]}")
-    return _cut(found, start)
+    return _cut(instant, start)
 
 
 def _start(value: Value, start: Callable[[dt.datetime], dt.datetime]) -> HogDateTime | None:
