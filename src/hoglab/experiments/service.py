@@ -91,7 +91,7 @@ class ExperimentService:
         return row
 
     def check_reachable(self, project: Project, experiment_id: int, body: Mapping[str, Any]) -> None:
-        """Raise 404 for an experiment that a change with this body cannot reach, whatever else the body says."""
+        """Raise 404 for an experiment that a change with this body cannot reach, before any other error."""
         with self.database.read() as connection:
             row = store.get(connection, project.id, experiment_id)
         if row is None or (row.deleted and parse_bool(body.get("deleted", True))):

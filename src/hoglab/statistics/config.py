@@ -71,7 +71,7 @@ class BayesianConfig:
     """Bayesian comparison. `prior` None is the flat prior.
 
     `inverse` (an extension) turns `chance_to_win` into P(test < baseline). The goal of a metric must not set
-    it: on the wire chance_to_win is P(test > baseline) whatever the goal (spec experiment-results 1.7).
+    it: on the wire chance_to_win is P(test > baseline) for any goal (spec experiment-results 1.7).
     """
 
     ci_level: float = DEFAULT_CI_LEVEL

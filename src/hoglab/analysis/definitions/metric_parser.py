@@ -292,7 +292,7 @@ class MetricParser:
 
 
 def _over_row(table: FileTable, text: object, path: str) -> Expr:
-    """Return an expression over a row; the name of a column stands for it, whatever characters it has."""
+    """Return an expression over a row; the name of a column may have any characters."""
     name = str(text)
     return Field(0, len(name), (name,)) if table.type_of(name) is not None else parsed(name, path)
 

@@ -97,7 +97,7 @@ def _compute_touched(
 ) -> None:
     """Compute the entities again whose events have changed."""
     recent = view.events(merged=merged, where="seq > $watermark")
-    # Whoever may have been exposed, and what contributed under a person that is another one now.
+    # Entities that may have been exposed, and persons with contributions who have been merged since.
     exposed = f"{view.exposed(merged=merged)} UNION ALL SELECT entity FROM {view.table}"
     touched = [f"SELECT {ENTITY} AS entity FROM ({recent}) AS recent", *(other.sql for other in others)]
     values: dict[str, Any] = {name: value for other in others for name, value in other.parameters.items()}

@@ -136,8 +136,8 @@ class Span:
     """The time that a result covers: exposures in ``[start, end]``.
 
     ``now`` is the origin of relative dates in filters, and the moment at which maturity is judged. A ``capped``
-    span does not read events after its end, whatever windows the metric has: it is an earlier point of a series.
-    With ``days`` a result is given for the end of every day of the grid; the last one is the whole span.
+    span does not read events after its end, not even within the windows of the metric: it is an earlier point of a
+    series. With ``days`` a result is given for the end of every day of the grid; the last one is the whole span.
     """
 
     start: datetime

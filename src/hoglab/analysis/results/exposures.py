@@ -95,7 +95,7 @@ class ExposureCounts:
         answer["sample_ratio_mismatch"] = _mismatch(totals, asked)
         answer["bias_risk"] = _bias(totals, asked, ended=end is not None and end <= now)
         if asked.holdout_id is not None:
-            # They are no variant: whoever left the holdout and then saw one belongs to that one too.
+            # They are no variant: a person who left the holdout and then saw a variant counts for both.
             alone = replace(question.exposures, variants=(f"{HOLDOUT_PREFIX}{asked.holdout_id}",))
             (new,) = self._service.computer.exposures(replace(question, exposures=alone)).values()
             answer["holdout"] = _held_out(asked.holdout_id, days, list(accumulate(new)))

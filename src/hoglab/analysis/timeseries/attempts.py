@@ -103,7 +103,7 @@ def was_stopped(tries: JobTries | None) -> bool:
 
 
 def wait_after(failures: int) -> timedelta:
-    """Return the backoff of a computation after so many attempts that did not end."""
+    """Return the backoff of a computation after a number of attempts that did not end."""
     doublings: int = min(failures - 1, 20)
     return min(MAX_WAIT, FIRST_WAIT * (1 << doublings))
 

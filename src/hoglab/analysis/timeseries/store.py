@@ -1,4 +1,4 @@
-"""Stored daily points of metrics and the jobs that compute them anew (spec experiment-results 7)."""
+"""Stored daily points of metrics and the jobs that compute them again (spec experiment-results 7)."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def is_legacy(metric: Any) -> bool:
 
 
 def sources(metric: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield every event, action or table node of a metric, whatever its kind."""
+    """Yield every event, action or table node of a metric of any kind."""
     for _, node in placed_sources(metric):
         yield node
 

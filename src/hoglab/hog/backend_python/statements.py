@@ -363,7 +363,7 @@ class FunctionEmitter(ExpressionEmitter):
         under = [field.chain for field in fields if field.chain[:depth] == base]
         if any(len(chain) == depth or chain[depth] in _PART_NAMES for chain in under):
             return []
-        # whatever is no dict has no members of these names
+        # only dicts have members of these names
         statements: list[ast.stmt] = [
             ast.If(
                 negate(is_class(name(variable), "dict")),

@@ -59,7 +59,7 @@ def kind_of_value(value: object) -> int:
 def infer_types(
     tree: n.Program | n.Expr, names: SymbolTable, functions: Mapping[str, Function]
 ) -> InferredTypes:
-    """Infer the kinds of every expression of one tree."""
+    """Find the kinds of every expression of one tree."""
     types = InferredTypes(names, functions)
     if len(names.scopes) > 1:
         types.collect(tree)

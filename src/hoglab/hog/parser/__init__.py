@@ -1,7 +1,7 @@
 """The parser: recursive descent for statements, precedence climbing for expressions.
 
 Three entry points, one per kind of source text. All raise `HogSyntaxError`; none recurses deeper than
-`MAX_DEPTH` nested constructs, whatever the text.
+`MAX_DEPTH` nested constructs, for any text.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _RADIX = anchored(r"0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
 _INTEGER_START = anchored(r"([+-]?)(?:0[xX]([0-9a-fA-F]*)|([0-9]+))")
 _INFINITIES = {"Infinity": INFINITY, "+Infinity": INFINITY, "-Infinity": -INFINITY}
 _STORED_DIGITS = 20  # more digits than integers of 64 bits have
-_SAFE_DIGITS = 15  # every integer with so many digits is exact in a double
+_SAFE_DIGITS = 15  # every integer with this number of digits is exact in a double
 
 
 def tidy(number: int | float) -> int | float:

@@ -57,7 +57,7 @@ def _position(text: Value, wanted: Value, _ignored: Value = None) -> int:
     returns="integer",
     cost="linear",
     weight=2,
-    doc="Like position, whatever the case of letters.",
+    doc="Like position, ignoring case.",
     examples=(("positionCaseInsensitive('Hello', 'L')", "3"), ("positionCaseInsensitive(null, 'a')", "0")),
 )
 def _position_any_case(text: Value, wanted: Value, _ignored: Value = None) -> int:
@@ -126,7 +126,7 @@ def _like(text: Value, pattern: Value) -> bool:
     "pattern: any",
     returns="boolean",
     cost="linear",
-    doc="Like like, whatever the case of letters.",
+    doc="Like like, ignoring case.",
     examples=(("ilike('Hello', '%ELL%')", "true"), ("ilike('Hello', 'x')", "false")),
 )
 def _ilike(text: Value, pattern: Value) -> bool:
@@ -171,7 +171,7 @@ def _not_ilike(text: Value, pattern: Value) -> bool:
     "wanted: array",
     returns="integer",
     cost="linear",
-    doc="1 when any of the strings occurs in the text, whatever the case of letters, else 0.",
+    doc="1 when any of the strings occurs in the text, ignoring case, else 0.",
     examples=(
         ("multiSearchAnyCaseInsensitive('Hello World', ['x', 'WORLD'])", "1"),
         ("multiSearchAnyCaseInsensitive('Hello', ['x'])", "0"),
