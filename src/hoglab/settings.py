@@ -259,7 +259,7 @@ class Settings(BaseSettings):
         None,
         min_length=16,
         description="Token that readers of /metrics send as `Authorization: Bearer`. Default: only this machine "
-        "may read /metrics, by the name localhost or an address like 127.0.0.1, and not through a proxy.",
+        "may read /metrics, by the name localhost or a loopback address, and not through a proxy.",
         examples=["0123456789abcdef"],
     )
 
