@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
@@ -102,6 +104,22 @@ def test_late_events_change_their_day_and_those_behind_it(
     assert before == after, "a result that is the same is left alone"
     look()
     assert computed == [[5]], "and is not doubted again"
+
+
+def test_corrections_change_the_day_that_an_event_was_of(lab: Lab) -> None:
+    experiment = lab.experiment(metrics=[WINSORIZED], start_date=START.isoformat())
+    bought_twice = [replace(bought("ann", day(number), 5), uuid=UUID(int=number + 1)) for number in (1, 3)]
+    lab.send([exposed("ann", "test", START), *bought_twice])
+
+    def look() -> list[float]:
+        lab.now += timedelta(minutes=2)
+        return [sums(point)["test"] for point in lab.series(experiment)["timeseries"].values()]
+
+    assert look() == [0, 5, 5, 10, 10, 10]
+    lab.send([replace(bought_twice[0], properties={})])
+    assert look() == [0, 0, 0, 5, 5, 5]
+    lab.send([replace(bought_twice[1], properties=bought("ann", day(3), 8).properties)])
+    assert look() == [0, 0, 0, 8, 8, 8]
 
 
 def test_the_schedule_computes_late_days_too(lab: Lab) -> None:

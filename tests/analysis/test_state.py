@@ -123,6 +123,19 @@ def assert_same_exposures(engine: Stateful, question: Question) -> Any:
 # -- differential ------------------------------------------------------------------------------------
 
 
+def corrected(events: list[Event], random: Random) -> list[Event]:
+    """The events, of which some say something else than before; they are the same events all the same."""
+    others = []
+    for event in events:
+        if random.random() < 0.1:
+            like = random.choice([each for each in events if each.event == event.event])
+            day = event.timestamp.astimezone(UTC).date()
+            moment = datetime.combine(day, like.timestamp.astimezone(UTC).timetz())
+            event = replace(event, properties=like.properties, timestamp=moment)
+        others.append(event)
+    return others
+
+
 @pytest.mark.timeout(900)
 def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) -> None:
     """Events come late, out of order and twice; people merge; time goes on; and there are two metrics."""
@@ -179,6 +192,17 @@ def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) ->
         for question, metric in zip(questions, metrics, strict=True):
             last_day = assert_same_points(lasting, question, metric)
             compare_answers(last_day[max(last_day)], setting, events, metric, "at the end")
+        random = Random(seed)
+        for _ in range(2):
+            events = corrected(events, random)
+            lasting.add(
+                events[: random.randrange(len(events))], project_id=project
+            )  # most are no others than before
+            lasting.add(random.sample(events, len(events)), project_id=project)
+            for question, metric in zip(questions, metrics, strict=True):
+                last_day = assert_same_points(lasting, question, metric)
+                compare_answers(last_day[max(last_day)], setting, events, metric, "corrected")
+            assert_same_exposures(lasting, questions[0])
 
     example()
 

@@ -14,6 +14,7 @@ from hoglab.delivery.dispatch.plan import DispatchPlan
 from hoglab.delivery.dispatch.restarts import MOST_STARTS, REASON
 from hoglab.delivery.runs.dead_letters import dead_id
 from hoglab.delivery.runs.progress import STILL_S, Heartbeat
+from hoglab.delivery.runs.state import key_of
 from hoglab.fairness.compute_quota import SHARE_SPENT
 from hoglab.fairness.compute_shares import ComputeShares, ShareRules
 
@@ -114,7 +115,7 @@ def test_an_event_that_the_server_does_not_survive_is_put_aside(
     assert deaths == MOST_STARTS + 2, "and once for each event that is found"
     assert house.delivery.dispatcher.position() == 7
     assert house.metrics(function) == {"triggered": 3} or house.queue.backlog() == 3
-    wanted = {dead_id("events", str(event.row.uuid), None) for event in events if event.row.event == "deadly"}
+    wanted = {dead_id("events", key_of(event.row), None) for event in events if event.row.event == "deadly"}
     kept = house.rows("dead_event", "id, step, reason", "id")
     assert {one for one, _step, _reason in kept} == wanted
     assert {(step, reason) for _one, step, reason in kept} == {("process", REASON)}

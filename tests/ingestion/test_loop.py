@@ -112,13 +112,48 @@ def test_projects_are_apart(house: Any) -> None:
 
 
 def test_an_event_sent_again_is_stored_and_dispatched_once(house: Any, dispatcher: Recorder) -> None:
-    house.send(event("first", number=1), event("again", number=1), event("other", number=2))
-    house.send(event("first", number=1))
+    at = "2026-03-01T12:00:00Z"
+    house.send(event("first", number=1, timestamp=at), event("other", number=2))
+    house.send(event("first", number=1, timestamp=at))
     house.run()
-    house.send(event("first", number=1), event("third", number=3))
+    house.send(event("first", number=1, timestamp=at), event("third", number=3))
     house.run()
     assert house.rows() == ["first", "other", "third"]
     assert dispatcher.names() == ["first", "other", "third"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_different_events_with_one_uuid_are_stored_and_dispatched(
+    house: Any, dispatcher: Recorder, together: bool
+) -> None:
+    different = [
+        event("first", number=1, timestamp="2026-03-01T12:00:00Z"),
+        event("second", number=1, timestamp="2026-03-01T12:00:00Z"),
+        event("second", number=1, timestamp="2026-03-02T12:00:00Z"),
+        event("second", number=1, timestamp="2026-03-02T12:00:00Z", distinct_id="v"),
+    ]
+    for some in [different] if together else [[each] for each in different]:
+        house.send(*some)
+        house.run()
+    assert house.rows() == ["first", "second", "second", "second"]
+    assert dispatcher.names() == ["first", "second", "second", "second"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_corrected_event_is_stored_as_it_came_last_and_dispatched_as_it_came_first(
+    house: Any, dispatcher: Recorder, together: bool
+) -> None:
+    at = "2026-03-01T12:00:00Z"
+    versions = [
+        event("e", number=1, timestamp=at, properties={"plan": plan}) for plan in ("free", "pro", "free")
+    ]
+    versions[2]["timestamp"] = "2026-03-01T13:00:00Z"
+    for some in [versions] if together else [[each] for each in versions]:
+        house.send(*some)
+        house.run()
+    assert house.rows("event, properties->>'plan', hour(timestamp)") == [("e", "free", 13)]
+    assert [each.properties["plan"] for each in dispatcher.seen] == ["free"]
+    assert dispatcher.seen[0].row.timestamp.hour == 12
 
 
 def test_history_is_stored_and_runs_nothing(house: Any, dispatcher: Recorder) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from msgspec.structs import replace
 from tests.storage.event_rows import NOW, event_row
 from tests.storage.test_sealing import LIMITS, ask, everything, fill, seal_all
 
@@ -23,7 +24,7 @@ from hoglab.storage.event_store import (
     QueryCancelledError,
 )
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
-from hoglab.storage.event_store.known_keys import CHECKSUM_BYTES
+from hoglab.storage.event_store.once.known_keys import CHECKSUM_BYTES
 
 MARK = "zq7Xmark93k"
 SOMEBODY = UUID(int=20_000)  # neither the first nor the last by anything
@@ -65,6 +66,31 @@ def the_others(store: DuckDbEventStore) -> list[tuple[object, ...]]:
 
 
 class TestErasing:
+    @pytest.mark.parametrize("sealed", [True, False])
+    def test_what_was_corrected_is_gone_too(
+        self, store: DuckDbEventStore, tmp_path: Path, sealed: bool
+    ) -> None:
+        """Also where the person has no event left in the segment that the former version was in."""
+        fill(store, 600)
+        secret = event_row(
+            store.position() + 1,
+            distinct_id="corrected",
+            person_id=SOMEBODY,
+            properties=f'{{"secret":"{MARK}"}}'.encode(),
+        )
+        store.append(EventBatch([secret]), log_offset=secret.log_offset)
+        if sealed:
+            seal_all(store)
+        offset = secret.log_offset + 1
+        store.append(EventBatch([replace(secret, log_offset=offset, properties=b"{}")]), log_offset=offset)
+        assert holds_mark(tmp_path)
+        others = [row for row in everything(store) if "corrected" not in map(str, row)]
+        assert store.erase(EventsOfPersons(1, [SOMEBODY], ["corrected"], offset)) == 1
+        assert everything(store) == others
+        store.scrub()
+        assert not holds_mark(tmp_path)
+        assert everything(store) == others
+
     @pytest.mark.parametrize("sealed", ["not", "partly", "all"])
     def test_bytes_are_gone_and_all_others_stay(
         self, store: DuckDbEventStore, tmp_path: Path, sealed: str
@@ -170,7 +196,7 @@ class TestErasing:
     def test_keys_of_events_with_gaps_are_kept_in_files(
         self, store: DuckDbEventStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("hoglab.storage.event_store.known_keys.MIN_FILE_KEYS", 1)
+        monkeypatch.setattr("hoglab.storage.event_store.once.known_keys.MIN_FILE_KEYS", 1)
         rows = fill(store, 300)
         names = {row.distinct_id for row in rows}
         gone = sorted(names)[::2]
@@ -186,7 +212,7 @@ class TestErasing:
         again = DuckDbEventStore(tmp_path / "events.duckdb")
         try:
             assert [path.name for path in folder.iterdir()] == [f"1-300-{left}.keys"]
-            repeated = [event_row(51, uuid=row.uuid) for row in rows]
+            repeated = [replace(row, log_offset=51) for row in rows]
             assert len(again.append(EventBatch(repeated), log_offset=51)) == 300 - left
         finally:
             again.close()

@@ -140,21 +140,56 @@ class TestResends:
     def test_an_event_is_stored_once(self, store: EventStore) -> None:
         first, second = event_row(1), event_row(1)
         append(store, first, second)
-        again = replace(first, log_offset=2, captured_at=NOW + timedelta(minutes=3), event="changed")
+        sent = b'{"plan":"pro","$sent_at":"2026-03-01T12:03:00.000Z"}'
+        again = replace(first, log_offset=2, captured_at=NOW + timedelta(minutes=3), properties=sent)
         third = event_row(2)
         assert append(store, again, third) == {third.uuid}
-        assert query(store, "SELECT event, count(*) FROM stored_events GROUP BY event") == [("signup", 3)]
+        assert query(store, "SELECT properties, count(*) FROM stored_events GROUP BY properties") == [
+            ('{"plan":"pro"}', 3)
+        ]
+        assert query(store, "SELECT count(*) FROM event_correction") == [(0,)]
 
-    def test_the_first_of_one_batch_wins(self, store: EventStore) -> None:
-        first = event_row(1, event="first")
-        append(store, first, replace(first, event="second"), replace(first, project_id=2, event="other"))
-        assert query(store, "SELECT event FROM stored_events ORDER BY seq") == [("first",), ("other",)]
-
-    def test_projects_do_not_meet(self, store: EventStore) -> None:
+    @pytest.mark.parametrize("together", [True, False])
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"project_id": 2},
+            {"event": "other"},
+            {"distinct_id": "user-2"},
+            {"timestamp": NOW - timedelta(days=1)},
+            {"timestamp": NOW + timedelta(hours=12)},  # the next day in UTC
+        ],
+        ids=lambda other: next(iter(other)),
+    )
+    def test_different_events_with_one_uuid_are_all_stored(
+        self, store: EventStore, other: dict[str, Any], together: bool
+    ) -> None:
         first = event_row(1)
-        append(store, first)
-        assert append(store, replace(first, project_id=2, log_offset=2)) == {first.uuid}
-        assert query(store, "SELECT project_id FROM stored_events ORDER BY seq") == [(1,), (2,)]
+        second = replace(first, log_offset=2, **other)
+        if together:
+            assert list(store.append(EventBatch([first, second]), log_offset=2)) == [0, 1]
+        else:
+            append(store, first)
+            assert append(store, second) == {first.uuid}
+        assert query(store, "SELECT count(*) FROM stored_events") == [(2,)]
+        assert store.append(EventBatch([first, second]), log_offset=2) == [0, 1]  # as when it is replayed
+
+    @pytest.mark.parametrize("together", [True, False])
+    def test_the_last_of_equal_events_counts(self, store: EventStore, together: bool) -> None:
+        first = event_row(1, properties=b'{"plan":"free"}')
+        second = replace(
+            first, log_offset=2, properties=b'{"plan":"pro"}', timestamp=NOW - timedelta(minutes=3)
+        )
+        if together:
+            assert list(store.append(EventBatch([first, second]), log_offset=2)) == [0]
+        else:
+            append(store, first)
+            assert append(store, second) == frozenset()
+        columns = "properties, log_offset, first_offset"
+        assert query(store, f"SELECT {columns} FROM stored_events") == [('{"plan":"pro"}', 2, 1)]
+        assert list(store.append(EventBatch([first, second]), log_offset=2)) == [
+            0
+        ]  # it was new with the first
 
     @pytest.mark.parametrize("later", [timedelta(minutes=1), timedelta(days=40)])
     @pytest.mark.parametrize("age", [timedelta(0), timedelta(days=2), timedelta(days=4000)])
@@ -174,13 +209,14 @@ class TestResends:
             append(store, replace(first, log_offset=2, captured_at=NOW + timedelta(hours=23))) == frozenset()
         )
 
-    @pytest.mark.parametrize("later", [timedelta(seconds=1), timedelta(hours=30), timedelta(days=400)])
+    @pytest.mark.parametrize("later", [timedelta(seconds=1), timedelta(hours=11)])
     def test_a_resend_without_timestamp(self, store: EventStore, later: timedelta) -> None:
-        """Events without a timestamp get the moment of their capture, another one with each resend."""
+        """Events without a timestamp get the moment of their capture: of several the first one's stays."""
         first = event_row(1, timestamp=NOW, captured_at=NOW)
         append(store, first)
         again = replace(first, log_offset=2, timestamp=NOW + later, captured_at=NOW + later)
         assert append(store, again) == frozenset()
+        assert query(store, "SELECT timestamp FROM stored_events") == [(NOW.replace(tzinfo=None),)]
 
     def test_a_clock_that_is_a_little_ahead(self, store: EventStore) -> None:
         first = event_row(1, timestamp=NOW + timedelta(minutes=59))

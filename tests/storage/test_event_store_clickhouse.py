@@ -477,6 +477,26 @@ class TestServer:
         with pytest.raises(EventStoreUnavailableError, match="newer than this program knows"):
             stores.open()
 
+    def test_tables_of_an_older_program_are_upgraded(self, stores: ClickHouseStores) -> None:
+        """Events are corrected like those of this version."""
+        store, first = stores.open(), event_row(1)
+        append(store, first)
+        store.close()
+        name = stores.url.rpartition("/")[2]
+        for statement in (
+            f"DROP VIEW {name}.stored_events",
+            f"DROP VIEW {name}.resolved_events",
+            f"DROP TABLE {name}.event_correction",
+            f"ALTER TABLE {name}.event DROP COLUMN first_offset",
+            f"ALTER TABLE {name}.event_rehearsal DROP COLUMN first_offset",
+            f"ALTER TABLE {name}.schema_version DELETE WHERE version = 3 SETTINGS mutations_sync = 2",
+        ):
+            stores.server.execute(statement)
+        store = stores.open()
+        assert not append(store, replace(first, log_offset=2, properties=b'{"now":1}'))
+        assert query(store, "SELECT first_offset, properties FROM stored_events") == [(1, '{"now":1}')]
+        store.close()
+
     def test_a_step_that_was_cut_off_is_taken_again(self, stores: ClickHouseStores) -> None:
         name = stores.url.rpartition("/")[2]
         stores.server.execute(f"CREATE DATABASE {name}")

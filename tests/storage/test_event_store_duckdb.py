@@ -17,6 +17,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.generated import examples
 from tests.storage.event_rows import event_row
 from tests.storage.event_stores import append, query
@@ -34,6 +35,7 @@ from hoglab.storage.event_store import duckdb as store_module
 from hoglab.storage.event_store.arrow import ArrowTable
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.rows import table_of
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 JSON = st.recursive(
     st.none()
@@ -276,7 +278,32 @@ class TestLife:
         store.append(EventBatch([event_row(2, person_id=c)], [PersonOverride(1, c, b)]), log_offset=2)
         assert query(store, since) == [(a, b, 0), (c, b, 2)]
         assert query(store, "SELECT person_id FROM resolved_events") == [(b,), (b,)]
-        assert query(store, "SELECT schema_version FROM store_state") == [(3,)]
+        assert query(store, "SELECT schema_version FROM store_state") == [(4,)]
+        store.close()
+
+    def test_a_store_of_the_third_version_is_upgraded(self, tmp_path: Path) -> None:
+        """Sealed and recent events are corrected like those of this version."""
+        path, limits = tmp_path / "events.duckdb", SealingLimits(segment_rows=100, idle_rows=1, recent_rows=0)
+        rows = [event_row(number) for number in range(1, 9)]
+        store = DuckDbEventStore(path)
+        store.append(EventBatch(rows[:4]), log_offset=4)
+        store.seal(limits, is_idle=True)
+        store.append(EventBatch(rows[4:]), log_offset=8)
+        store.close()
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(
+                "DROP VIEW resolved_events; DROP VIEW stored_events; DROP TABLE event_correction"
+            )
+            connection.execute("ALTER TABLE events DROP COLUMN first_offset")
+            connection.execute("ALTER TABLE sealed_events DROP COLUMN first_offset")
+            connection.execute("UPDATE store_state SET schema_version = 3")
+        store = DuckDbEventStore(path)
+        later = [replace(row, log_offset=9, properties=b'{"now":1}') for row in rows[::2]]
+        assert store.append(EventBatch(later), log_offset=9) == []
+        store.seal(limits, is_idle=True)
+        found = query(store, "SELECT log_offset, first_offset, properties FROM stored_events ORDER BY ALL")
+        old = [(number, 0, '{"plan":"pro"}') for number in (2, 4, 6, 8)]
+        assert found == [*old, *((9, number, '{"now":1}') for number in (1, 3, 5, 7))]
         store.close()
 
     def test_opening_and_writing_need_no_heavy_imports(self, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from tests.storage.event_rows import event_row
 
 from hoglab.storage.event_store import EventBatch
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
-from hoglab.storage.event_store.known_keys import KnownKeys, keys_of
+from hoglab.storage.event_store.once.known_keys import KnownKeys, keys_of
 
 if TYPE_CHECKING:
-    from hoglab.storage.event_store.known_keys import Keys
+    from hoglab.storage.event_store.once.known_keys import Keys
 
 
 def nothing_to_read(first: int, last: int) -> Iterator[Keys]:

@@ -113,7 +113,7 @@ def test_there_and_back_every_event_is_the_same(
     assert [seq for seq, _ in before] == list(range(1, 61))
     # Whoever works with either from now on knows what is there.
     store = DuckDbEventStore(tmp_path / "back.duckdb", memory="200MB")
-    assert append(store, event_row(31, uuid=UUID(int=3), project_id=1)) == set()
+    assert append(store, *(replace(each, log_offset=31) for each in rows())) == set()
     store.close()
 
 
@@ -130,12 +130,7 @@ def test_events_that_are_sent_again_are_known_where_they_would_come_now(
     for number in range(PARTITIONS):
         assert store.position(number) == 30
     ours = [each for each in rows() if partition_of(each.project_id, each.distinct_id) == 2]
-    again = [
-        event_row(
-            31, uuid=each.uuid, project_id=each.project_id, distinct_id=each.distinct_id, log_partition=2
-        )
-        for each in ours
-    ]
+    again = [replace(each, log_offset=31, log_partition=2) for each in ours]
     new_one = event_row(31, distinct_id="another", log_partition=2)
     stored = append(store, *again, new_one, log_partition=2, first_seq=70)
     assert stored == {new_one.uuid}

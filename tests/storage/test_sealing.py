@@ -16,6 +16,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.generated import examples
 from tests.storage.event_rows import NOW, event_row
 
@@ -167,7 +168,7 @@ class TestSealing:
     def test_resent_events_are_known(self, store: DuckDbEventStore, tmp_path: Path) -> None:
         rows = fill(store, 400)
         seal_all(store)
-        again = [event_row(99, uuid=row.uuid) for row in rows[:50]]
+        again = [replace(row, log_offset=99) for row in rows[:50]]
         assert store.append(EventBatch(again), log_offset=99) == []
         repeated = [row for row in rows if row.log_offset == 2]
         assert len(store.append(EventBatch(repeated), log_offset=2)) == 100
@@ -176,7 +177,7 @@ class TestSealing:
             path.unlink()
         reopened = DuckDbEventStore(tmp_path / "events.duckdb")
         try:
-            again = [event_row(100, uuid=row.uuid) for row in rows]
+            again = [replace(row, log_offset=100) for row in rows]
             assert reopened.append(EventBatch(again), log_offset=100) == []
         finally:
             reopened.close()
@@ -291,13 +292,13 @@ class TestNewest:
     ) -> None:
         fill(store, 400)
         expected = self.expected(store, Wanted(1), 300, 0)
-        rows = newest_module._rows
+        rows = newest_module.rows_at
 
         def sealed_before(*args: Any) -> Any:
             assert seal_all(store)
             return rows(*args)
 
-        monkeypatch.setattr(newest_module, "_rows", sealed_before)
+        monkeypatch.setattr(newest_module, "rows_at", sealed_before)
         assert self.found(store, Wanted(1), 300) == expected
 
     def test_history_reads_sealed_events(self, store: DuckDbEventStore) -> None:

@@ -7,13 +7,16 @@ from typing import Any
 
 from hoglab.capture.v1 import REQUIRED_HEADERS
 
+_UUID_NOTE = (
+    "Sent again with the same name, distinct id and day in UTC, it is the same event: the last one counts."
+)
 _EVENT = {
     "type": "object",
     "required": ["event", "distinct_id"],
     "properties": {
         "event": {"type": "string"},
         "distinct_id": {"type": "string", "maxLength": 200},
-        "uuid": {"type": "string", "format": "uuid", "description": "An event with it is stored once."},
+        "uuid": {"type": "string", "format": "uuid", "description": _UUID_NOTE},
         "timestamp": {"type": "string", "format": "date-time"},
         "properties": {"type": "object"},
         "$set": {"type": "object"},

@@ -17,6 +17,7 @@ from hoglab.ingestion.elements import take_elements_chain
 from hoglab.ingestion.timestamps import event_time, sent_time
 from hoglab.people.batch import IngestionWarning
 from hoglab.storage.event_store import EventRow
+from hoglab.storage.event_store.once.versions import SERVERS_OWN
 from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
@@ -43,6 +44,19 @@ class Event(msgspec.Struct, eq=False, gc=False):
     properties: dict[str, Any]
     historical: bool  # of a migration: stored, but nothing runs on it
     log_offset: int
+
+    def repeats(self, before: Event) -> bool:
+        """Whether it is the event with the same uuid before it, sent once more; what the store asks of later ones."""
+        if (self.event, self.distinct_id) != (before.event, before.distinct_id):
+            return False
+        if self.timestamp != before.timestamp:
+            return False
+        return _without_sent_at(self.properties) == _without_sent_at(before.properties)
+
+
+def _without_sent_at(properties: dict[str, Any]) -> bytes:
+    sent = {name: value for name, value in properties.items() if name != SERVERS_OWN}
+    return orjson.dumps(sent, option=orjson.OPT_SORT_KEYS)
 
 
 def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWarning]) -> list[Event]:

@@ -320,21 +320,23 @@ class BatchSteps:
         self._advance(cursor, rows, kept, batch.records[-1])
 
     def _known(self, events: Sequence[Event]) -> list[Event]:
-        """Return the events whose project exists, each of them once."""
+        """Return the events whose project exists, without those that the batch has again."""
         project_ids = {event.project_id for event in events}
         gone = {project_id for project_id in project_ids if self._project(project_id) is None}
         if not gone and len({event.uuid.int for event in events}) == len(events):
             return list(events)
-        seen: set[tuple[int, int]] = set()
+        last: dict[tuple[int, int], Event] = {}  # hashing a UUID itself takes longer
         kept: list[Event] = []
         for event in events:
-            key = (event.project_id, event.uuid.int)  # hashing a UUID itself takes longer
             if event.project_id in gone:
                 _DROPPED.labels("project").inc()
-            elif key in seen:
+                continue
+            key = (event.project_id, event.uuid.int)
+            before = last.get(key)
+            if before is not None and event.repeats(before):
                 _RESENT.inc()
             else:
-                seen.add(key)
+                last[key] = event
                 kept.append(event)
         return kept
 

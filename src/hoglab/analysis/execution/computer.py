@@ -36,6 +36,7 @@ from hoglab.analysis.query import (
     at_end_of_day,
     can_share,
     compiled,
+    corrections,
     events_per_day,
     exposures_per_day,
     merges,
@@ -245,11 +246,13 @@ class Computer:
     def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:
         """Return the days whose points may have changed by what was stored behind the log offset ``after``.
 
-        Each day has the last offset of its changes: events of the time up to ``until``, and merges of persons with
-        such events.
+        Each day has the last offset of its changes: events up to ``until``, corrections of such, and merges of
+        persons with such events.
         """
         question, runner = self._resolver.resolved(question), self._runner
         rows = runner.rows(lambda scope: arrivals(scope, after, until), question)
+        replaced = runner.built(lambda scope: corrections(question, scope.dialect, after, until), question)
+        rows += runner.run(replaced, question)
         if runner.rows(lambda scope: any_merge(scope, after), question):
             statement = runner.built(lambda scope: merges(question, scope.dialect, after, until), question)
             rows += [] if statement is None else runner.run(statement, question)

@@ -27,6 +27,7 @@ from hoglab.analysis.incremental.cache_tables import (
     drop_unused_logs,
     grow,
     naive,
+    retract,
 )
 from hoglab.analysis.incremental.materialization import SCHEMA, VERSION, Materialization
 from hoglab.analysis.incremental.refresh import covered, increment, rebuild, same, sums
@@ -58,6 +59,11 @@ CHECK_EVERY = 30
 PATIENCE_S = 10.0
 """Time for which one computation waits for another that uses the cache."""
 
+_CORRECTED: list[tuple[Any, ...]] = [(None,)]
+_EVENT_AT = """
+SELECT uuid FROM stored_events WHERE seq = $seq UNION ALL SELECT NULL FROM event_correction WHERE old_seq = $seq
+"""
+"""The event at a place; no uuid where another one took its place since."""
 _BYTES = f"SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = '{SCHEMA}'"
 _log = structlog.get_logger(__name__)
 
@@ -172,6 +178,7 @@ class AggregateCache:
             if refresh.newest < self._limits.min_events:
                 return None
             self._begin(refresh)
+            retract(refresh, view.logs)
             grow(refresh, view.logs, view.since, self._limits.chunk_events)
             rows = self._summed(refresh, view)
             known = self._known
@@ -199,7 +206,7 @@ class AggregateCache:
         [(version, seq, uuid)] = refresh.run(f"SELECT version, seq, uuid FROM {SCHEMA}.about")
         if version != VERSION:
             raise _ReplacedError
-        if seq and refresh.run("SELECT uuid FROM stored_events WHERE seq = $seq", {"seq": seq}) != [(uuid,)]:
+        if seq and refresh.run(_EVENT_AT, {"seq": seq}) not in ([(uuid,)], _CORRECTED):
             _log.warning("aggregate_cache_of_other_events")
             raise _ReplacedError
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TABLES = f"""
 CREATE TABLE {SCHEMA}.about (version INTEGER, seq BIGINT, uuid UUID);
-CREATE TABLE {SCHEMA}.log (key VARCHAR, watermark BIGINT, since TIMESTAMP);
+CREATE TABLE {SCHEMA}.log (key VARCHAR, watermark BIGINT, since TIMESTAMP, corrected BIGINT);
 CREATE TABLE {SCHEMA}.contributions (
     key VARCHAR, logs VARCHAR[], watermark BIGINT, span_end TIMESTAMP, merges BIGINT, increments INTEGER, used DOUBLE
 );
@@ -34,6 +34,9 @@ CREATE TABLE {SCHEMA}.applied_override (project_id INTEGER, old_person_id UUID, 
 CREATE TABLE {SCHEMA}.merge (number BIGINT, project_id INTEGER, person_id UUID);
 INSERT INTO {SCHEMA}.about VALUES ({VERSION}, 0, NULL);
 """
+_CORRECTED = "seq > $corrected AND seq <= $newest"
+TO_BE_REBUILT = -1
+"""The watermark of contributions that cannot go on from what they are."""
 _CHANGED_OVERRIDES = f"""
 CREATE OR REPLACE TEMP TABLE changed_override AS
 WITH now AS (SELECT old_person_id, person_id FROM person_override WHERE project_id = $project),
@@ -133,7 +136,8 @@ def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chu
             with transaction(refresh.reader):
                 refresh.run(log.made(), log.parameters)
                 refresh.run(
-                    f"INSERT INTO {SCHEMA}.log VALUES ($key, 0, $since)", {"key": log.key, "since": since}
+                    f"INSERT INTO {SCHEMA}.log VALUES ($key, 0, $since, $newest)",
+                    {"key": log.key, "since": since, "newest": refresh.newest},
                 )
         watermark, begin = extents.get(log.key, (0, since))
         if since < begin:  # further back than anybody looked before
@@ -147,6 +151,31 @@ def grow(refresh: RefreshRun, logs: Sequence[RelevanceLog], since: datetime, chu
             extent = "seq > $start AND seq <= $until AND timestamp >= $since"
             _add(refresh, same, extent, until, {"start": start, "until": until, "since": begin})
             refresh.work.events += (until - start) * len(same)
+
+
+def retract(refresh: RefreshRun, logs: Sequence[RelevanceLog]) -> None:
+    """Take events out of logs that others took the place of; what was made of these logs is to be made anew.
+
+    The events that came in their place are new ones.
+    """
+    extents: dict[str, int] = dict(refresh.run(f"SELECT key, corrected FROM {SCHEMA}.log"))
+    for log in logs:
+        bounds = {"corrected": extents.get(log.key, refresh.newest), "newest": refresh.newest}
+        if bounds["corrected"] >= refresh.newest:
+            continue
+        gone = f"seq IN (SELECT old_seq FROM event_correction WHERE {_CORRECTED})"
+        [(count,)] = refresh.run(f"SELECT count(*) FROM {log.table} WHERE {gone}", bounds)
+        with transaction(refresh.reader):
+            if count:
+                refresh.run(f"DELETE FROM {log.table} WHERE {gone}", bounds)
+                refresh.run(
+                    f"UPDATE {SCHEMA}.contributions SET watermark = {TO_BE_REBUILT} WHERE list_contains(logs, $key)",
+                    {"key": log.key},
+                )
+            refresh.run(
+                f"UPDATE {SCHEMA}.log SET corrected = $newest WHERE key = $key",
+                {"key": log.key, "newest": refresh.newest},
+            )
 
 
 def _add(

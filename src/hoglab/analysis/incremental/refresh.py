@@ -17,7 +17,14 @@ from operator import add
 from typing import Any
 
 from hoglab.analysis.incremental.aggregation import ENTITY, TOUCHED
-from hoglab.analysis.incremental.cache_tables import RefreshRun, insert, make, naive, temporary_tables
+from hoglab.analysis.incremental.cache_tables import (
+    TO_BE_REBUILT,
+    RefreshRun,
+    insert,
+    make,
+    naive,
+    temporary_tables,
+)
 from hoglab.analysis.incremental.materialization import SCHEMA, Materialization
 from hoglab.analysis.incremental.resume import Delta, rebuild_histories, resume_histories
 from hoglab.analysis.query.scope import SqlStatement
@@ -38,12 +45,12 @@ class Covered:
 
 
 def covered(refresh: RefreshRun, view: Materialization) -> Covered | None:
-    """Return the extent of the contributions; None without any."""
+    """Return the extent of the contributions; None without any that can go on."""
     rows = refresh.run(
         f"SELECT watermark, span_end, merges, increments FROM {SCHEMA}.contributions WHERE key = $key",
         {"key": view.key},
     )
-    return Covered(*rows[0]) if rows else None
+    return Covered(*rows[0]) if rows and rows[0][0] != TO_BE_REBUILT else None
 
 
 def rebuild(refresh: RefreshRun, view: Materialization, merges: int, *, merged: bool) -> None:

@@ -1,7 +1,7 @@
 """Questions to the event store as data, and the statements that answer them."""
 
 from hoglab.analysis.query import days, event_relation, expressions, metrics, model, scope, shared_scan
-from hoglab.analysis.query.changes import any_merge, arrivals, merges
+from hoglab.analysis.query.changes import any_merge, arrivals, corrections, merges
 from hoglab.analysis.query.combined_statement import MAX_COMBINED, can_combine, combine_questions
 from hoglab.analysis.query.counts import any_event, events_per_day, people
 from hoglab.analysis.query.exposures import (
@@ -40,6 +40,7 @@ __all__ = [
     "can_share",
     "combine_questions",
     "compiled",
+    "corrections",
     "days",
     "event_relation",
     "events_per_day",

@@ -19,6 +19,8 @@ from hoglab.analysis.query.session_facts import SESSION_REACH
 from hoglab.filters.sql import combined
 from hoglab.storage.event_store.dialects import Dialect
 
+CORRECTED = "event_correction"
+"""The rows of events that others took the place of (see `hoglab.storage.event_store.EventStore`)."""
 MERGED = "moved_event"
 """Events of merged persons, in place of all events: ``former`` has the person that they belonged to before."""
 
@@ -40,6 +42,20 @@ def arrivals(scope: Scope, after: int, until: datetime) -> SqlStatement:
         f"SELECT {scope.day(scope.ts())} AS day, max(log_offset) AS newest FROM {scope.events} "
         f"WHERE {scope.within(question.span.start - back, exclusive(until))} "
         f"AND log_offset > {scope.bind(after)} AND {combined('OR', some)} GROUP BY {scope.day(scope.ts())}"
+    )
+
+
+def corrections(question: Question, dialect: Dialect, after: int, until: datetime) -> SqlStatement:
+    """Return rows ``(day, newest)`` as of `arrivals`: the days of what events were before they were corrected.
+
+    Whether they counted is not known any more, so that any event of the project is among them.
+    """
+    scope = Scope(question, dialect, EventRelation(CORRECTED))
+    back = max(timedelta(microseconds=question.lookback_us), SESSION_REACH)
+    return scope.statement(
+        f"SELECT {scope.day(scope.ts())} AS day, max(log_offset) AS newest FROM {scope.relation.name} "
+        f"WHERE {scope.within(question.span.start - back, exclusive(until))} "
+        f"AND log_offset > {scope.bind(after)} GROUP BY {scope.day(scope.ts())}"
     )
 
 

@@ -102,7 +102,7 @@ class DeadLetterRetry:
 
         plan, queued = dispatcher.carry_out(events, write)
         done.tried += len(letters)
-        done.failed += len({letter.event_uuid for letter in plan.dead})
+        done.failed += len({(letter.event_uuid, letter.event, letter.distinct_id) for letter in plan.dead})
         done.queued += queued
 
 

@@ -24,7 +24,7 @@ from hoglab.delivery.runs import Heartbeat
 from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, put_aside
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
-from hoglab.delivery.runs.state import Timing, invocation_id, raw_json
+from hoglab.delivery.runs.state import Timing, invocation_id, key_of, raw_json
 from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
 from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
@@ -222,7 +222,7 @@ class EventDispatcher:
     def _dispatch_with_care(self, events: Sequence[IngestedEvent]) -> None:
         """Dispatch events one by one, each a dead letter until it is done: one that ends the server stays there."""
         source = self._subscribers.source
-        ids = {dead_id(source, str(event.row.uuid), None): event for event in events}
+        ids = {dead_id(source, key_of(event.row), None): event for event in events}
         known = self._dead_letters.known(list(ids))
         for kept_id, event in ids.items():
             if kept_id in known or self._registry.for_project(event.row.project_id) is None:
@@ -459,7 +459,7 @@ class EventDispatcher:
             batch.count(function, "disabled_permanently")
             return
         mapping_id = None if mapping is None else mapping.id
-        run_id = invocation_id(function.id, cause.uuid, mapping_id)
+        run_id = invocation_id(function.id, cause.key, mapping_id)
         globals_: dict[str, Any] = {}
         masked = None
         try:

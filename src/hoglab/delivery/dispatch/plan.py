@@ -14,7 +14,7 @@ import structlog
 
 from hoglab.delivery.execution import clipped
 from hoglab.delivery.runs.dead_letters import put_aside, reason_of
-from hoglab.delivery.runs.state import RunState, encode_state
+from hoglab.delivery.runs.state import RunState, encode_state, key_of
 from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
 
@@ -71,13 +71,14 @@ def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
 class Cause:
     """An event that starts functions, and the common data of its runs."""
 
-    __slots__ = ("_states", "event", "globals", "person_id", "uuid")
+    __slots__ = ("_states", "event", "globals", "key", "person_id", "uuid")
 
     def __init__(self, event: IngestedEvent, globals_: msgspec.Raw) -> None:
         row = event.row
         self.event = event
         self.globals = globals_
         self.uuid = str(row.uuid)
+        self.key = key_of(row)
         self.person_id = None if row.person_id is None else str(row.person_id)
         self._states: dict[str | None, bytes] = {}
 

@@ -13,7 +13,7 @@ from uuid import uuid5
 import msgspec
 import orjson
 
-from hoglab.delivery.runs.state import INVOCATIONS
+from hoglab.delivery.runs.state import INVOCATIONS, key_of
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.invocations import DeadLetter, StoredDeadLetter
 
@@ -32,9 +32,9 @@ invocation."""
 _ROW = msgspec.json.Decoder(EventRow)
 
 
-def dead_id(source: str, event_uuid: str, function_id: str | None) -> str:
+def dead_id(source: str, event_key: str, function_id: str | None) -> str:
     """Return the id of a dead letter, the same for the same event and function, so that failing again adds no entry."""
-    return str(uuid5(INVOCATIONS, f"dead/{source}/{event_uuid}/{function_id or ''}"))
+    return str(uuid5(INVOCATIONS, f"dead/{source}/{event_key}/{function_id or ''}"))
 
 
 def put_aside(
@@ -42,15 +42,14 @@ def put_aside(
 ) -> DeadLetter:
     """Return the dead letter of an event that can be read."""
     row = event.row
-    uuid = str(row.uuid)
     return DeadLetter(
-        id=dead_id(source, uuid, function_id),
+        id=dead_id(source, key_of(row), function_id),
         project_id=row.project_id,
         function_id=function_id,
         source=source,
         step=step,
         reason=reason,
-        event_uuid=uuid,
+        event_uuid=str(row.uuid),
         event=row.event,
         distinct_id=row.distinct_id,
         payload=msgspec.json.encode(row),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
 from hoglab.storage.json_text import json_bytes
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_store import EventRow
 
 INVOCATIONS = UUID("8a4f7f4e-6c0d-5e0b-9d56-0f3c2c1b7a11")
 """Namespace of the ids of invocations that events cause."""
@@ -147,12 +150,18 @@ def raw_json(value: Any) -> msgspec.Raw:
     return msgspec.Raw(json_bytes(value))
 
 
-def invocation_id(function_id: str, event_uuid: str, mapping_id: str | None) -> str:
+def key_of(row: EventRow) -> str:
+    """Return a text that is the same for the same event, and another one for others with its uuid."""
+    _, _, day, name, distinct_id = row.identity
+    return f"{row.uuid}/{day}/{len(name)}/{name}/{distinct_id}"
+
+
+def invocation_id(function_id: str, event_key: str, mapping_id: str | None) -> str:
     """Return the id of an invocation, the same for the same cause: a replayed batch of events starts nothing twice.
 
     It is ``str(uuid5(INVOCATIONS, …))``, written out because there is one for every run that events cause.
     """
     digest = _NAMESPACE.copy()
-    digest.update(f"{function_id}/{event_uuid}/{'' if mapping_id is None else mapping_id}".encode())
+    digest.update(f"{function_id}/{event_key}/{'' if mapping_id is None else mapping_id}".encode())
     text = digest.hexdigest()
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"

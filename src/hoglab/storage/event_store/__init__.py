@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -46,6 +46,22 @@ class DamagedCacheError(QueryError):
     """A query met damage in the aggregate cache, which can be rebuilt; the store is fine."""
 
 
+Identity = tuple[int, int, int, str, str]
+"""Identity of an event: project, uuid as a number, day of the timestamp in UTC (since 1970), name and distinct id."""
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+def day_of(moment: datetime) -> int:
+    """Return the day of a moment in UTC, as the number of days since 1970."""
+    return moment.toordinal() - _EPOCH_DAY
+
+
+def date_of(day: int) -> date:
+    """Return the date of a day that `day_of` gave."""
+    return date.fromordinal(day + _EPOCH_DAY)
+
+
 class EventRow(msgspec.Struct, frozen=True, gc=False):
     """One event as it is stored. ``properties`` and ``person_properties`` are JSON text (UTF-8 bytes).
 
@@ -71,6 +87,18 @@ class EventRow(msgspec.Struct, frozen=True, gc=False):
     feature_flag_response: str | None
     session_id: str | None
     log_partition: int = 0  # the part of the event log that the record is in
+    first_offset: int = 0  # the record that it was new with, where a later one corrected it; else 0
+
+    @property
+    def identity(self) -> Identity:
+        """Identity: two events with the same one are one."""
+        day = day_of(self.timestamp)
+        return self.project_id, self.uuid.int, day, _storable(self.event), _storable(self.distinct_id)
+
+
+def _storable(text: str) -> str:
+    """Return a text as engines keep it: without halves of surrogate pairs."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +215,9 @@ class EventStore(Protocol):
     these follow from the rest; ``whole_properties`` has them. Timestamps are TIMESTAMP (UTC, microseconds). Table
     ``person_override``: ``project_id``, ``old_person_id``,
     ``person_id``, and ``log_offset``, the `position` from which on this is so; 0 where that is not known.
-    View ``resolved_events``: ``stored_events`` with ``person_id`` after overrides.
+    View ``resolved_events``: ``stored_events`` with ``person_id`` after overrides. Table ``event_correction``, of rows
+    that another one took the place of: ``project_id``, ``timestamp`` (what it was), ``old_seq``, ``seq`` (the new one),
+    ``first_seq`` (that of the first version) and ``log_offset``, the `position` from which on this is so.
     """
 
     @property
@@ -203,9 +233,10 @@ class EventStore(Protocol):
         ``first_seq``: what the first row of the batch that was begun has as ``seq``, where that is not for the store to
         say.
 
-        An event whose (project, uuid) is stored already (an SDK's resend) is skipped. Returns the positions
-        in the batch of the rows that are new, ascending. A row whose ``log_offset`` is not above `position`
-        is not written again: it is in the answer when it was stored for that log record the first time.
+        An event whose `EventRow.identity` is stored already is skipped where it says the same (an SDK's resend), and
+        else takes the place of the one before, with a ``seq`` of its own (see `hoglab.storage.event_store.once`).
+        Returns the positions in the batch of the rows that are new events, ascending. A row whose ``log_offset`` is not
+        above `position` is not written again: it is in the answer when it was new with that log record.
         Raises `EventStoreUnavailableError`.
         """
         ...

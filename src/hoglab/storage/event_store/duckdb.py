@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import structlog
+from msgspec.structs import replace
 
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
@@ -22,9 +23,20 @@ from hoglab.storage.event_store import (
 from hoglab.storage.event_store.deadlines import QueryDeadlines
 from hoglab.storage.event_store.dialects.duckdb import DuckDb
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, DuckDbReader, first_line
-from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
+from hoglab.storage.event_store.once.file_versions import (
+    replace_versions,
+    versions_between,
+    versions_new_between,
+)
+from hoglab.storage.event_store.once.known_keys import (
+    KnownKeys,
+    has_repetitions,
+    keys_of_halves,
+    keys_of_rows,
+)
+from hoglab.storage.event_store.once.versions import WritePlan, new_at, settle
 from hoglab.storage.event_store.overrides import write_overrides
-from hoglab.storage.event_store.rows import as_json, as_utf8, identities_of, mended, table_of
+from hoglab.storage.event_store.rows import as_json, as_utf8, mended, table_of
 from hoglab.storage.event_store.sealed.erasing import distinct_ids_since, erase, overwrite_free_blocks, uuids
 from hoglab.storage.event_store.sealed.newest import newest_events
 from hoglab.storage.event_store.sealed.sealing import SealingLimits, is_sparse, seal, tidy
@@ -36,7 +48,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.event_store import ErasableEvents, EventBatch, EventRow, Wanted
     from hoglab.storage.event_store.dialects import Dialect
-    from hoglab.storage.event_store.known_keys import Keys
+    from hoglab.storage.event_store.once.known_keys import Keys
     from hoglab.storage.table_files import TableDirectory
 
 MIB = 1024 * 1024
@@ -77,14 +89,6 @@ KEY_ROWS = 500_000
 _BROKEN_JSON = (
     "SELECT seq FROM incoming WHERE NOT json_valid(properties) OR NOT json_valid(person_properties)"
 )
-_RESENT = (
-    "SELECT place FROM suspects SEMI JOIN "
-    "(SELECT project_id, uuid FROM stored_events WHERE seq BETWEEN $1 AND $2) USING (project_id, uuid)"
-)
-_STORED_FOR = (
-    "SELECT place FROM repeated SEMI JOIN (SELECT project_id, uuid, log_offset FROM stored_events "
-    "WHERE log_offset BETWEEN $1 AND $2) USING (project_id, uuid, log_offset)"
-)
 # As numbers, for an object for each uuid would make a start after the keys were lost take many times as long.
 _KEYS = (
     "SELECT project_id, ('0x' || left(digits, 16))::UBIGINT AS high, ('0x' || right(digits, 16))::UBIGINT AS low "
@@ -101,6 +105,10 @@ _FORGET_OVERRIDES = (
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+
+class _ReplacingError(Exception):
+    """Events are to be replaced, for which nobody may be sealing."""
 
 
 class DuckDbEventStore:
@@ -187,38 +195,50 @@ class DuckDbEventStore:
     def append(
         self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
     ) -> Sequence[int]:
-        """Write rows, overrides and the log position in one transaction; returns which of the rows are new.
+        """Write rows, overrides and the log position in one transaction; return which of the rows are new.
 
-        Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, if
-        it was new then, and is not written again; it is among the answer when it was stored for that same
-        log record. So a batch may overlap with what was stored before a crash. Rows of one batch with the
-        same (project, uuid) are stored once. JSON that the engine cannot parse is mended (`as_json`), unless
+        Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, and is not
+        written again; it is among the answer when its event was new with that same log record. So a batch may overlap
+        with what was stored before a crash. JSON that the engine cannot parse is mended (`as_json`), unless
         the batch says that it was checked.
 
         Raises `EventStoreUnavailableError` (disk full, file damaged): the same batch can be tried again.
         """
         if log_partition or first_seq is not None:
             raise ValueError("events of a log with several partitions need another engine")
-        with self._writing:
-            self._make_usable()
-            offsets = [row.log_offset for row in batch.rows]
-            if max(offsets, default=0) > max(log_offset, self._position):
-                raise ValueError("a row has a log offset above that of its batch")
-            repeated: list[int] = []
-            if min(offsets, default=log_offset) <= self._position:
-                repeated = [position for position, offset in enumerate(offsets) if offset <= self._position]
-            try:
-                stored = self._stored_for(batch.rows, repeated) if repeated else []
-                if log_offset <= self._position:
-                    return stored
-                written = self._write(batch, _without(repeated, len(offsets)), log_offset)
-                return sorted((*stored, *written)) if stored else written
-            except duckdb.Error as error:
-                self._file.roll_back()
-                explained = self._file.explain(error)
-                if isinstance(explained, EventStoreUnavailableError):
-                    raise explained from error
-                raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
+        try:
+            with self._writing:
+                return self._append(batch, log_offset, may_replace=False)
+        except _ReplacingError:
+            # What replaces events and what seals or erases them would undo each other.
+            with self._sealing, self._writing:
+                return self._append(batch, log_offset, may_replace=True)
+
+    def _append(self, batch: EventBatch, log_offset: int, *, may_replace: bool) -> Sequence[int]:
+        self._make_usable()
+        offsets = [row.log_offset for row in batch.rows]
+        if max(offsets, default=0) > max(log_offset, self._position):
+            raise ValueError("a row has a log offset above that of its batch")
+        repeated: list[int] = []
+        if min(offsets, default=log_offset) <= self._position:
+            repeated = [position for position, offset in enumerate(offsets) if offset <= self._position]
+        try:
+            stored = self._new_before(batch.rows, repeated) if repeated else []
+            if log_offset <= self._position:
+                return stored
+            written = self._write(
+                batch, _without(repeated, len(offsets)), log_offset, may_replace=may_replace
+            )
+            return sorted((*stored, *written)) if stored else written
+        except _ReplacingError:
+            self._file.roll_back()
+            raise
+        except duckdb.Error as error:
+            self._file.roll_back()
+            explained = self._file.explain(error)
+            if isinstance(explained, EventStoreUnavailableError):
+                raise explained from error
+            raise EventStoreUnavailableError(f"{self._path}: {first_line(error)}") from error
 
     def dry_run(self, rows: Sequence[EventRow]) -> None:
         """See `EventStore.dry_run`."""
@@ -227,48 +247,53 @@ class DuckDbEventStore:
             connection = self._file.connection
             with self._explained():
                 connection.execute("BEGIN")
-                positions, _ = self._unknown(rows, range(len(rows)))
-                if positions:
-                    self._register(_at(rows, positions), is_checked=True)
+                written = self._settled(rows, range(len(rows)), keys_of_rows(rows)).written
+                if written:
+                    self._register(_at(rows, written), is_checked=True)
                     connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
                     connection.unregister("incoming")
                 connection.execute("UPDATE store_state SET position = position")
                 connection.execute("ROLLBACK")
 
-    def _write(self, batch: EventBatch, positions: Sequence[int], log_offset: int) -> Sequence[int]:
-        """Store the rows at some positions that are not stored yet; returns where those are."""
+    def _write(
+        self, batch: EventBatch, positions: Sequence[int], log_offset: int, *, may_replace: bool
+    ) -> Sequence[int]:
+        """Store the rows at some positions, where they say something new; return where those are that are new."""
         connection = self._file.connection
         connection.execute("BEGIN")
-        positions, keys = self._unknown(batch.rows, positions)
-        rows = _at(batch.rows, positions)
+        keys = keys_of_rows(_at(batch.rows, positions))
+        settled = self._settled(batch.rows, positions, keys)
+        if settled.replaced and not may_replace:
+            raise _ReplacingError
+        rows = _at(batch.rows, settled.written)
+        if settled.first_offsets:
+            firsts = [settled.first_offsets.get(position, 0) for position in settled.written]
+            rows = [replace(row, first_offset=first) for row, first in zip(rows, firsts, strict=True)]
         if rows:
             self._register(rows, is_checked=batch.is_checked)
             connection.execute("INSERT INTO events BY NAME SELECT * FROM incoming")
+        if settled.replaced:
+            seqs = {position: self._next_seq + index for index, position in enumerate(settled.written)}
+            replace_versions(connection, batch.rows, settled.replaced, seqs, log_offset)
         if batch.overrides:
             write_overrides(connection, batch.overrides, log_offset)
         next_seq = self._next_seq + len(rows)
         connection.execute("UPDATE store_state SET position = $1, next_seq = $2", [log_offset, next_seq])
         connection.execute("COMMIT")
-        self._known.add(keys, self._next_seq)
+        self._known.add(keys if len(rows) == len(keys) else keys_of_rows(rows), self._next_seq)
         self._position, self._next_seq = log_offset, next_seq
         connection.unregister("incoming")  # frees the columns
-        return positions
+        return settled.new
 
-    def _unknown(self, every: Sequence[EventRow], positions: Sequence[int]) -> tuple[Sequence[int], Keys]:
-        """Return positions of the rows that are not stored already, each event once, and their keys."""
-        connection = self._file.connection
-        rows = _at(every, positions)
-        keys = keys_of([row.project_id for row in rows], [row.uuid for row in rows])
-        known = _repetitions(rows) if has_repetitions(keys) else []
-        for suspects in self._known.find(keys):
-            connection.register("suspects", identities_of(rows, suspects.positions))
-            found = connection.execute(_RESENT, [suspects.first, suspects.last]).fetchall()
-            connection.unregister("suspects")
-            known += [position for (position,) in found]
-        if not known:
-            return positions, keys
-        kept = _without(known, len(rows))
-        return [positions[index] for index in kept], keys[kept]
+    def _settled(self, rows: Sequence[EventRow], positions: Sequence[int], keys: Keys) -> WritePlan:
+        """Decide what becomes of the rows at some positions, which have these keys."""
+        suspects = self._known.find(keys)
+        if not suspects and not has_repetitions(keys):
+            return WritePlan(written=list(positions), new=list(positions))
+        asked = [rows[positions[index]] for index in {index for each in suspects for index in each.positions}]
+        extents = [(each.first, each.last) for each in suspects]
+        stored = versions_between(self._file.connection, asked, extents) if asked else {}
+        return settle(rows, positions, stored)
 
     def _register(self, rows: Sequence[EventRow], *, is_checked: bool) -> None:
         """Make the rows the engine's table ``incoming``, with JSON that later queries can read."""
@@ -286,14 +311,12 @@ class DuckDbEventStore:
         if broken:
             connection.register("incoming", table_of(rows, places))
 
-    def _stored_for(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
-        """Return positions of the rows, among some, that were stored for the log records they came in."""
-        connection = self._file.connection
+    def _new_before(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
+        """Return positions of the rows, among some, whose events were new with the log records they came in."""
         offsets = [rows[position].log_offset for position in positions]
-        connection.register("repeated", identities_of(rows, positions))
-        found = connection.execute(_STORED_FOR, [min(offsets), max(offsets)]).fetchall()
-        connection.unregister("repeated")
-        return sorted(position for (position,) in found)
+        asked = _at(rows, positions)
+        stored = versions_new_between(self._file.connection, asked, min(offsets), max(offsets))
+        return new_at(rows, positions, stored)
 
     def position(self, log_partition: int | None = None) -> int:
         """See `EventStore.position`; in other partitions than the first there is nothing."""
@@ -526,15 +549,3 @@ def _without(positions: Sequence[int], count: int) -> Sequence[int]:
         return range(count)
     gone = set(positions)
     return [position for position in range(count) if position not in gone]
-
-
-def _repetitions(rows: Sequence[EventRow]) -> list[int]:
-    """Return positions of the rows whose project and uuid are those of an earlier row."""
-    seen: set[tuple[int, int]] = set()
-    positions = []
-    for position, row in enumerate(rows):
-        identity = (row.project_id, row.uuid.int)  # hashing a UUID itself takes longer
-        if identity in seen:
-            positions.append(position)
-        seen.add(identity)
-    return positions

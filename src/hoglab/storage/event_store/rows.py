@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.event_store import EventRow
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised when the statements below change in a way that older files lack; `UPGRADES` says how those get it."""
 
 GROUP_TYPES = 5
@@ -52,6 +52,7 @@ _COLUMNS: Mapping[str, str] = {
     "elements_chain": "VARCHAR NOT NULL",
     "properties": "VARCHAR NOT NULL",
     "person_properties": "VARCHAR NOT NULL",
+    "first_offset": "BIGINT",
 }
 
 COLUMNS = tuple(_COLUMNS)
@@ -76,6 +77,12 @@ CREATE TABLE IF NOT EXISTS sealed_segment (
 );
 CREATE TABLE IF NOT EXISTS sealed_distinct_id (digest UINTEGER NOT NULL, place BIGINT NOT NULL);
 """
+_CORRECTIONS = """
+CREATE TABLE IF NOT EXISTS event_correction (
+    project_id INTEGER NOT NULL, timestamp TIMESTAMP NOT NULL, old_seq BIGINT NOT NULL, seq BIGINT NOT NULL,
+    first_seq BIGINT NOT NULL, log_offset BIGINT NOT NULL
+);
+"""
 _VIEWS = f"""
 CREATE OR REPLACE VIEW stored_events AS
     SELECT {", ".join(COLUMNS)}, properties AS whole_properties, -1::BIGINT AS place FROM events
@@ -97,6 +104,7 @@ CREATE TABLE person_override (
     person_id UUID NOT NULL,
     log_offset BIGINT NOT NULL
 );
+{_CORRECTIONS}
 {_VIEWS}
 CREATE TABLE store_state (schema_version INTEGER NOT NULL, position BIGINT NOT NULL, next_seq BIGINT NOT NULL);
 """
@@ -107,10 +115,18 @@ ALTER TABLE person_override ADD COLUMN log_offset BIGINT DEFAULT 0;
 ALTER TABLE person_override ALTER COLUMN log_offset SET NOT NULL;
 ALTER TABLE person_override ALTER COLUMN log_offset DROP DEFAULT;
 """,
-    2: f"{_SEALED} {_VIEWS}",
+    2: _SEALED,
+    3: f"""
+ALTER TABLE events ADD COLUMN IF NOT EXISTS first_offset BIGINT DEFAULT 0;
+ALTER TABLE events ALTER COLUMN first_offset DROP DEFAULT;
+ALTER TABLE sealed_events ADD COLUMN IF NOT EXISTS first_offset BIGINT DEFAULT 0;
+ALTER TABLE sealed_events ALTER COLUMN first_offset DROP DEFAULT;
+{_CORRECTIONS}
+{_VIEWS}
+""",
 }
-"""Statements that turn a file of a version into one of the next. The time of merges was not stored in version 1, and
-nothing was sealed in version 2."""
+"""Statements that turn a file of a version into one of the next. The time of merges was not stored in version 1,
+nothing was sealed in version 2, and no event was corrected in version 3."""
 
 _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
     "project_id": small_integers,
@@ -130,6 +146,7 @@ _PLAIN: dict[str, Callable[[Sequence[Any]], Column]] = {
     "elements_chain": texts,
     "properties": encoded_texts,
     "person_properties": encoded_texts,
+    "first_offset": integers,
 }
 """Fields of `EventRow` in the order of the table, and how each becomes a column."""
 
@@ -149,15 +166,16 @@ def table_of(rows: Sequence[EventRow], places: Sequence[int]) -> ArrowTable:
     return ArrowTable(columns)
 
 
-def identities_of(rows: Sequence[EventRow], positions: Sequence[int]) -> ArrowTable:
-    """Return identities of the rows at some positions: project, uuid and the log record that they came in."""
-    chosen = [rows[position] for position in positions]
+def identities_of(rows: Sequence[EventRow]) -> ArrowTable:
+    """Return the different identities of some rows as a table."""
+    found = {row.identity: row.uuid for row in rows}
     return ArrowTable(
         {
-            "place": integers(positions),
-            "project_id": small_integers([row.project_id for row in chosen]),
-            "uuid": uuids([row.uuid for row in chosen]),
-            "log_offset": integers([row.log_offset for row in chosen]),
+            "project_id": small_integers([each[0] for each in found]),
+            "uuid": uuids(list(found.values())),
+            "day": small_integers([each[2] for each in found]),
+            "event": texts([each[3] for each in found]),
+            "distinct_id": texts([each[4] for each in found]),
         }
     )
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 from prometheus_client import Counter
 
+from hoglab.storage.event_store import Identity, date_of, day_of
+from hoglab.storage.event_store.clickhouse.erasing import WIDE
+from hoglab.storage.event_store.clickhouse.reader import bounded
 from hoglab.storage.event_store.clickhouse.rows import (
     chunks,
     columns_of,
@@ -14,16 +19,26 @@ from hoglab.storage.event_store.clickhouse.rows import (
     month_of,
     readable,
 )
-from hoglab.storage.event_store.clickhouse.schema import EVENTS, POSITIONS, TYPES
-from hoglab.storage.event_store.known_keys import KnownKeys, has_repetitions, keys_of, keys_of_halves
+from hoglab.storage.event_store.clickhouse.schema import (
+    CORRECTION_TYPES,
+    CORRECTIONS,
+    EVENTS,
+    POSITIONS,
+    TYPES,
+)
+from hoglab.storage.event_store.dialects.clickhouse import literal
+from hoglab.storage.event_store.once.known_keys import KnownKeys, keys_of_halves, keys_of_rows
+from hoglab.storage.event_store.once.versions import Said, StoredVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from hoglab.storage.event_store import EventRow
     from hoglab.storage.event_store.clickhouse.connection import Connection
-    from hoglab.storage.event_store.known_keys import Keys
+    from hoglab.storage.event_store.once.known_keys import Keys
+    from hoglab.storage.event_store.once.versions import Replacement, WritePlan
 
 CHUNK_ROWS: Final = 50_000
 """Most rows of one insert; fewer than the engine takes for one block."""
@@ -37,8 +52,14 @@ REPAIRS: Final = Counter(
     "Batches of which it was looked for what an insert without an answer had stored.",
 )
 
-Identity = tuple[int, int, int]
-"""The log record, project and uuid of an event."""
+_COLUMNS: Final = (
+    "project_id, uuid, event, distinct_id, seq, month, log_offset, "
+    "if(first_offset = 0, log_offset, first_offset) AS was_new, timestamp"
+)
+"""Columns of which `_version` makes a version."""
+_SAID: Final = ("captured_at", "elements_chain", "properties")
+
+Versions = dict[Identity, list[StoredVersion]]
 
 
 class Partition:
@@ -81,68 +102,105 @@ class Partition:
         """Return the condition for events of some records of this partition."""
         return f"log_partition = {self.number} AND log_offset BETWEEN {first} AND {last}"
 
-    def recalled(self, rows: Sequence[EventRow], log_offset: int) -> list[int]:
-        """Return positions of the rows that earlier batches stored for the log records they came in.
+    def recalled(self, rows: Sequence[EventRow], log_offset: int) -> Versions:
+        """Return what earlier batches stored of rows for the log records they came in.
 
-        After a batch that failed, or was not finished by a process before this one, they may be behind `position`, too.
+        After a batch that failed, or was not finished by a process before this one, some may be behind `position`, too.
         Nothing is being written then any more.
         """
         reach = max(self.position, min(self._doubtful, log_offset))
         if reach > self.position:
             REPAIRS.inc()
             self._connection.kill(f"startsWith(query_id, '{self._inserts}')", wait=True)
-        asked = [position for position, row in enumerate(rows) if row.log_offset <= reach]
+        asked = [row for row in rows if row.log_offset <= reach]
         if not asked:
-            return []
-        offsets = [rows[position].log_offset for position in asked]
-        found = self._connection.rows(
-            f"SELECT log_offset, project_id, uuid FROM {EVENTS} "  # noqa: S608
-            f"WHERE {self._within(min(offsets), max(offsets))}",
-            _EXACT,
-        )
-        known = {(offset, project, uuid.int) for offset, project, uuid in found}
-        return [position for position in asked if _identity(rows[position]) in known]
+            return {}
+        first, last = min(row.log_offset for row in asked), max(row.log_offset for row in asked)
+        # Corrections of later records have these, too: in batches that are done already.
+        until = max(self.position, last)
+        where = f"{self._within(first, until)} AND was_new <= {last} AND was_new >= {first}"
+        behind = f"{self._within(self.position + 1, until)}"
+        found = self._versions(f"({where}) OR ({behind})", _EXACT)
+        wanted = {row.identity for row in asked}
+        return {identity: versions for identity, versions in found.items() if identity in wanted}
 
-    def unknown(self, rows: Sequence[EventRow], positions: Sequence[int]) -> list[int]:
-        """Return the positions of events that earlier records have not stored, each event once."""
+    def known(self, rows: Sequence[EventRow], positions: Sequence[int]) -> Versions:
+        """Return what earlier batches stored of the events at some positions, with what these say."""
         chosen = [rows[position] for position in positions]
-        keys = _keys(chosen)
-        known: set[int] = set()
-        if has_repetitions(keys):
-            seen: set[tuple[int, int]] = set()
-            for place, row in enumerate(chosen):
-                identity = (row.project_id, row.uuid.int)
-                if identity in seen:
-                    known.add(place)
-                seen.add(identity)
-        for suspects in self._known.find(keys):
-            known.update(self._resent(chosen, suspects.positions, suspects.first, suspects.last))
-        return [position for place, position in enumerate(positions) if place not in known]
+        found: Versions = {}
+        for suspects in self._known.find(keys_of_rows(chosen)):
+            asked = {chosen[place].identity: chosen[place] for place in suspects.positions}
+            events = ", ".join(
+                f"({each[0]}, toUUID('{row.uuid}'), {literal(each[3])}, {literal(each[4])})"
+                for each, row in asked.items()
+            )
+            days = ", ".join(f"toDate32('{date_of(each)}')" for each in {each[2] for each in asked})
+            where = (
+                f"{self._within(suspects.first, suspects.last)} AND toDate32(timestamp) IN ({days}) "
+                f"AND (project_id, uuid, event, distinct_id) IN ({events})"
+            )
+            for identity, versions in self._versions(where, {**_EXACT, **WIDE}, said=True).items():
+                if identity in asked:
+                    found.setdefault(identity, []).extend(versions)
+        return found
 
-    def _resent(self, rows: Sequence[EventRow], places: Sequence[int], first: int, last: int) -> list[int]:
-        uuids = ", ".join(f"'{uuid}'" for uuid in {rows[place].uuid for place in places})
-        found = self._connection.rows(
-            f"SELECT project_id, uuid FROM {EVENTS} "  # noqa: S608
-            f"WHERE {self._within(first, last)} AND uuid IN ({uuids})"
-        )
-        stored = {(project, uuid.int) for project, uuid in found}
-        return [place for place in places if (rows[place].project_id, rows[place].uuid.int) in stored]
+    def _versions(self, where: str, settings: Mapping[str, Any], *, said: bool = False) -> Versions:
+        columns = ", ".join((_COLUMNS, *(_SAID if said else ())))
+        found: Versions = {}
+        for row in self._connection.rows(f"SELECT {columns} FROM {EVENTS} WHERE {where}", settings):  # noqa: S608
+            project_id, uuid, event, distinct_id, seq, month, log_offset, was_new, timestamp, *further = row
+            moment = _in_utc(timestamp)
+            identity = (project_id, uuid.int, day_of(moment), event, distinct_id)
+            tells = None
+            if said:
+                captured_at, chain, properties = further
+                tells = Said(moment, _in_utc(captured_at), chain, properties.encode())
+            version = StoredVersion(month, seq, log_offset, was_new, moment, tells)
+            found.setdefault(identity, []).append(version)
+        return found
+
+    def replace(self, rows: Sequence[EventRow], replaced: Sequence[Replacement], log_offset: int) -> None:
+        """Delete versions that rows took the place of, and note it. The same again changes nothing."""
+        olds = {old.seq: old for old, _ in replaced}
+        listed = ", ".join(map(str, olds))
+        sql = f"SELECT seq, first_seq FROM {CORRECTIONS} WHERE seq IN ({listed})"  # noqa: S608
+        first_seqs: dict[int, int] = {seq: first for seq, first in self._connection.rows(sql, WIDE)}  # noqa: C416
+        columns: dict[str, Sequence[Any]] = {
+            "project_id": [rows[position].project_id for _, position in replaced],
+            "timestamp": [bounded(old.timestamp) for old, _ in replaced],
+            "old_seq": [old.seq for old, _ in replaced],
+            "seq": [self._next_seq + position for _, position in replaced],
+            "first_seq": [first_seqs.get(old.seq, old.seq) for old, _ in replaced],
+            "log_offset": [log_offset] * len(replaced),
+        }
+        self._connection.insert(CORRECTIONS, CORRECTION_TYPES, columns)
+        for month in sorted({old.place for old in olds.values()}):
+            seqs = ", ".join(str(seq) for seq, old in olds.items() if old.place == month)
+            self._connection.command(
+                f"DELETE FROM {EVENTS} IN PARTITION ID '{month}' "  # noqa: S608
+                f"WHERE log_partition = {self.number} AND seq IN ({seqs})",
+                {**WIDE, "lightweight_deletes_sync": 2},
+            )
 
     def begin(self, first_seq: int | None) -> None:
         """Count the next rows from ``first_seq`` on, unless some of their batch were counted before."""
         self._next_seq = max(self._next_seq, first_seq or 1)
 
     def write(
-        self, rows: Sequence[EventRow], positions: Sequence[int], log_offset: int, *, is_checked: bool
+        self, rows: Sequence[EventRow], settled: WritePlan, log_offset: int, *, is_checked: bool
     ) -> None:
-        """Add the rows at some positions, for a batch that ends with a record of the log.
+        """Add the rows that are to be written, for a batch that ends with a record of the log.
 
         The same again adds nothing, also while the engine is still busy with the first time. Each row has its place
         by its position, so that it is the same whichever others are there.
         """
         self._doubtful = max(self._doubtful, log_offset)
         indexes = indexes_of(rows)
+        positions = settled.written
         chosen = [rows[position] if is_checked else readable(rows[position]) for position in positions]
+        if settled.first_offsets:
+            firsts = [settled.first_offsets.get(position, 0) for position in positions]
+            chosen = [replace(row, first_offset=first) for row, first in zip(chosen, firsts, strict=True)]
         for month, number, places in chunks(list(map(month_of, chosen)), positions, CHUNK_ROWS):
             token = f"p{self.number}:{self.position + 1}-{log_offset}:{month}.{number}"
             columns = columns_of(
@@ -156,7 +214,7 @@ class Partition:
             self._connection.insert(EVENTS, TYPES, columns, settings)
 
     def advance(self, rows: Sequence[EventRow], stored: Sequence[int], log_offset: int) -> None:
-        """Note that everything up to a record is stored, and that the rows at some positions are new."""
+        """Note that everything up to a record is stored: of these rows those at some positions."""
         self._next_seq += len(rows)
         types = {"log_partition": "UInt16", "log_offset": "Int64", "next_seq": "Int64"}
         columns = {
@@ -165,7 +223,7 @@ class Partition:
             "next_seq": [self._next_seq],
         }
         self._connection.insert(POSITIONS, types, columns)
-        self._known.add(_keys([rows[position] for position in stored]), self.position + 1, log_offset)
+        self._known.add(keys_of_rows([rows[position] for position in stored]), self.position + 1, log_offset)
         self.position = log_offset
 
     def close(self) -> None:
@@ -173,9 +231,5 @@ class Partition:
         self._known.close()
 
 
-def _keys(rows: Sequence[EventRow]) -> Keys:
-    return keys_of([row.project_id for row in rows], [row.uuid for row in rows])
-
-
-def _identity(row: EventRow) -> Identity:
-    return row.log_offset, row.project_id, row.uuid.int
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

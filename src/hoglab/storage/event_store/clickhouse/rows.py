@@ -118,6 +118,7 @@ _MADE: Final[Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]]] = {
     "properties": _as_they_are,
     "person_properties": _as_they_are,
     "log_offset": _as_they_are,
+    "first_offset": _as_they_are,
 }
 """Fields of `EventRow`, and how each becomes a column."""
 

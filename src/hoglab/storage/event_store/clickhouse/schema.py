@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EVENTS: Final = "event"
 OVERRIDES: Final = "person_override_row"
 POSITIONS: Final = "ingest_position"
+CORRECTIONS: Final = "event_correction"
 INSTALLATION: Final = "installation"
 REHEARSAL: Final = "event_rehearsal"
 """A table of the columns of events that keeps nothing."""
@@ -49,9 +50,20 @@ TYPES: Final = {
     "log_index": "Int32",
     "month": "UInt32",
     "seq": "Int64",
+    "first_offset": "Int64",
 }
 """Columns of an event. ``month`` is the part of the table that it is in, ``log_index`` says which event of its
 log record it is, and ``seq`` is its place in the order of ingestion."""
+
+CORRECTION_TYPES: Final = {
+    "project_id": "Int32",
+    "timestamp": "DateTime64(6, 'UTC')",
+    "old_seq": "Int64",
+    "seq": "Int64",
+    "first_seq": "Int64",
+    "log_offset": "Int64",
+}
+"""Columns of an event that another one took the place of. It may be there twice, until the engine has merged parts."""
 
 _CODECS: Final = {
     "distinct_id": "ZSTD(1)",
@@ -63,6 +75,7 @@ _CODECS: Final = {
     "person_properties": "ZSTD(3)",
     "log_offset": "Delta, ZSTD(1)",
     "seq": "Delta, ZSTD(1)",
+    "first_offset": "ZSTD(1)",
 }
 
 
@@ -105,6 +118,10 @@ SETTINGS join_use_nulls = 1
     )
 
 
+_FIRST_OFFSETS: Final = tuple(
+    f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {_column('first_offset')}" for table in (EVENTS, REHEARSAL)
+)
+
 STEPS: Final = (
     (
         _EVENT_TABLE,
@@ -137,6 +154,15 @@ CREATE TABLE IF NOT EXISTS {USES} (
     name String, form String, json_column String, key String,
     first_at SimpleAggregateFunction(min, DateTime('UTC')), used_at SimpleAggregateFunction(max, DateTime('UTC'))
 ) ENGINE = AggregatingMergeTree ORDER BY (name, form, json_column, key) TTL used_at + INTERVAL 60 DAY
+""",
+        *_FIRST_OFFSETS,  # which views show, also those of a database of the first step
+        *views(()),
+    ),
+    (
+        *_FIRST_OFFSETS,
+        f"""
+CREATE TABLE IF NOT EXISTS {CORRECTIONS} ({", ".join(f"{name} {kind}" for name, kind in CORRECTION_TYPES.items())})
+ENGINE = ReplacingMergeTree ORDER BY (project_id, old_seq)
 """,
         *views(()),
     ),

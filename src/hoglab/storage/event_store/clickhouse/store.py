@@ -11,6 +11,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from hoglab.patterns import anchored
@@ -20,7 +21,7 @@ from hoglab.storage.event_store.clickhouse.erasing import AT_ONCE, WIDE, conditi
 from hoglab.storage.event_store.clickhouse.identity import identity, set_identity
 from hoglab.storage.event_store.clickhouse.merging import write_merges
 from hoglab.storage.event_store.clickhouse.partition import Partition
-from hoglab.storage.event_store.clickhouse.reader import ClickHouseReader
+from hoglab.storage.event_store.clickhouse.reader import ClickHouseReader, bounded
 from hoglab.storage.event_store.clickhouse.rows import columns_of, indexes_of, readable
 from hoglab.storage.event_store.clickhouse.schema import (
     EVENTS,
@@ -32,6 +33,7 @@ from hoglab.storage.event_store.clickhouse.schema import (
 )
 from hoglab.storage.event_store.clickhouse.typed_columns import TypedColumns
 from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
+from hoglab.storage.event_store.once.versions import new_at, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,27 +102,29 @@ class ClickHouseEventStore:
         with self._writing:
             partition = self._partition(log_partition)
             partition.begin(first_seq)
-            rows = batch.rows
+            rows = list(map(_in_range, batch.rows))
             if any(row.log_partition != log_partition for row in rows):
                 raise ValueError("a row is of another partition than its batch")
             if max((row.log_offset for row in rows), default=0) > max(log_offset, partition.position):
                 raise ValueError("a row has a log offset above that of its batch")
             recalled = partition.recalled(rows, log_offset)
+            past = [position for position, row in enumerate(rows) if row.log_offset <= partition.position]
+            was_new = new_at(rows, past, recalled)
             if log_offset <= partition.position:
-                return recalled
-            there = set(recalled)
-            further = [
-                position
-                for position, row in enumerate(rows)
-                if row.log_offset > partition.position and position not in there
-            ]
-            written = partition.unknown(rows, further)
-            partition.write(rows, written, log_offset, is_checked=batch.is_checked)
+                return was_new
+            further = [position for position, row in enumerate(rows) if row.log_offset > partition.position]
+            stored = partition.known(rows, further)
+            for identity, versions in recalled.items():
+                begun = [each for each in versions if each.log_offset > partition.position]
+                stored.setdefault(identity, []).extend(begun)
+            settled = settle(rows, further, stored)
+            partition.write(rows, settled, log_offset, is_checked=batch.is_checked)
+            if settled.replaced:
+                partition.replace(rows, settled.replaced, log_offset)
             if batch.overrides:
                 write_merges(self._connection, batch.overrides, log_partition, log_offset)
-            stored = sorted((*recalled, *written))
-            partition.advance(rows, stored, log_offset)
-            return stored
+            partition.advance(rows, further, log_offset)
+            return sorted((*was_new, *settled.new))
 
     def forget(self, log_partition: int) -> None:
         """See `PartitionedEventStore.forget`."""
@@ -161,7 +165,7 @@ class ClickHouseEventStore:
             return
         with self._writing:
             partition = self._partition(rows[0].log_partition)
-            written = partition.unknown(rows, range(len(rows)))
+            written = settle(rows, range(len(rows)), partition.known(rows, range(len(rows)))).written
             chosen = [readable(rows[position]) for position in written]
             if chosen:
                 columns = columns_of(chosen, indexes_of(chosen), written, month=0, partition=partition.number)
@@ -247,6 +251,12 @@ class ClickHouseEventStore:
             for partition in self._partitions.values():
                 partition.close()
             self._connection.close()
+
+
+def _in_range(row: EventRow) -> EventRow:
+    """Return the row with a timestamp that the engine can hold, which decides the day of its identity."""
+    moment = bounded(row.timestamp)
+    return row if moment == row.timestamp else replace(row, timestamp=moment)
 
 
 def memory_bytes(text: str) -> int:

@@ -94,7 +94,7 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
     erased = 0
     for group in _sharing(reader):
         losses = [count(f"sealed_events WHERE {within(segment)}") for segment in group]
-        if not any(losses):
+        if not any(losses) and not any(_has_holes(reader, segment) for segment in group):
             continue
         _fill_up(reader)
         # Also those that lose nothing: the engine keeps rows of a group of which one is left.
@@ -106,6 +106,14 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
     if recent:
         reader.execute(f"DELETE FROM events WHERE {condition}", values, timeout_s=TIMEOUT_S)
     return erased + recent
+
+
+def _has_holes(reader: Reader, segment: Segment) -> bool:
+    """Whether events of a segment were deleted one by one, whose bytes are still there: corrections do that."""
+    [(rows,)] = reader.execute(
+        f"SELECT count(*) FROM sealed_events WHERE {within(segment)}", timeout_s=TIMEOUT_S
+    )
+    return bool(rows < segment.rows)
 
 
 def _sharing(reader: Reader) -> list[list[Segment]]:

@@ -9,7 +9,7 @@ somebody's events by distinct id is told the places of sealed ones by an index, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,11 @@ def newest_events(
             keys += _keys(reader, wanted, relation, bounds, missing, timeout_s)
             if len(keys) >= limit + offset:
                 break
-        return _rows(reader, keys[offset:], columns, timeout_s)
+        return rows_at(
+            lambda sql: reader.execute(sql, timeout_s=timeout_s),
+            [(seq, place) for _, seq, place in keys[offset:]],
+            columns,
+        )
 
 
 _Bounds = tuple[datetime | None, datetime | None]
@@ -115,23 +119,29 @@ def _keys(
     return [(timestamp, seq, place) for timestamp, seq, place in rows]
 
 
-def _rows(
-    reader: Reader, keys: Sequence[Key], columns: Sequence[str], timeout_s: float
+def rows_at(
+    run: Callable[[str], list[tuple[Any, ...]]], places: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    if not keys:
-        return []
-    recent = [str(seq) for _, seq, place in keys if place < 0]
-    sealed = [str(place) for _, _, place in keys if place >= 0]
+    """Return some columns of events in the order given: each by its ``seq``, and its place, -1 where it is not sealed.
+
+    ``run`` gives all rows of a query.
+    """
+    recent = [str(seq) for seq, place in places if place < 0]
+    sealed = [str(place) for _, place in places if place >= 0]
     by_seq: dict[int, tuple[Any, ...]] = {}
     if recent:
         names = ", ".join("properties" if name == "whole_properties" else name for name in columns)
-        sql = f"SELECT seq, {names} FROM events WHERE seq IN ({', '.join(recent)})"
-        by_seq |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
+        by_seq |= {
+            row[0]: row[1:]
+            for row in run(f"SELECT seq, {names} FROM events WHERE seq IN ({', '.join(recent)})")
+        }
     if sealed:
         # By their numbers the engine fetches rows alone; else it reads all of the blocks that they are in.
         text = whole("properties", "copied_at")
         names = ", ".join(text if name == "whole_properties" else name for name in columns)
         chosen = f"SELECT rowid FROM sealed_events WHERE place IN ({', '.join(sealed)})"
-        sql = f"SELECT seq, {names} FROM sealed_events WHERE rowid IN ({chosen})"
-        by_seq |= {row[0]: row[1:] for row in reader.execute(sql, timeout_s=timeout_s)}
-    return [by_seq[seq] for _, seq, _ in keys]
+        by_seq |= {
+            row[0]: row[1:]
+            for row in run(f"SELECT seq, {names} FROM sealed_events WHERE rowid IN ({chosen})")
+        }
+    return [by_seq[seq] for seq, _ in places]

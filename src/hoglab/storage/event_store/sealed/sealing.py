@@ -134,7 +134,7 @@ def tidy(reader: Reader) -> None:
         for statement in (
             "ALTER TABLE events RENAME TO left_over",
             EVENTS_TABLE,
-            "INSERT INTO events FROM left_over ORDER BY seq",
+            "INSERT INTO events BY NAME SELECT * FROM left_over ORDER BY seq",
             "DROP TABLE left_over",
         ):
             _run(reader, statement)
@@ -167,7 +167,7 @@ def rewrite(
         place = f"{base - 1} + row_number() OVER"
         [(rows,)] = _run(
             reader,
-            f"INSERT INTO sealed_events SELECT {place} () AS place, * "
+            f"INSERT INTO sealed_events BY NAME SELECT {place} () AS place, * "
             f"FROM ({' UNION ALL '.join(wide)} ORDER BY {ORDER})",
             parameters,
         )

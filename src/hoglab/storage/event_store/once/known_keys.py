@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hoglab.storage.event_store import EventRow
+
     Keys = npt.NDArray[np.uint64]
     Positions = npt.NDArray[np.intp]
 
@@ -57,6 +59,11 @@ def keys_of(project_ids: Sequence[int], uuids: Sequence[UUID]) -> Keys:
     raw = b"".join([each.int.to_bytes(16, "big") for each in uuids])
     halves = np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
     return keys_of_halves(np.array(project_ids, np.int64), halves[:, 0], halves[:, 1])
+
+
+def keys_of_rows(rows: Sequence[EventRow]) -> Keys:
+    """Return the keys of events."""
+    return keys_of([row.project_id for row in rows], [row.uuid for row in rows])
 
 
 def has_repetitions(keys: Keys) -> bool:

@@ -1,0 +1,222 @@
+"""Versions of events: a plain oracle of identity beside each engine, with replays and attempts that are cut off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.storage.event_rows import event_row
+from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, query
+
+from hoglab.storage.event_store import EventBatch, EventRow, EventStore, EventStoreUnavailableError
+from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
+
+MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
+AT_ONCE = SealingLimits(segment_rows=6, busy_rows=1, idle_rows=1, recent_rows=0)
+
+
+@pytest.fixture(params=["duckdb", pytest.param("clickhouse", marks=pytest.mark.slow)])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.param if request.param == "duckdb" else request.getfixturevalue("clickhouse")
+
+
+def stores_of(engine: Any, folder: Path) -> Stores:
+    folder.mkdir()
+    return DuckDbStores(folder) if engine == "duckdb" else ClickHouseStores(engine, folder)
+
+
+# -- the oracle -----------------------------------------------------------------------------------------
+
+Key = tuple[int, UUID, Any, str, str]
+
+
+@dataclass
+class Oracle:
+    """What should be stored, in plain words: records one after the other, events one after the other."""
+
+    says: dict[Key, tuple[Any, ...]] = field(default_factory=dict)
+    new: dict[int, list[int]] = field(default_factory=dict)
+    """By records: which of their events were new."""
+
+    def take(self, offset: int, rows: list[EventRow]) -> None:
+        self.new[offset] = []
+        for index, row in enumerate(rows):
+            key = (row.project_id, row.uuid, row.timestamp.date(), row.event, row.distinct_id)
+            if key not in self.says:
+                self.new[offset].append(index)
+            properties = orjson.loads(row.properties)
+            del properties["$sent_at"]
+            self.says[key] = (row.timestamp, row.elements_chain, properties)
+
+
+def stored(store: EventStore) -> list[tuple[Key, tuple[Any, ...]]]:
+    found = query(
+        store,
+        "SELECT project_id, uuid, event, distinct_id, timestamp, elements_chain, whole_properties FROM stored_events",
+    )
+    seen = []
+    for project_id, uuid, event, distinct_id, timestamp, chain, text in found:
+        moment = timestamp.replace(tzinfo=UTC)
+        properties = orjson.loads(text)
+        del properties["$sent_at"]
+        key = (project_id, UUID(str(uuid)), moment.date(), event, distinct_id)
+        seen.append((key, (moment, chain, properties)))
+    return sorted(seen, key=repr)
+
+
+# -- what happens ---------------------------------------------------------------------------------------
+
+
+@st.composite
+def some_rows(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Events that often have the uuid of others, and often all of their identity."""
+    return draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "project_id": st.sampled_from([1, 1, 1, 2]),
+                    "uuid": st.sampled_from([UUID(int=7), UUID(int=7), UUID(int=8)]),
+                    "event": st.sampled_from(["buy", "buy", "'é\\"]),
+                    "distinct_id": st.sampled_from(["ann", "ann", "bob"]),
+                    "timestamp": st.sampled_from(
+                        [
+                            MIDNIGHT,
+                            MIDNIGHT,
+                            MIDNIGHT + timedelta(hours=5),
+                            MIDNIGHT - timedelta(microseconds=1),
+                        ]
+                    ),
+                    "elements_chain": st.sampled_from(["", "", "a:"]),
+                    "value": st.integers(0, 2),
+                }
+            ),
+            max_size=4,
+        )
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[list[EventRow]], list[Any]]:
+    """Records with their rows, and what is done: ends of batches, and what happens between them."""
+    records = []
+    for offset, drawn in enumerate(draw(st.lists(some_rows(), min_size=1, max_size=8)), 1):
+        rows = []
+        for index, fields in enumerate(drawn):
+            value = fields.pop("value")
+            sent = {"v": value, "$sent_at": f"{offset}.{index}"}
+            if draw(st.booleans()):
+                sent = dict(reversed(sent.items()))
+            rows.append(event_row(offset, **fields, properties=orjson.dumps(sent)))
+        records.append(rows)
+    steps = draw(
+        st.lists(
+            st.tuples(
+                st.integers(1, 3),  # records of a batch
+                st.integers(0, 3),  # records before that are in it again
+                st.sampled_from(["", "", "open", "seal", "cut", "cut"]),
+                st.integers(0, 4),  # where an attempt is cut off
+                st.integers(1, 4),  # records of that attempt
+            ),
+            min_size=len(records),
+            max_size=len(records),
+        )
+    )
+    return records, steps
+
+
+class CutError(Exception):
+    pass
+
+
+def cut_off(store: Any, after: int) -> None:
+    """Have the engine fail at a statement that writes, as if the process had died before it."""
+    left = [after]
+
+    def cutting(call: Any) -> Any:
+        def called(*arguments: Any, **more: Any) -> Any:
+            if left[0] == 0:
+                raise EventStoreUnavailableError("cut off")
+            left[0] -= 1
+            return call(*arguments, **more)
+
+        return called
+
+    connection = store._connection
+    connection.insert, connection.command = cutting(connection.insert), cutting(connection.command)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(histories())
+def run_history(engine: Any, folder: Path, history: tuple[list[list[EventRow]], list[Any]]) -> None:
+    records, steps = history
+    oracle = Oracle()
+    for offset, rows in enumerate(records, 1):
+        oracle.take(offset, rows)
+    stores = stores_of(engine, folder / str(len(list(folder.iterdir()))))
+    store = stores.open()
+    try:
+        done = 0
+        for count, again, between, after, longer in steps:
+            if done == len(records):
+                break
+            if between == "open":
+                store.close()
+                store = stores.open()
+            elif between == "seal" and isinstance(store, DuckDbEventStore):
+                store.seal(AT_ONCE, is_idle=True)
+            elif between == "cut" and not isinstance(store, DuckDbEventStore):
+                cut_off(store, after)
+                attempt = records[done : done + longer]
+                rows = [row for record in attempt for row in record]
+                try:
+                    store.append(EventBatch(rows), log_offset=done + len(attempt), first_seq=None)
+                except EventStoreUnavailableError:
+                    pass
+                else:
+                    done += len(attempt)
+                store.close()
+                store = stores.open()
+            if done == len(records):
+                break
+            first, last = max(done - again, 0), min(done + count, len(records))
+            batch = [row for record in records[first:last] for row in record]
+            expected, place = [], 0
+            for offset in range(first + 1, last + 1):
+                expected += [place + index for index in oracle.new[offset]]
+                place += len(records[offset - 1])
+            assert list(store.append(EventBatch(batch), log_offset=last)) == expected
+            done = last
+        assert stored(store) == sorted(
+            [(key, said) for key, said in oracle_until(records, done).says.items()], key=repr
+        )
+        everything = [row for record in records[:done] for row in record]
+        assert len(store.append(EventBatch(everything), log_offset=done)) == len(
+            oracle_until(records, done).says
+        )
+    finally:
+        store.close()
+        if isinstance(stores, ClickHouseStores):
+            stores.close()
+
+
+def oracle_until(records: list[list[EventRow]], done: int) -> Oracle:
+    oracle = Oracle()
+    for offset, rows in enumerate(records[:done], 1):
+        oracle.take(offset, rows)
+    return oracle
+
+
+def test_events_are_stored_as_the_oracle_says(engine: Any, tmp_path: Path) -> None:
+    run_history(engine, tmp_path)
