@@ -158,7 +158,7 @@ def test_an_encrypted_remote_config_is_read_in_clear_with_a_key_only(
         },
     )
     payload = project.sdk(secret_key=server.api_key).get_remote_config_payload("limits")
-    assert payload == {"word": "open sesame"}
+    assert payload == '{"word": "open sesame"}'
     assert "sesame" not in str(project.sdk().evaluate_flags("somebody").get_flag_payload("limits"))
     project.close()
     server.stop()

@@ -274,7 +274,7 @@ def test_project_secret_keys(server):
 def test_a_project_secret_key_reads_remote_configuration(server):
     server.create("conf", {"groups": [{}], "payloads": {"true": '{"a": 1}'}}, is_remote_configuration=True)
     other = server.accounts.create_project(server.project.organization_id, "Other")
-    expected = {1: (200, {"a": 1}), other.id: (404, None)}  # @current is the project of the key
+    expected = {1: (200, '{"a": 1}'), other.id: (404, None)}  # @current is the project of the key
     for project_id, (status, payload) in expected.items():
         key = server.accounts.rotate_secret_key(project_id, server.accounts.owner_id()).value
         path = "/api/projects/@current/feature_flags/conf/remote_config"

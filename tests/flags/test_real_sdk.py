@@ -136,4 +136,4 @@ def test_remote_configuration(flags, make_client):
         has_encrypted_payloads=True,
     )
     client = make_client(secret_key=flags.key)
-    assert client.get_remote_config_payload("settings") == {"limit": 5}
+    assert client.get_remote_config_payload("settings") == '{"limit": 5}'

@@ -145,9 +145,26 @@ def test_remote_configuration_payload(server):
         for project in ("@current", "1"):
             path = f"/api/projects/{project}/feature_flags/{key}/remote_config?token={server.token}"
             answer = server.client.get(path)
-            assert (answer.status_code, answer.json()) == (200, {"limit": 5})
+            assert (answer.status_code, answer.json()) == (200, '{"limit": 5}')
     assert server.flags()["flags"]["settings"]["metadata"]["payload"] == '"********* (encrypted)"'
     assert server.sdk.get("/api/projects/@current/feature_flags/settings/remote_config").status_code == 401
+
+
+@pytest.mark.parametrize("has_encrypted_payloads", [False, True])
+@pytest.mark.parametrize(
+    "payload", [{"a": 1}, [1, 2], [], {}, "text", 5, 0, 0.5, True, False, "", '{"a": 1}']
+)
+def test_a_remote_configuration_is_answered_as_text(server, payload, has_encrypted_payloads):
+    """PostHog answers the stored text as a JSON string, whatever it holds; posthog-go reads nothing else."""
+    text = json.dumps(payload)
+    server.create(
+        "settings",
+        {"groups": [{}], "payloads": {"true": text}},
+        is_remote_configuration=True,
+        has_encrypted_payloads=has_encrypted_payloads,
+    )
+    answer = server.client.get("/api/projects/@current/feature_flags/settings/remote_config/").json()
+    assert answer == text
 
 
 def test_remote_configuration_that_is_not_there(server):
@@ -165,5 +182,5 @@ def test_remote_configuration_of_another_project_by_token(server):
     server.create("settings", {"groups": [{}], "payloads": {"true": "1"}}, is_remote_configuration=True)
     path = f"/api/projects/{other.id}/feature_flags/settings/remote_config"
     assert server.client.get(path).status_code == 404
-    assert server.client.get(f"{path}?token={server.token}").json() == 1
+    assert server.client.get(f"{path}?token={server.token}").json() == "1"
     assert server.client.get(f"{path}?token=phc_unknown").status_code == 401

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from hoglab.accounts import store as accounts_store
 from hoglab.flags.api.listing import FlagListing
 from hoglab.flags.api.representation import flag_object
@@ -124,9 +122,13 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
 
     routes.forbid_delete("/{flag_id}")
 
-    @routes.get("/{flag_key}/remote_config", response=Any, shows_secret=True)
+    @routes.get("/{flag_key}/remote_config", response=str | None, shows_secret=True)
     def read_remote_config(call: Call, flag_key: TextId) -> Response:
-        """Return the payload of a remote configuration flag, by the flag's key or id."""
+        """Return the payload of a remote configuration flag, by the flag's key or id.
+
+        The answer is a JSON string that holds the payload as JSON text, or null without a payload: posthog-go reads
+        nothing else, and posthog-node decodes the string itself.
+        """
         project = call.project
         token = call.query("token")
         if token is not None and token != project.api_token:
@@ -140,6 +142,6 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
         if row is None or row.deleted or not row.is_remote_configuration:
             raise not_found()
         payload = (row.filters.get("payloads") or {}).get("true")
-        return json_response(None if payload is None else orjson.loads(reveal(payload, service.cipher)))
+        return json_response(None if payload is None else reveal(payload, service.cipher))
 
     return routes
