@@ -31,7 +31,7 @@ class ActionRow:
     updated_at: datetime
 
 
-_COLUMNS = tuple(action.c[each.name] for each in fields(ActionRow))
+_COLUMNS = tuple(action.c[field.name] for field in fields(ActionRow))
 
 
 def action_by_id(connection: Connection, project_id: int, action_id: int) -> ActionRow | None:

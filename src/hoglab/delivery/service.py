@@ -203,7 +203,7 @@ class Delivery:
         )
         functions = self.registry.for_project(project_id)
         subscribed = () if functions is None else subscribers.functions(functions).functions
-        wanted = [one for one in subscribed if function_id in (None, one.id)]
+        wanted = [function for function in subscribed if function_id in (None, function.id)]
         if not wanted:
             return None
         if function_id is not None:

@@ -352,7 +352,7 @@ class _WorkerLoop:
                     self._room.clear()
                     await self._room.wait()
 
-    def _claim(self, room: int, each: int, full: Full, quota: Quota) -> list[ClaimedInvocation]:
+    def _claim(self, room: int, per_function: int, full: Full, quota: Quota) -> list[ClaimedInvocation]:
         """Claim due runs; when there are none, sleep until there may be some."""
         claimed: list[ClaimedInvocation] = []
         self._gather()
@@ -362,7 +362,7 @@ class _WorkerLoop:
                 claimed += self._queue.claim(
                     queue=name,
                     limit=room - len(claimed),
-                    limit_each=each,
+                    limit_each=per_function,
                     exclude_functions=full.functions,
                     exclude_projects=full.projects,
                     allowance=quota,

@@ -36,14 +36,14 @@ def _watched(configuration: Configuration) -> dict[str, Any]:
 def changes_between(before: Configuration, after: Configuration) -> list[dict[str, Any]]:
     """Return the changes of a save, for the activity log: never bytecode, never a secret."""
     old, new = _watched(before), _watched(after)
-    found = [
+    changes = [
         activity.change(SCOPE, name, old.get(name), new.get(name))
         for name in dict.fromkeys([*old, *new])
         if not _is_same(old.get(name), new.get(name))
     ]
     if not _is_same(secret_values(before), secret_values(after)):
-        found.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))
-    return found
+        changes.append(activity.change(SCOPE, "encrypted_inputs", "masked", "masked"))
+    return changes
 
 
 def _is_same(before: Any, after: Any) -> bool:

@@ -77,8 +77,8 @@ def _refusal(
         Builder(sent, current, context).build()
     except InvalidFunctionError as error:
         place: Mapping[str, Any] = (error.body or {}).get("extra") or {}
-        found = _placed(error.code, place.get("message") or error.detail, error.path)
-        return {**found, "line": place.get("line"), "column": place.get("column"), "refused": True}
+        diagnostic = _placed(error.code, place.get("message") or error.detail, error.path)
+        return {**diagnostic, "line": place.get("line"), "column": place.get("column"), "refused": True}
     return None
 
 
@@ -94,7 +94,7 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
     schema = (
         body.get("inputs_schema") if "inputs_schema" in body or current is None else current.inputs_schema
     )
-    yield from _inputs(_told(inputs, schema), kind, ("inputs",))
+    yield from _inputs(_quotable(inputs, schema), kind, ("inputs",))
     masking = body.get("masking") if "masking" in body else None if current is None else current.masking
     if isinstance(masking, Mapping) and isinstance(masking.get("hash"), str):
         for finding in hog.check(masking["hash"].strip(), MASKING_HASHES, kind="template"):
@@ -102,11 +102,11 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
     mappings = body.get("mappings")
     for index, mapping in enumerate(mappings if isinstance(mappings, list) else ()):
         if isinstance(mapping, Mapping):
-            told = _told(mapping.get("inputs"), mapping.get("inputs_schema"))
-            yield from _inputs(told, kind, ("mappings", index, "inputs"))
+            quotable = _quotable(mapping.get("inputs"), mapping.get("inputs_schema"))
+            yield from _inputs(quotable, kind, ("mappings", index, "inputs"))
 
 
-def _told(inputs: Any, schema: Any) -> Any:
+def _quotable(inputs: Any, schema: Any) -> Any:
     """Return the inputs whose texts may be quoted in findings: secrets are left out."""
     if not isinstance(inputs, Mapping):
         return inputs

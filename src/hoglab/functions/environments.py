@@ -110,9 +110,11 @@ def clean_null_values(value: Any, depth: int = 1) -> Any:
     if depth > CLEAN_DEPTH:
         return value
     if value.__class__ is dict:
-        return {key: clean_null_values(one, depth + 1) for key, one in value.items() if one is not None}
+        return {
+            key: clean_null_values(member, depth + 1) for key, member in value.items() if member is not None
+        }
     if value.__class__ is list:
-        return [clean_null_values(one, depth + 1) for one in value if one is not None]
+        return [clean_null_values(member, depth + 1) for member in value if member is not None]
     return value
 
 
@@ -255,5 +257,5 @@ def template_environment(
     function_type: str | None, geoip: GeoIpLookup | None = None, limits: Limits = EXPRESSION_LIMITS
 ) -> Environment:
     """Return the environment of a function's inputs."""
-    found = transformation_templates(geoip) if function_type == "transformation" else TEMPLATES
-    return found if limits is EXPRESSION_LIMITS else found.with_limits(limits)
+    environment = transformation_templates(geoip) if function_type == "transformation" else TEMPLATES
+    return environment if limits is EXPRESSION_LIMITS else environment.with_limits(limits)

@@ -91,8 +91,8 @@ def get(connection: Connection, function_id: str, version: int) -> Row | None:
     query = select(hog_function_revision).where(
         _column.function_id == function_id, _column.version == version
     )
-    found = connection.execute(query).mappings().first()
-    return None if found is None else dict(found)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
 
 
 def rewrite(
@@ -101,8 +101,10 @@ def rewrite(
     """Change the content of every kept version of a function."""
     mine = _column.function_id == function_id
     for version, content in connection.execute(select(_column.version, _column.content).where(mine)).all():
-        one = (_column.function_id == function_id) & (_column.version == version)
-        connection.execute(update(hog_function_revision).where(one).values(content=dict(change(content))))
+        this_version = (_column.function_id == function_id) & (_column.version == version)
+        connection.execute(
+            update(hog_function_revision).where(this_version).values(content=dict(change(content)))
+        )
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:

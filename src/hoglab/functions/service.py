@@ -275,7 +275,11 @@ class FunctionService:
             types = {rows[function_id]["type"] for function_id in wanted}
             if len(types) > 1:
                 raise validation_error("Cannot rearrange functions of different types in one request")
-            moved = {one: order for one, order in wanted.items() if rows[one]["execution_order"] != order}
+            moved = {
+                function_id: order
+                for function_id, order in wanted.items()
+                if rows[function_id]["execution_order"] != order
+            }
             for function_id, order in moved.items():
                 row = rows[function_id]
                 store.change(tx.connection, function_id, {"execution_order": order, "updated_at": self.now()})

@@ -69,14 +69,14 @@ def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
 def get(connection: Connection, project_id: int, function_id: str) -> Row | None:
     """Return one function of a project, deleted or not; None when there is none that this API may show."""
     query = select(hog_function).where(_column.project_id == project_id, _column.id == function_id, _visible)
-    found = _rows(connection, query)
-    return found[0] if found else None
+    rows = _rows(connection, query)
+    return rows[0] if rows else None
 
 
 def by_id(connection: Connection, function_id: str) -> Row | None:
     """Return one function of any project, deleted or not; None when there is none."""
-    found = _rows(connection, select(hog_function).where(_column.id == function_id))
-    return found[0] if found else None
+    rows = _rows(connection, select(hog_function).where(_column.id == function_id))
+    return rows[0] if rows else None
 
 
 def page(

@@ -266,7 +266,7 @@ def _distinct_ids(database: Database, project_id: int, person_id: str) -> list[s
         person = person_by_uuid(connection, project_id, person_id)
         if person is None:
             return None
-        return distinct_ids_of(connection, [person.row_id], each=None)[person.row_id]
+        return distinct_ids_of(connection, [person.row_id], per_person=None)[person.row_id]
 
 
 def _of_person(dialect: Dialect) -> str:

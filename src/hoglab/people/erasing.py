@@ -137,7 +137,7 @@ class PersonErasing:
         with self._known.changing() as touch, self._database.write() as tx:
             touch(by_row)
             connection = tx.connection
-            ids = distinct_ids_of(connection, list(by_row), each=None)
+            ids = distinct_ids_of(connection, list(by_row), per_person=None)
             former = _former(connection, project_id, [str(person.uuid) for person in by_row.values()])
             for row_id, view in by_row.items():
                 uuid = str(view.uuid)
@@ -329,13 +329,13 @@ class PersonErasing:
 def _former(connection: Connection, project_id: int, uuids: Sequence[str]) -> dict[str, list[str]]:
     """Return the ids of persons who were merged into these."""
     table = person_override
-    found: dict[str, list[str]] = {}
+    old_ids: dict[str, list[str]] = {}
     asked = sa.select(table.c.person_id, table.c.old_person_id).where(
         table.c.project_id == project_id, table.c.person_id.in_(list(uuids))
     )
     for uuid, old in connection.execute(asked):
-        found.setdefault(uuid, []).append(old)
-    return found
+        old_ids.setdefault(uuid, []).append(old)
+    return old_ids
 
 
 def _forget_notes(connection: Connection, persons: ErasedPersons) -> None:

@@ -78,7 +78,7 @@ class GroupBatch:
         index = self.types.get(group_type)
         if index is None and group_type and len(group_type) <= MAX_GROUP_KEY_CHARS:
             taken = set(self.types.values())
-            index = next((each for each in range(GROUP_TYPES) if each not in taken), None)
+            index = next((free_index for free_index in range(GROUP_TYPES) if free_index not in taken), None)
             if index is not None:
                 self.types[group_type] = index
                 self.new_types[group_type] = (index, at)

@@ -48,7 +48,7 @@ def load_persons(
 def insert_persons(connection: Connection, project_id: int, persons: Sequence[PersonState]) -> None:
     """Write new persons and give each its ``row_id``."""
     # Written and read as JSON, all uuids together become text in a fraction of the time of one by one.
-    uuids = orjson.loads(orjson.dumps([each.uuid for each in persons]))
+    uuids = orjson.loads(orjson.dumps([person.uuid for person in persons]))
     rows = []
     write = person_rows(connection)
     row_ids = write.next_ids(connection, len(persons))
@@ -60,7 +60,7 @@ def insert_persons(connection: Connection, project_id: int, persons: Sequence[Pe
 
 def update_persons(connection: Connection, persons: Sequence[PersonState]) -> None:
     """Write the changes of persons that are stored already."""
-    person_rows(connection).update(connection, [(*_values(each), each.row_id) for each in persons])
+    person_rows(connection).update(connection, [(*_values(person), person.row_id) for person in persons])
 
 
 def insert_distinct_ids(connection: Connection, project_id: int, named: dict[str, PersonState]) -> None:

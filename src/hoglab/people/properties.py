@@ -186,15 +186,15 @@ def _differences(properties: Properties, once: Properties, values: Properties) -
     return given, written
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Return whether two values are equal as JSON: unlike in Python, 1, 1.0 and true are three values."""
-    if type(one) is not type(other):
+    if type(value) is not type(other):
         return False
-    if isinstance(one, (dict, list)):
-        return orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
+    if isinstance(value, (dict, list)):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
             other, option=orjson.OPT_SORT_KEYS
         )
-    return bool(one == other)
+    return bool(value == other)
 
 
 def trim(properties: Properties) -> dict[str, Any]:

@@ -168,10 +168,10 @@ def list_persons(
         matching = matching.where(person.c.id.in_(among))
     ids = person_distinct_id
     if distinct_id is not None:
-        one = sa.select(ids.c.person_id).where(
+        person_of_id = sa.select(ids.c.person_id).where(
             ids.c.project_id == project_id, ids.c.distinct_id == distinct_id
         )
-        matching = matching.where(person.c.id == one.scalar_subquery())
+        matching = matching.where(person.c.id == person_of_id.scalar_subquery())
     if email:
         matching = matching.where(sa.func.lower(json_text(person.c.properties, "email")) == email.lower())
     if search:
@@ -204,17 +204,17 @@ def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:
 
 
 def distinct_ids_of(
-    connection: Connection, row_ids: Sequence[int], *, each: int | None = SHOWN_DISTINCT_IDS
+    connection: Connection, row_ids: Sequence[int], *, per_person: int | None = SHOWN_DISTINCT_IDS
 ) -> dict[int, list[str]]:
-    """Return the distinct ids of persons by row id, in alphabetical order, at most ``each`` a person (None: all)."""
+    """Return the distinct ids of persons by row id in alphabetical order, at most ``per_person`` each (None: all)."""
     ids = person_distinct_id
     rank = sa.func.row_number().over(partition_by=ids.c.person_id, order_by=ids.c.distinct_id).label("rank")
     ranked = (
         sa.select(ids.c.person_id, ids.c.distinct_id, rank).where(ids.c.person_id.in_(row_ids)).subquery()
     )
     chosen = sa.select(ranked.c.person_id, ranked.c.distinct_id).order_by(ranked.c.person_id, ranked.c.rank)
-    if each is not None:
-        chosen = chosen.where(ranked.c.rank <= each)
+    if per_person is not None:
+        chosen = chosen.where(ranked.c.rank <= per_person)
     by_person: dict[int, list[str]] = {row_id: [] for row_id in row_ids}
     for row_id, distinct_id in connection.execute(chosen):
         by_person[row_id].append(distinct_id)
@@ -251,7 +251,7 @@ def every_person(connection: Connection, project_id: int) -> Iterator[tuple[Pers
         if not page:
             return
         views = [_view(row) for row in page]
-        ids = distinct_ids_of(connection, [view.row_id for view in views], each=None)
+        ids = distinct_ids_of(connection, [view.row_id for view in views], per_person=None)
         for view in views:
             yield view, ids[view.row_id]
         last = views[-1].row_id

@@ -207,7 +207,7 @@ def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter
             person = reading.person_by_uuid(connection, call.project.id, person_id)
             if person is None:
                 raise not_found()
-            ids = reading.distinct_ids_of(connection, [person.row_id], each=None)
+            ids = reading.distinct_ids_of(connection, [person.row_id], per_person=None)
         return person_object(call, person, ids[person.row_id])
 
     @router.delete("/{person_id}", query=DeletionQuery, response=None, status=202, summary="Delete a person")

@@ -84,22 +84,22 @@ class WarehouseService:
 
     def _files(self, url_pattern: str, format_: str | None) -> dict[str, Any]:
         """Return the columns of the row that depend on the files."""
-        found = FileFormat(format_) if format_ is not None else _format_of(url_pattern)
+        file_format = FileFormat(format_) if format_ is not None else _format_of(url_pattern)
         try:
-            columns = self.directory.columns(url_pattern, found)
+            columns = self.directory.columns(url_pattern, file_format)
         except TableFileError as error:
             raise validation_error(str(error), "url_pattern") from error
         return {
-            "format": found.value,
+            "format": file_format.value,
             "url_pattern": url_pattern,
             "columns": [[name, kind.value] for name, kind in columns],
         }
 
 
 def _format_of(url_pattern: str) -> FileFormat:
-    for suffix, found in _SUFFIXES.items():
+    for suffix, file_format in _SUFFIXES.items():
         if url_pattern.lower().endswith(suffix):
-            return found
+            return file_format
     formats = " or ".join(FileFormat)
     raise validation_error(
         f"The names of the files do not tell their format: say {formats}.", "format", "required"

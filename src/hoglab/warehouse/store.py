@@ -35,7 +35,7 @@ class TableRow:
         return FileTable(self.name, FileFormat(self.format), self.url_pattern, columns)
 
 
-_COLUMNS = tuple(warehouse_table.c[each.name] for each in fields(TableRow))
+_COLUMNS = tuple(warehouse_table.c[field.name] for field in fields(TableRow))
 
 
 def by_id(connection: Connection, project_id: int, table_id: str) -> TableRow | None:

@@ -135,8 +135,8 @@ def dead_letter_router(delivery: Delivery) -> ResourceRouter:
         """List the events that did not become runs of functions, those that failed last first."""
         wanted = _selection(call.validate_query(DeadLetterQuery))
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
-        found, count = letters.page(call.project.id, wanted, page.limit, page.offset)
-        return envelope(call, [_shown(letter) for letter in found], count, page)
+        listed, count = letters.page(call.project.id, wanted, page.limit, page.offset)
+        return envelope(call, [_shown(letter) for letter in listed], count, page)
 
     @routes.post(
         "/retry/",

@@ -195,8 +195,8 @@ def router(
     def status(call: Call, function_id: UuidId) -> dict[str, int]:
         """Read the status of a function."""
         row = known(call, function_id)
-        found = delivery.states.statuses([function_id])
-        return dict(status_of(function_id, enabled=row["enabled"], known=found))
+        statuses = delivery.states.statuses([function_id])
+        return dict(status_of(function_id, enabled=row["enabled"], known=statuses))
 
     @routes.patch(
         "/{function_id}/status/",

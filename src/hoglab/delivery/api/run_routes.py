@@ -31,21 +31,25 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
         kept = delivery.stores.runs
         counts = run_history.counts(kept, call.project.id, delivery.now())
         unfinished = delivery.queue.backlogs()
-        failing = [each for each, (_, failed) in counts.items() if failed or each in unfinished]
+        failing = [
+            function_id for function_id, (_, failed) in counts.items() if failed or function_id in unfinished
+        ]
         with database.read() as metadata:
             known = set(store.by_ids(metadata, call.project.id, [*counts, *unfinished], full=False))
-        waiting = [each for each in unfinished if each in known and each not in failing]
+        waiting = [
+            function_id for function_id in unfinished if function_id in known and function_id not in failing
+        ]
         errors = run_history.last_errors(kept, [*failing, *waiting])
         return [
             {
-                "id": each,
-                "succeeded": counts.get(each, (0, 0))[0],
-                "failed": counts.get(each, (0, 0))[1],
-                "unfinished": unfinished.get(each, 0),
-                "destination_away": delivery.breakers.is_open(each),
-                "last_error": errors.get(each),
+                "id": function_id,
+                "succeeded": counts.get(function_id, (0, 0))[0],
+                "failed": counts.get(function_id, (0, 0))[1],
+                "unfinished": unfinished.get(function_id, 0),
+                "destination_away": delivery.breakers.is_open(function_id),
+                "last_error": errors.get(function_id),
             }
-            for each in sorted(known)
+            for function_id in sorted(known)
         ]
 
     @routes.get("/{function_id}/runs/", query=RunsQuery, response=RunPage, heavy=True)
@@ -60,13 +64,13 @@ def run_router(delivery: Delivery, database: Database) -> ResourceRouter:
         if row is None or row["deleted"]:
             raise not_found()
         wanted = call.validate_query(RunsQuery)
-        statuses = None if wanted.status is None else [each.strip() for each in wanted.status.split(",")]
-        unknown = next((each for each in statuses or () if each not in RUN_STATUSES), None)
+        statuses = None if wanted.status is None else [status.strip() for status in wanted.status.split(",")]
+        unknown = next((status for status in statuses or () if status not in RUN_STATUSES), None)
         if unknown is not None:
             raise validation_error(
                 f"'{unknown}' is no status of a run: {', '.join(RUN_STATUSES)}.", "status", "invalid_choice"
             )
-        found = run_history.runs(delivery.stores.runs, call.project.id, function_id, statuses, wanted.limit)
-        return {"count": len(found), "next": None, "previous": None, "results": found}
+        listed = run_history.runs(delivery.stores.runs, call.project.id, function_id, statuses, wanted.limit)
+        return {"count": len(listed), "next": None, "previous": None, "results": listed}
 
     return routes

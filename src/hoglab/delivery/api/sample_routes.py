@@ -46,8 +46,10 @@ def sample_router(
         project without events it is an invented one.
         """
         body = call.validate(SampleBody)
-        made, context = configured(call, parse_uuid(function_id), body.configuration, functions, database)
-        sample = samples.find(call.project, made, context)
+        configuration, context = configured(
+            call, parse_uuid(function_id), body.configuration, functions, database
+        )
+        sample = samples.find(call.project, configuration, context)
         return {"globals": sample.globals, "stored": sample.stored, "matches": sample.matches}
 
     return routes

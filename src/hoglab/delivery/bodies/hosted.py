@@ -32,8 +32,8 @@ class HostedExecution(Execution):
     loop_found = False
 
     def _global(self, name: str) -> Mapping[str, Any]:
-        found = self.globals.get(name)
-        return found if isinstance(found, dict) else {}
+        value = self.globals.get(name)
+        return value if isinstance(value, dict) else {}
 
     def capture(self, given: Mapping[str, Any], now: float) -> None:
         """Keep the event that the program captures, unless the chain of functions that led to it is too long."""

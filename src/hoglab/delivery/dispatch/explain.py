@@ -21,10 +21,14 @@ def explain_configuration(
     if configuration.mappings is None:
         return {"matches": own["matches"], "filters": own, "mappings": None}
     mappings: list[dict[str, Any]] = [
-        {"name": one.name, "disabled": one.disabled, "filters": _explained(one.filters, context, flat)}
-        for one in configuration.mappings
+        {
+            "name": mapping.name,
+            "disabled": mapping.disabled,
+            "filters": _explained(mapping.filters, context, flat),
+        }
+        for mapping in configuration.mappings
     ]
-    starts = any(one["filters"]["matches"] and not one["disabled"] for one in mappings)
+    starts = any(mapping["filters"]["matches"] and not mapping["disabled"] for mapping in mappings)
     return {"matches": own["matches"] and starts, "filters": own, "mappings": mappings}
 
 

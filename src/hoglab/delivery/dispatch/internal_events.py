@@ -39,9 +39,9 @@ def internal_subscribers(event_globals: EventGlobals) -> Subscribers:
     """Return the internal destinations, whose events have no address and no capture time."""
 
     def seen(project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
-        made = event_globals.of(project, event)
-        made["event"] |= {"captured_at": None, "url": ""}
-        return made
+        globals_ = event_globals.of(project, event)
+        globals_["event"] |= {"captured_at": None, "url": ""}
+        return globals_
 
     return Subscribers(attrgetter("internal_destinations"), seen, INTERNAL)
 

@@ -55,10 +55,10 @@ def filtered_metrics(asked: Sequence[Asked], now: datetime) -> list[AppMetric]:
     by_set: dict[int, list[Asked]] = {}
     for question in asked:
         by_set.setdefault(id(question.functions), []).append(question)
-    for ours in by_set.values():
-        events = sum(one.events for one in ours)
-        hits = sum((one.hits for one in ours), Counter[int]())
-        for place, function in enumerate(ours[0].functions.functions):
+    for questions in by_set.values():
+        events = sum(question.events for question in questions)
+        hits = sum((question.hits for question in questions), Counter[int]())
+        for place, function in enumerate(questions[0].functions.functions):
             totals[function.project_id, function.id] += events - hits[place]
     name = "filtered"
     return [
@@ -156,7 +156,7 @@ class DispatchPlan:
         reason = reason_of(error)
         if function is not None:
             self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")
-        if not any(one.step == "process" for one in self.dead):  # one traceback of a batch is enough
+        if not any(letter.step == "process" for letter in self.dead):  # one traceback of a batch is enough
             _logger.error("event_put_aside", event_uuid=str(event.row.uuid), exc_info=error)
         self.put_aside(event, function, "process", reason)
 

@@ -174,13 +174,13 @@ class BatchRun:
         if contents is None:
             return None
         try:
-            found = failures(run.value, len(contents.shown))
+            reasons = failures(run.value, len(contents.shown))
         except ValueError as error:
             run.log("error", str(error))
             return str(error)
-        for place, text in found.items():
+        for place, text in reasons.items():
             self._failed[contents.shown[place]] = run.cleaned(text)
-        for place, text in list(found.items())[:MAX_ITEM_LINES]:
+        for place, text in list(reasons.items())[:MAX_ITEM_LINES]:
             uuid = contents.events[place]["event"].get("uuid")
             run.log("error", f"Error executing function on event {uuid}: {text}")
         if not self._items and self._failed:
@@ -200,11 +200,11 @@ class BatchRun:
         results = []
         for item in self._items:
             failure = self._failed.get(item.id, error) if judged else error
-            each = item_result(base, item, next_version(), failure)
-            if failure is not None and not each.error_kind:
+            result = item_result(base, item, next_version(), failure)
+            if failure is not None and not result.error_kind:
                 kind = INPUTS_FAILED if item.id in inputs_failed else error_kind(failure)
-                each = replace(each, error_kind=kind)
-            results.append(each)
+                result = replace(result, error_kind=kind)
+            results.append(result)
         return results
 
 
@@ -217,8 +217,8 @@ def failures(value: Any, count: int) -> dict[int, str]:
         return {}
     if len(value) != count:
         raise ValueError(f"The program returned {len(value)} outcomes for {count} events.")
-    found = {place: _failure(outcome) for place, outcome in enumerate(value)}
-    return {place: text for place, text in found.items() if text is not None}
+    reasons = {place: _failure(outcome) for place, outcome in enumerate(value)}
+    return {place: text for place, text in reasons.items() if text is not None}
 
 
 def _failure(outcome: Any) -> str | None:

@@ -50,12 +50,16 @@ def merge(
         return None, results
     batch_id = str(uuid5(INVOCATIONS, "batch/" + ",".join(item.id for item in items)))
     kept = {item.id for item in items}
-    results += [_result(one, versions, now, batch_id=batch_id) for one in claimed if one.id in kept]
+    results += [
+        _result(invocation, versions, now, batch_id=batch_id)
+        for invocation in claimed
+        if invocation.id in kept
+    ]
     oldest, state = claimed[0], state_of_batch(items, source)
-    made = NewInvocation(
+    batch = NewInvocation(
         batch_id, oldest.project_id, oldest.function_id, encode_state(state), priority=oldest.priority
     )
-    return made, results
+    return batch, results
 
 
 def item_of(claimed: ClaimedInvocation, state: RunState) -> Item:

@@ -161,7 +161,7 @@ def _tokens(part: dict[str, Any]) -> list[Any]:
     properties = part.get("properties")
     inside = properties.get("token") if isinstance(properties, dict) else None
     named = [part.get("api_key"), part.get("token"), part.get("$token"), inside]
-    return [each.strip() for each in named if isinstance(each, str)]
+    return [token.strip() for token in named if isinstance(token, str)]
 
 
 def _events(causes: Iterable[bytes]) -> Iterator[_Event]:

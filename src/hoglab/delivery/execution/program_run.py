@@ -229,7 +229,7 @@ class ProgramRun:
         end = self._end
         if end is None:
             return
-        sync_ms = sum(each.duration_ms for each in self.timings if each.kind == "hog")
+        sync_ms = sum(timing.duration_ms for timing in self.timings if timing.kind == "hog")
         text = f"Function completed in {two_digits(self.total_ms)}ms. Sync: {two_digits(sync_ms)}ms."
         text += f" Mem: {two_digits(end.memory / 1024)}kb. Ops: {end.steps}."
         if self.event.url:
@@ -238,7 +238,7 @@ class ProgramRun:
 
     @property
     def total_ms(self) -> float:
-        return sum(each.duration_ms for each in self.timings)
+        return sum(timing.duration_ms for timing in self.timings)
 
 
 class _Used(msgspec.Struct):

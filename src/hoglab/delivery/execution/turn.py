@@ -543,7 +543,7 @@ class Turn:
         self, status: ResultStatus, now: datetime, *, over: bool, error: str | None, kind: str | None
     ) -> InvocationResult:
         claimed, state = self.claimed, self._state
-        total_ms = sum(each.duration_ms for each in state.timings) if state is not None else 0.0
+        total_ms = sum(timing.duration_ms for timing in state.timings) if state is not None else 0.0
         return InvocationResult(
             invocation_id=claimed.id,
             project_id=claimed.project_id,

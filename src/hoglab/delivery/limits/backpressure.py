@@ -31,7 +31,7 @@ MAX_WAITING_OF_PROJECT = 2_000_000
 """Number of unfinished invocations of one project's functions above which further ones become failed runs at once."""
 MAX_WAITING = 1_000_000
 """Number of unfinished invocations of one function above which further ones become failed runs, to be run again."""
-COUNT_ANEW = timedelta(seconds=1)
+COUNT_AGAIN_AFTER = timedelta(seconds=1)
 """Maximum age in seconds of the counts of projects."""
 CAUGHT_UP = timedelta(seconds=5)
 """Number of due invocations at or below which the worker has caught up."""
@@ -100,12 +100,12 @@ class Backpressure:
         if known is None:
             return 0
         moment = self.now()
-        if moment - self._counted_at > COUNT_ANEW:
+        if moment - self._counted_at > COUNT_AGAIN_AFTER:
             self._counted_at = moment
             waiting: Counter[int] = Counter()
             for identifier, count in self._queue.backlogs().items():
-                if (found := self._registry.find(identifier)) is not None:
-                    waiting[found[0].id] += count
+                if (registered := self._registry.find(identifier)) is not None:
+                    waiting[registered[0].id] += count
             self._of_projects = waiting
         return self._of_projects[known[0].id]
 
@@ -120,7 +120,9 @@ class Backpressure:
 
     def _held_back(self) -> frozenset[str]:
         """Return the functions whose invocations are late because of the function itself."""
-        return frozenset(each for each in self._queue.backlogs() if self._holds_itself_back(each))
+        return frozenset(
+            function_id for function_id in self._queue.backlogs() if self._holds_itself_back(function_id)
+        )
 
     def _holds_itself_back(self, function_id: str) -> bool:
         if self._function_breakers.is_degraded(function_id) or self._function_breakers.is_disabled(

@@ -92,24 +92,24 @@ class DestinationBreakers:
 
     def _fail(self, function_id: str, patience_s: float) -> None:
         now = self._clock()
-        one = self._failing.setdefault(function_id, _Failing(now))
-        one.count += 1
-        one.patience_s = patience_s
+        failing = self._failing.setdefault(function_id, _Failing(now))
+        failing.count += 1
+        failing.patience_s = patience_s
         if self._destinations.get(function_id) == SEVERAL:
-            one.next_probe = None
-        elif one.count >= FAILURES and (one.next_probe is None or one.is_probing):
-            one.is_probing = False
-            one.next_probe = now + one.interval_s * (0.5 + self._jitter() / 2)
-            one.interval_s = min(2 * one.interval_s, LONGEST_S)
+            failing.next_probe = None
+        elif failing.count >= FAILURES and (failing.next_probe is None or failing.is_probing):
+            failing.is_probing = False
+            failing.next_probe = now + failing.interval_s * (0.5 + self._jitter() / 2)
+            failing.interval_s = min(2 * failing.interval_s, LONGEST_S)
 
     def allowed(self, function_id: str, wanted: int) -> int:
         """Return the number of ``wanted`` runs that may begin: while the breaker is open, one as a probe, or none."""
         with self._lock:
-            one = self._failing.get(function_id)
+            failing = self._failing.get(function_id)
             now = self._clock()
-            if one is None or one.next_probe is None or not one.is_open(now):
+            if failing is None or failing.next_probe is None or not failing.is_open(now):
                 return wanted
-            granted = min(wanted, 1 if now >= one.next_probe else 0)
+            granted = min(wanted, 1 if now >= failing.next_probe else 0)
             if granted < wanted:
                 self._held_back.add(function_id)
             return granted
@@ -117,10 +117,10 @@ class DestinationBreakers:
     def began(self, function_id: str) -> None:
         """Record that runs were begun: while the breaker is open, that was the probe."""
         with self._lock:
-            one = self._failing.get(function_id)
-            if one is not None and one.next_probe is not None:
-                one.is_probing = True
-                one.next_probe = self._clock() + one.interval_s  # if the probe has no result
+            failing = self._failing.get(function_id)
+            if failing is not None and failing.next_probe is not None:
+                failing.is_probing = True
+                failing.next_probe = self._clock() + failing.interval_s  # if the probe has no result
 
     def wait_s(self) -> float | None:
         """Return the time until the first probe of a breaker that held runs back since the last call; None for none."""
@@ -128,23 +128,23 @@ class DestinationBreakers:
             held, self._held_back = self._held_back, set()
             now = self._clock()
             probes = [
-                one.next_probe
-                for each in held
-                if (one := self._failing.get(each)) is not None and one.next_probe is not None
+                failing.next_probe
+                for function_id in held
+                if (failing := self._failing.get(function_id)) is not None and failing.next_probe is not None
             ]
         return max(LEAST_WAIT_S, min(probes) - now) if probes else None
 
     def is_open(self, function_id: str) -> bool:
         """Return whether the function's runs are held back."""
         with self._lock:
-            one = self._failing.get(function_id)
-            return function_id in self._elsewhere or (one is not None and one.is_open(self._clock()))
+            failing = self._failing.get(function_id)
+            return function_id in self._elsewhere or (failing is not None and failing.is_open(self._clock()))
 
     def open_here(self) -> list[str]:
         """Return the functions whose breakers are open in this process."""
         now = self._clock()
         with self._lock:
-            return [function_id for function_id, one in self._failing.items() if one.is_open(now)]
+            return [function_id for function_id, failing in self._failing.items() if failing.is_open(now)]
 
     def open_anywhere(self) -> frozenset[str]:
         """Return the functions whose breakers are open in some process."""

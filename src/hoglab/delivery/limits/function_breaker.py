@@ -124,18 +124,18 @@ class FunctionBreakers:
         self._lock = threading.Lock()  # guards all fields below
         self._costs: Counter[str] = Counter()  # not yet subtracted from the stored buckets
         self._stored = {kept.function_id: kept for kept in store.read()}
-        self._breakers = {each: _in_memory(kept) for each, kept in self._stored.items()}
+        self._breakers = {function_id: _in_memory(kept) for function_id, kept in self._stored.items()}
 
     # --- reading
 
     def statuses(self, function_ids: Collection[str]) -> Mapping[str, Status]:
         now = self._now()
-        found: dict[str, Status] = {}
+        statuses: dict[str, Status] = {}
         for function_id in function_ids:
             breaker = self._breakers.get(function_id)
             if breaker is not None:
-                found[function_id] = {"state": breaker.state, "tokens": math.floor(breaker.refilled(now))}
-        return found
+                statuses[function_id] = {"state": breaker.state, "tokens": math.floor(breaker.refilled(now))}
+        return statuses
 
     def effective_state(self, function_id: str) -> int:
         """Return the state in which the function's runs are executed."""

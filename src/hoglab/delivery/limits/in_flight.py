@@ -88,7 +88,9 @@ class InFlight:
         tallies = self._tallies
         self._passed_over = Full(
             frozenset(
-                each for each, project in self._project_of.items() if tallies.more_of(project, each) <= 0
+                function_id
+                for function_id, project in self._project_of.items()
+                if tallies.more_of(project, function_id) <= 0
             ),
             frozenset(project for project in tallies.projects if tallies.room_of(project) <= 0),
         )

@@ -59,7 +59,11 @@ class RateLimiter:
             if len(self._limits) > MAX_KNOWN:
                 self._limits.clear()
             self._unknown.update(self._limits)
-            self._buckets = {each: one for each, one in self._buckets.items() if one.left(now) < one.size}
+            self._buckets = {
+                function_id: bucket
+                for function_id, bucket in self._buckets.items()
+                if bucket.left(now) < bucket.size
+            }
         for function_id in self._unknown:
             self._limits[function_id] = self._limit(function_id)
         self._unknown.clear()
@@ -121,7 +125,7 @@ class RateLimiter:
             return 0.0
         now = self._clock()
         if self._shared is not None:
-            waits = (max(0.0, self._empty_until.get(each, now) - now) for each in held)
+            waits = (max(0.0, self._empty_until.get(function_id, now) - now) for function_id in held)
         else:
-            waits = (self._buckets[each].filled(now).wait_s(1.0) for each in held)
+            waits = (self._buckets[function_id].filled(now).wait_s(1.0) for function_id in held)
         return min(waits, default=None)

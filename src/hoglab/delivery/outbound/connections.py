@@ -212,9 +212,14 @@ class ConnectionPool:
         """
         if len(self._open) + self._opening <= self._limits.connections:
             return
-        waiting = (next((one for one in idle if one.is_reusable), None) for idle in self._idle.values())
+        waiting = (
+            next((connection for connection in idle if connection.is_reusable), None)
+            for idle in self._idle.values()
+        )
         oldest = min(
-            (one for one in waiting if one is not None), key=lambda each: each.idle_since, default=None
+            (connection for connection in waiting if connection is not None),
+            key=lambda connection: connection.idle_since,
+            default=None,
         )
         if oldest is not None:
             oldest.abort()
@@ -263,20 +268,20 @@ class ConnectionPool:
 
     async def _addresses(self, origin: Origin, holder: Holder) -> list[Any]:
         """Return the addresses of a host, all of which must be allowed (hog-runtime 9)."""
-        found = await self._resolver.resolve(origin.host, origin.port, holder)
-        for info in found:
+        addresses = await self._resolver.resolve(origin.host, origin.port, holder)
+        for info in addresses:
             self._check(info[4][0], origin)
-        return found
+        return addresses
 
     def _make_socket(self, origin: Origin, info: Any) -> socket.socket:
         """Return a new socket, unless the guard refuses its address. No other function makes sockets."""
         family, kind, protocol, _, sockaddr = info
         self._check(sockaddr[0], origin)
-        made = socket.socket(family=family, type=kind, proto=protocol)
-        made.setblocking(False)
+        new_socket = socket.socket(family=family, type=kind, proto=protocol)
+        new_socket.setblocking(False)
         with contextlib.suppress(OSError):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+            new_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return new_socket
 
     def _check(self, address: str, origin: Origin) -> None:
         if not self._guard.allows(ip_address(address.partition("%")[0]), host_allowed=origin.host_allowed):

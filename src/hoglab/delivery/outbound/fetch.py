@@ -201,10 +201,10 @@ class Fetcher:
                 reason = refusal(url, location, exhausted=following is not None)
                 return replace(answer, undelivered=reason)
             url = following
-            found = self._target_of(url)
-            if isinstance(found, FetchFailure):
-                return found
-            target = found
+            next_target = self._target_of(url)
+            if isinstance(next_target, FetchFailure):
+                return next_target
+            target = next_target
         raise AssertionError("the last redirect is refused")
 
     async def _send(

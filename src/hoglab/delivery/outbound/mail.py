@@ -184,7 +184,7 @@ def _read(wanted: Any, key: str, limits: MailLimits) -> Email:
     text, html = _content(wanted, "text"), _content(wanted, "html")
     if text is None and html is None:
         raise _UnusableError("The e-mail has neither text nor html")
-    if sum(len(one.encode()) for one in (text, html) if one is not None) > limits.content_bytes:
+    if sum(len(part.encode()) for part in (text, html) if part is not None) > limits.content_bytes:
         raise _UnusableError(f"text and html of an e-mail exceed {limits.content_bytes} bytes")
     return Email(sender, recipient, subject, text, html, f"<{key}@{sender.domain}>")
 

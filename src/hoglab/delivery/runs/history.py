@@ -23,13 +23,13 @@ LOOKED_AT = 1_000
 def counts(store: RunStore, project_id: int, now: datetime) -> dict[str, tuple[int, int]]:
     """Return successes and failures of the functions of a project in the last 24 hours, to the hour."""
     numbers = store.counts(project_id, {"succeeded", *FAILURES}, floor(now - WINDOW, "hour"))
-    found: dict[str, tuple[int, int]] = {}
+    totals: dict[str, tuple[int, int]] = {}
     for (function_id, name), number in numbers.items():
-        succeeded, failed = found.get(function_id, (0, 0))
-        found[function_id] = (
+        succeeded, failed = totals.get(function_id, (0, 0))
+        totals[function_id] = (
             (succeeded + number, failed) if name == "succeeded" else (succeeded, failed + number)
         )
-    return found
+    return totals
 
 
 def last_errors(store: RunStore, function_ids: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -44,9 +44,9 @@ class Latencies:
         self._of(function_id)[1].observe(took_s)
 
     def _of(self, function_id: str) -> tuple[Histogram, Histogram]:
-        found = self._series.get(function_id)
-        if found is None:
+        histograms = self._series.get(function_id)
+        if histograms is None:
             if len(self._series) >= self._max_series:
                 return _ACCEPTED.labels(OTHERS), _RUNS.labels(OTHERS)
-            found = self._series[function_id] = _ACCEPTED.labels(function_id), _RUNS.labels(function_id)
-        return found
+            histograms = self._series[function_id] = _ACCEPTED.labels(function_id), _RUNS.labels(function_id)
+        return histograms

@@ -89,7 +89,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
 
     def mapping_ids(self) -> list[str | None]:
         """Return the mappings that the run is for; of a batch, those of all its events."""
-        return [one.mapping_id for one in self.items or (self,)]
+        return [item.mapping_id for item in self.items or (self,)]
 
 
 _DECODER = msgspec.json.Decoder(RunState)
@@ -116,12 +116,13 @@ def without_persons(data: bytes, person_ids: Set[str], distinct_ids: Set[str]) -
     try:
         state = decode_state(data)
     except InvalidStateError:
-        return None if any(each.encode() in data for each in (*person_ids, *distinct_ids)) else data
+        is_named = any(identifier.encode() in data for identifier in (*person_ids, *distinct_ids))
+        return None if is_named else data
 
-    def is_gone(one: RunState | Item) -> bool:
-        return one.person_id in person_ids or one.distinct_id in distinct_ids
+    def is_gone(run: RunState | Item) -> bool:
+        return run.person_id in person_ids or run.distinct_id in distinct_ids
 
-    items = [one for one in state.items if not is_gone(one)]
+    items = [item for item in state.items if not is_gone(item)]
     if not items:
         return None if state.items or is_gone(state) else data
     if len(items) == len(state.items):

@@ -71,9 +71,9 @@ def _difference(expected: Mapping[str, Any], report: TrialReport) -> str | None:
     if requests is not None:
         if len(requests) != len(report.requests):
             return f"{len(report.requests)} requests were made, not {len(requests)}"
-        for at, (wanted, made) in enumerate(zip(requests, report.requests, strict=True)):
+        for at, (wanted, sent) in enumerate(zip(requests, report.requests, strict=True)):
             for part, value in wanted.items():
-                if not _fits(part, value, made[part]):
+                if not _fits(part, value, sent[part]):
                     return f"the {part} of request {at + 1} is another"
     for text in expected.get("logs") or ():
         if not any(text in line["message"] for line in report.logs):

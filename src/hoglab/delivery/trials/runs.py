@@ -126,7 +126,7 @@ class TestRuns:
             return []
         if function.mappings is None:
             return [None]
-        return [one for one in function.mappings if self._matches(one.filter, flat, report)]
+        return [mapping for mapping in function.mappings if self._matches(mapping.filter, flat, report)]
 
     def _matches(self, compiled: Any, flat: dict[str, Any], report: TrialReport) -> bool:
         now = self._delivery.now()
@@ -249,7 +249,7 @@ class TestRuns:
         )
         event = _TestEvent.of(globals_["event"])
         kept = transformations.transform(project.id, [event])
-        names = {one.metric_name for one in metrics}
+        names = {metric.metric_name for metric in metrics}
         for line in logs:
             report.log(line.level, line.message, line.timestamp)
             if line.level == "error":
@@ -358,10 +358,10 @@ def _hidden(value: Any, hide: Redact) -> Any:
 def _batch_error(run: ProgramRun) -> str | None:
     """Return the reason for which the one event of a batch failed, by the program's result; None when it did not."""
     try:
-        found = failures(run.value, 1)
+        reasons = failures(run.value, 1)
     except ValueError as error:
         return str(error)
-    return run.cleaned(found[0]) if found else None
+    return run.cleaned(reasons[0]) if reasons else None
 
 
 def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:

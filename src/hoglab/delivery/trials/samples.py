@@ -78,19 +78,19 @@ class Samples:
             last = next(self._stored(project, None), None)
         stored = last is not None
         globals_ = last or self._invented(project, configuration)
-        found = explain_configuration(configuration, context, filter_globals(globals_))
-        return Sample(globals_, stored, found["matches"])
+        explanation = explain_configuration(configuration, context, filter_globals(globals_))
+        return Sample(globals_, stored, explanation["matches"])
 
     def _stored(self, project: Project, names: Collection[str] | None) -> Iterator[dict[str, Any]]:
         """Yield the globals of events, newest first, of some names or of any."""
         if self._catch_up is not None:
             self._catch_up.wait(project.id, CATCH_UP_S)
-        made, before, deadline = self._delivery.event_globals, None, time.monotonic() + SEARCH_S
+        event_globals, before, deadline = self._delivery.event_globals, None, time.monotonic() + SEARCH_S
         for count in PORTIONS:
             with self._store.reader() as reader:
                 rows = newest(reader, project.id, count, names=names, before=before, timeout_s=TIMEOUT_S)
             for before, row in rows:  # noqa: B007 - the last place is where the next portion begins
-                yield made.of(project, IngestedEvent(row, orjson.loads(row.properties)))
+                yield event_globals.of(project, IngestedEvent(row, orjson.loads(row.properties)))
                 if time.monotonic() >= deadline:
                     return
             if len(rows) < count:
@@ -98,8 +98,8 @@ class Samples:
 
     def _invented(self, project: Project, configuration: Configuration) -> dict[str, Any]:
         """Return an invented event of the first name that the filters accept."""
-        parts = [configuration.filters, *(one.filters or {} for one in configuration.mappings or ())]
-        names = [one.get("id") for part in parts for one in part.get("events") or ()]
+        parts = [configuration.filters, *(mapping.filters or {} for mapping in configuration.mappings or ())]
+        names = [entry.get("id") for part in parts for entry in part.get("events") or ()]
         name = next((name for name in names if isinstance(name, str)), INVENTED_EVENT)
         event = {"event": name, "distinct_id": "ada", "properties": {"$current_url": "https://example.com/"}}
         return self._tests.globals_of(project, {"event": event, "person": INVENTED_PERSON}, None)
@@ -109,14 +109,14 @@ def _wanted_names(configuration: Configuration, context: FilterContext) -> froze
     """Return the names of the events that can pass the filters; None when any may, or when they cannot be read."""
     parts = [configuration.filters]
     if configuration.mappings is not None:
-        parts = [one.filters or {} for one in configuration.mappings if not one.disabled]
+        parts = [mapping.filters or {} for mapping in configuration.mappings if not mapping.disabled]
     names: frozenset[str] = frozenset()
     for part in parts:
         try:
-            found = build_filter(part, context).event_names
+            accepted = build_filter(part, context).event_names
         except FilterError:
             return None
-        if found is None:
+        if accepted is None:
             return None
-        names |= found
+        names |= accepted
     return names

@@ -353,10 +353,10 @@ class Webhooks:
     # --- in a thread
 
     def _handle(self, function_id: str, request: IncomingRequest) -> _WebhookRequest:
-        found = self._context.registry.find(function_id)
-        if found is None or found[1].type != WEBHOOK:
+        registered = self._context.registry.find(function_id)
+        if registered is None or registered[1].type != WEBHOOK:
             return _WebhookRequest(NOT_FOUND)
-        project, function = found
+        project, function = registered
         webhook = _WebhookRequest(DONE, project.id, function.id, str(uuid4()))
         if self._function_breakers.is_disabled(function.id):
             self._count(webhook, "failure", "disabled_permanently")
@@ -479,11 +479,15 @@ class Webhooks:
 
     def _not_captured(self, webhook: _WebhookRequest) -> _WebhookRequest:
         """Return the answer that asks to send again, and store nothing but the reason."""
-        metrics = [one for one in webhook.metrics if one.metric_kind == "other"]
-        left = replace(webhook, reply=NOT_STORED, captured=None, invocations=[], metrics=metrics, results=[])
-        self._log(left, "error", "The captured event could not be stored; the sender was asked to try again.")
-        self._count(left, "failure", "failed")
-        return left
+        metrics = [metric for metric in webhook.metrics if metric.metric_kind == "other"]
+        unanswered = replace(
+            webhook, reply=NOT_STORED, captured=None, invocations=[], metrics=metrics, results=[]
+        )
+        self._log(
+            unanswered, "error", "The captured event could not be stored; the sender was asked to try again."
+        )
+        self._count(unanswered, "failure", "failed")
+        return unanswered
 
     def _leave(self, webhook: _WebhookRequest) -> Reply:
         """Write the outcome of a request. Return the answer, which is another when that cannot be done."""

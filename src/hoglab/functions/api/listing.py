@@ -80,8 +80,8 @@ class FunctionList:
             hits = {hit.id: hit for hit in find(rows, listing.search)}
             ids = list(hits)
         wanted = ids[offset : offset + limit]
-        found = store.by_ids(connection, project.id, wanted, full=listing.full)
-        ordered = [found[function_id] for function_id in wanted]
+        rows_by_id = store.by_ids(connection, project.id, wanted, full=listing.full)
+        ordered = [rows_by_id[function_id] for function_id in wanted]
         shown = (
             self._presenter.full(connection, ordered)
             if listing.full

@@ -75,8 +75,8 @@ def router(service: FunctionService) -> ResourceRouter:
     def create_function(call: Call) -> dict[str, Any]:
         """Create a function, with or without a template."""
         sent = _sent(call)
-        made = service.create(call.project, call.principal.user.id, sent)
-        return with_warnings(made, unknown_inputs(sent.body, made))
+        created = service.create(call.project, call.principal.user.id, sent)
+        return with_warnings(created, unknown_inputs(sent.body, created))
 
     @routes.get(
         "/icon/", query=IconQuery, response={"type": "string"}, media_type=icons.CONTENT_TYPE, errors=(400,)
@@ -88,8 +88,8 @@ def router(service: FunctionService) -> ResourceRouter:
     @routes.get("/icons/", query=IconsQuery, response=list[IconOut])
     def list_icons(call: Call) -> list[dict[str, str]]:
         """List the icons whose name contains ``query``."""
-        found = icons.search_icons(call.query("query"))
-        return [{"id": one.id, "name": one.name, "url": one.url} for one in found]
+        matching = icons.search_icons(call.query("query"))
+        return [{"id": icon.id, "name": icon.name, "url": icon.url} for icon in matching]
 
     @routes.patch("/rearrange/", body=RearrangeBody, response=list[FunctionOut])
     def rearrange(call: Call) -> list[dict[str, Any]]:
@@ -112,8 +112,8 @@ def router(service: FunctionService) -> ResourceRouter:
     )
     def diagnostics(call: Call, function_id: TextId) -> dict[str, Any]:
         """Check a configuration and list its problems with their places; nothing is stored. The id may be ``new``."""
-        found = service.diagnose(call.project, _sent(call), parse_uuid(function_id))
-        return {"diagnostics": found}
+        problems = service.diagnose(call.project, _sent(call), parse_uuid(function_id))
+        return {"diagnostics": problems}
 
     @routes.get("/{function_id}/", response=FunctionOut)
     def read_function(call: Call, function_id: UuidId) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _filter_groups(call: Call) -> tuple[Mapping[str, Any], ...]:
         groups.append(parsed)
     if text := call.query("filter_groups"):
         parsed = _json(text, "filter_groups")
-        if not isinstance(parsed, list) or not all(isinstance(one, dict) for one in parsed):
+        if not isinstance(parsed, list) or not all(isinstance(group, dict) for group in parsed):
             raise validation_error("Invalid filter_groups", "filter_groups")
         groups += parsed
     return tuple(group for group in groups if group)

@@ -31,9 +31,9 @@ class Hit:
 def find(rows: Iterable[Mapping[str, Any]], search: str) -> list[Hit]:
     """Return the rows that fit a text, best first; rows that only resemble it count if none contains it."""
     wanted = search.replace("\0", "").strip().lower()
-    found = [hit for row in rows if (hit := _hit(row, wanted)) is not None]
-    exact = [hit for hit in found if hit.match == "exact"]
-    return sorted(exact or found, key=lambda hit: (-hit.score, hit.name.lower(), hit.id))
+    hits = [hit for row in rows if (hit := _hit(row, wanted)) is not None]
+    exact = [hit for hit in hits if hit.match == "exact"]
+    return sorted(exact or hits, key=lambda hit: (-hit.score, hit.name.lower(), hit.id))
 
 
 def _hit(row: Mapping[str, Any], wanted: str) -> Hit | None:
@@ -57,11 +57,11 @@ def similarity(wanted: str, text: str) -> float:
 
 def _trigrams(text: str) -> set[str]:
     """Return runs of three letters of each word; two blanks stand before a word and one behind it."""
-    found = set()
+    trigrams = set()
     for word in _WORD.findall(text.lower()):
         padded = f"  {word} "
-        found |= {padded[at : at + 3] for at in range(len(padded) - 2)}
-    return found
+        trigrams |= {padded[at : at + 3] for at in range(len(padded) - 2)}
+    return trigrams
 
 
 def contains(whole: Any, part: Any) -> bool:
@@ -71,7 +71,9 @@ def contains(whole: Any, part: Any) -> bool:
             key in whole and contains(whole[key], value) for key, value in part.items()
         )
     if isinstance(part, list):
-        return isinstance(whole, list) and all(any(contains(one, value) for one in whole) for value in part)
+        return isinstance(whole, list) and all(
+            any(contains(element, value) for element in whole) for value in part
+        )
     return isinstance(whole, bool) is isinstance(part, bool) and bool(whole == part)
 
 

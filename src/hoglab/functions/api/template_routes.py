@@ -47,9 +47,9 @@ def router(database: Database) -> ResourceRouter:
         page = call.page(DEFAULT_LIMIT, MAX_LIMIT)
         with database.read() as connection:
             use = store.template_use(connection)
-        found = select_templates(call.params, use, without=UNLISTED)
-        items = [one.wire() for one in found[page.offset : page.offset + page.limit]]
-        return envelope(call, items, len(found), page)
+        templates = select_templates(call.params, use, without=UNLISTED)
+        items = [template.wire() for template in templates[page.offset : page.offset + page.limit]]
+        return envelope(call, items, len(templates), page)
 
     @routes.get("/{template_id}/", response=TemplateOut)
     def read_template(call: Call, template_id: TextId) -> dict[str, Any]:  # noqa: ARG001
@@ -82,7 +82,7 @@ def public_routes(database: Database) -> list[BaseRoute]:
                 "count": len(templates),
                 "next": link(after) if after < len(templates) else None,
                 "previous": link(before) if page.offset else None,
-                "results": [one.wire() for one in templates[page.offset : after]],
+                "results": [template.wire() for template in templates[page.offset : after]],
             }
         )
 
@@ -119,18 +119,18 @@ def select_templates(
     """Return the templates that a query asks for, the most used first."""
     types = _types(query)
     wanted_id = query.get("template_id")
-    found = [
+    matching = [
         template
         for template in catalogue().values()
         if template.type in types
         and template.status not in without
         and (not wanted_id or template.id == wanted_id)
     ]
-    return sorted(found, key=lambda template: (-use.get(template.id, 0), template.name.lower()))
+    return sorted(matching, key=lambda template: (-use.get(template.id, 0), template.name.lower()))
 
 
 def _types(query: Mapping[str, str]) -> tuple[str, ...]:
-    if one := query.get("type"):
-        return (one,)
+    if only_type := query.get("type"):
+        return (only_type,)
     several = tuple(part.strip() for part in query.get("types", "").split(",") if part.strip())
     return several or DEFAULT_TYPES

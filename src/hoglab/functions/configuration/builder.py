@@ -362,12 +362,12 @@ def unknown_inputs(sent: Mapping[str, Any], shown: Mapping[str, Any]) -> list[Wa
 
     ``shown`` is the function as answers show it.
     """
-    found = _unasked(sent, shown, ())
+    warnings = _unasked(sent, shown, ())
     mappings = sent.get("mappings")
     if isinstance(mappings, list):
         for index, (mapping, kept) in enumerate(zip(mappings, shown["mappings"] or (), strict=False)):
-            found += _unasked(mapping, kept, ("mappings", index))
-    return found
+            warnings += _unasked(mapping, kept, ("mappings", index))
+    return warnings
 
 
 def _unasked(sent: Mapping[str, Any], shown: Mapping[str, Any], path: Path) -> list[WarningEntry]:

@@ -37,8 +37,8 @@ def compile_code(hog: str, function_type: str | None) -> list[Any]:
     except HogSourceError as error:
         detail = error.message if error.code == "hyphen" else _ERRORS
         raise _refused(error.message, error.line, error.column, detail) from None
-    for found in program.errors:
-        raise _refused(found.message, found.line, found.column)
+    for finding in program.errors:
+        raise _refused(finding.message, finding.line, finding.column)
     return program.bytecode
 
 

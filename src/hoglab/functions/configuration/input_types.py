@@ -41,13 +41,13 @@ def _integration(value: Any) -> str | None:
 
 
 def _integrations(value: Any) -> str | None:
-    if isinstance(value, list) and all(_is_int(one) for one in value):
+    if isinstance(value, list) and all(_is_int(item) for item in value):
         return None
     return "Value must be a list of Integration IDs."
 
 
 def _strings(value: Any) -> str | None:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return None
     return "Value must be a list of MCP connector IDs."
 
@@ -102,7 +102,7 @@ def _sender(sender: Mapping[str, Any]) -> str | None:
     ids = sender.get("integrationIds")
     if ids is None:
         return None
-    if not isinstance(ids, list) or not all(_is_int(one) for one in ids):
+    if not isinstance(ids, list) or not all(_is_int(item) for item in ids):
         return "Expected 'from.integrationIds' to be a list of Integration IDs."
     if len(ids) > MAX_EMAIL_SENDERS:
         return f"At most {MAX_EMAIL_SENDERS} email senders are allowed."

@@ -113,9 +113,9 @@ class Configuration:
     def site_parts(self) -> SiteParts:
         """Return the parts of a site function, without its secrets."""
         mappings = [
-            SiteMappingParts(one.inputs_schema, one.inputs.plain, one.filters)
-            for one in self.mappings or ()
-            if not one.disabled
+            SiteMappingParts(mapping.inputs_schema, mapping.inputs.plain, mapping.filters)
+            for mapping in self.mappings or ()
+            if not mapping.disabled
         ]
         return SiteParts(self.hog, self.inputs_schema, self.inputs.plain, self.filters, mappings)
 
@@ -131,4 +131,4 @@ class Configuration:
     def labelled_mappings(self) -> list[tuple[str, MappingConfiguration]]:
         """Return the mappings with the labels under which their secrets are kept."""
         mappings = self.mappings or ()
-        return list(zip(mapping_labels([one.name for one in mappings]), mappings, strict=True))
+        return list(zip(mapping_labels([mapping.name for mapping in mappings]), mappings, strict=True))

@@ -166,8 +166,8 @@ _TAG: Final = searched(r"^(D?[0-9.]+)(, and [0-9.]+)?:? ")
 def reasons(listed: Mapping[str, Mapping[str, str]], runner: str) -> str:
     """Return the different reasons of a list by programs, as a list; references to another list are left out."""
     texts = (entry[runner] for entry in listed.values() if runner in entry)
-    found = dict.fromkeys(_TAG.sub("", text) for text in texts if not text.startswith("As "))
-    return "\n".join(f"- {text[0].upper()}{text[1:].removesuffix('.')}." for text in found)
+    unique_texts = dict.fromkeys(_TAG.sub("", text) for text in texts if not text.startswith("As "))
+    return "\n".join(f"- {text[0].upper()}{text[1:].removesuffix('.')}." for text in unique_texts)
 
 
 def listed_parts(folder: Path) -> dict[str, str]:
@@ -198,7 +198,7 @@ def reference(chapters: str, listed: Mapping[str, str]) -> str:
         "findings": "\n".join(line for line in codes.splitlines() if line.startswith("|")),
         "library": library(),
     }
-    return _PLACE.sub(lambda found: parts[found[1]], chapters)
+    return _PLACE.sub(lambda place: parts[place[1]], chapters)
 
 
 def main(template: str, oracles: str, target: str) -> None:

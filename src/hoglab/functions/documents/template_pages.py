@@ -39,8 +39,8 @@ SHOWN_DEFAULT_CHARS: Final = 80
 def pages() -> dict[str, str]:
     """Return the text of every page by the name of its file, the index as ``README.md``."""
     shown = [template for template in catalogue().values() if template.status not in UNUSABLE]
-    made = {f"{template.folder}.md": page(template) for template in shown}
-    return {"README.md": _index(shown), **made}
+    pages_by_file = {f"{template.folder}.md": page(template) for template in shown}
+    return {"README.md": _index(shown), **pages_by_file}
 
 
 def page(template: Template) -> str:
@@ -87,13 +87,13 @@ def example(template: Template) -> dict[str, Any]:
     if template.mapping_templates is not None:
         body["mappings"] = [
             {
-                "name": one["name"],
-                "filters": one["filters"],
-                "inputs_schema": one["inputs_schema"],
-                "inputs": _values(one["inputs_schema"]),
+                "name": mapping["name"],
+                "filters": mapping["filters"],
+                "inputs_schema": mapping["inputs_schema"],
+                "inputs": _values(mapping["inputs_schema"]),
             }
-            for one in template.mapping_templates
-            if one["include_by_default"]
+            for mapping in template.mapping_templates
+            if mapping["include_by_default"]
         ]
     return body
 
@@ -138,9 +138,9 @@ def _index(shown: Sequence[Template]) -> str:
     parts = [INTRODUCTION]
     for kind, title in KINDS.items():
         rows = [
-            f"| [{one.name}]({one.folder}.md) | {one.description} |"
-            for one in sorted(shown, key=lambda one: one.name.lower())
-            if one.type == kind
+            f"| [{template.name}]({template.folder}.md) | {template.description} |"
+            for template in sorted(shown, key=lambda template: template.name.lower())
+            if template.type == kind
         ]
         parts.append("\n".join([f"## {title}\n", "| Template | |", "|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"

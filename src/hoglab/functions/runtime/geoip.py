@@ -74,8 +74,8 @@ class GeoIp:
 
     def _place(self, ip: str) -> Mapping[str, Any]:
         record = self._remembered(ip)
-        found = {f"$geoip_{name}": _at(record, path) for name, path in PLACE_FIELDS.items()}
-        return {name: value for name, value in found.items() if value is not None}
+        properties = {f"$geoip_{name}": _at(record, path) for name, path in PLACE_FIELDS.items()}
+        return {name: value for name, value in properties.items() if value is not None}
 
     def close(self) -> None:
         self._reader.close()
@@ -93,7 +93,7 @@ def _at(value: Any, path: tuple[str | int, ...]) -> Any:
 def _camel_case(value: Any) -> Any:
     """Return a record with the field names that JavaScript's readers of such databases use."""
     if isinstance(value, list):
-        return [_camel_case(one) for one in value]
+        return [_camel_case(element) for element in value]
     if not isinstance(value, dict):
         return value
     changed = {}

@@ -69,13 +69,17 @@ class Recompiler(BackgroundService):
     def recompile(self, project_id: int) -> int:
         """Compile the functions of a project again. Return how many of them changed by that."""
         with self._database.read() as connection:
-            project = next((one for one in accounts.projects(connection) if one.id == project_id), None)
+            project = next(
+                (candidate for candidate in accounts.projects(connection) if candidate.id == project_id), None
+            )
             if project is None:
                 return 0
             context = store.filter_context(connection, project)
             rows = store.everything(connection, project_id)
         compiled = {row["id"]: (row["updated_at"], self._changes(row, context)) for row in rows}
-        stale = {function_id: found for function_id, found in compiled.items() if found[1]}
+        stale = {
+            function_id: (seen_at, changes) for function_id, (seen_at, changes) in compiled.items() if changes
+        }
         if not stale:
             return 0
         with self._database.write() as tx:

@@ -133,8 +133,8 @@ class FunctionRegistry:
                 return None
             project_id = self._projects[function_id] = row["project_id"]
         functions = self.for_project(project_id)
-        found = None if functions is None else functions.by_id.get(function_id)
-        return None if functions is None or found is None else (functions.project, found)
+        function = None if functions is None else functions.by_id.get(function_id)
+        return None if functions is None or function is None else (functions.project, function)
 
     def project_count(self) -> int:
         """Return the number of projects with functions."""
@@ -178,10 +178,10 @@ class FunctionRegistry:
             else:
                 changed = None
                 projects = {project.id: project for project in accounts.projects(connection)}
-                found = projects.get(project_id)
-                if found is None:
+                current_project = projects.get(project_id)
+                if current_project is None:
                     return _Loaded(versions, None)
-                project, context = found, store.filter_context(connection, found)
+                project, context = current_project, store.filter_context(connection, current_project)
                 rows = store.runnable(connection, project_id)
         known = {} if before is None or before.context != context else before.entries
         entries = (

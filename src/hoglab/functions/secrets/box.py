@@ -57,10 +57,12 @@ class SecretBox:
         if keys:
             return cls(keys)
         content = directory.secret(KEY_FILE, lambda: f"{cls.new_key()}\n".encode()).decode("ascii", "replace")
-        found = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")]
-        if not found:
+        file_keys = [
+            line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")
+        ]
+        if not file_keys:
             raise SecretsError(f"{directory.path / KEY_FILE} holds no key")
-        return cls(found)
+        return cls(file_keys)
 
     @staticmethod
     def add_key(directory: DataDirectory) -> None:

@@ -91,8 +91,8 @@ def _replaced(pattern: Searched[str], text: str) -> str:
     """
     kept: list[str] = []
     done = begin = 0
-    while (found := pattern.search(text, begin)) is not None:
-        start, end = found.span()
+    while (match := pattern.search(text, begin)) is not None:
+        start, end = match.span()
         if start >= done:
             kept += (text[done:start], REPLACEMENT)
         done = max(done, end)
@@ -105,11 +105,11 @@ def _pattern(secrets: frozenset[str]) -> Searched[str]:
     """Return the pattern that matches any form of some secrets, the longest first."""
     parts = {secret for whole in secrets for secret in _parts(whole)}
     texts = {form for part in parts for form in _texts_of(part)}
-    found = [(len(text), escape(text)) for text in texts]
+    forms = [(len(text), escape(text)) for text in texts]
     for part in parts | {_in_json(part) for part in parts}:
-        found += _encoded(part)
-    found.sort(key=lambda form: (-form[0], form[1]))
-    return alternatives(form for _, form in found)
+        forms += _encoded(part)
+    forms.sort(key=lambda form: (-form[0], form[1]))
+    return alternatives(form for _, form in forms)
 
 
 def _unchanged(text: str) -> str:
@@ -176,7 +176,7 @@ def _texts_of(secret: str) -> Iterator[str]:
         quoted |= {quote(form, safe=left_alone, errors="replace") for left_alone in _LEFT_ALONE}
         for address in quoted:
             yield address
-            yield _HEX_DIGITS.sub(lambda found: found[0].lower(), address)
+            yield _HEX_DIGITS.sub(lambda match: match[0].lower(), address)
             yield quote(address, safe="")
 
 
@@ -192,11 +192,11 @@ def _encoded(secret: str) -> list[tuple[int, str]]:
     data = secret.encode("utf-8", "replace")
     if len(data) < MIN_ENCODED_BYTES:
         return []
-    found = [(2 * len(data), f"(?i:{data.hex()})")]
+    forms = [(2 * len(data), f"(?i:{data.hex()})")]
     for shift in range(3):
         text = base64.b64encode(bytes(shift) + data).decode()
         # The characters that hold nothing but bits of the secret; the one after them may hold a few, too.
         whole = text[-(-8 * shift // 6) : 8 * (shift + len(data)) // 6]
-        middle = "".join(_IN_BASE64.get(each, each) for each in whole)
-        found.append((len(whole), f"{middle}{_BASE64}?(?:=|%3[dD]){{0,2}}"))
-    return found
+        middle = "".join(_IN_BASE64.get(character, character) for character in whole)
+        forms.append((len(whole), f"{middle}{_BASE64}?(?:=|%3[dD]){{0,2}}"))
+    return forms

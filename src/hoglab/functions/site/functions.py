@@ -72,9 +72,10 @@ class SiteParts:
         try:
             mappings = [
                 SiteMapping(
-                    filter_program(one.filters, context), _inputs(one.inputs_schema, one.inputs, default=True)
+                    filter_program(mapping.filters, context),
+                    _inputs(mapping.inputs_schema, mapping.inputs, default=True),
                 )
-                for one in self.mappings
+                for mapping in self.mappings
             ]
             filters = filter_program(self.filters, context)
         except FilterError:

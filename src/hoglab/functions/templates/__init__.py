@@ -102,12 +102,12 @@ def find_template(template_id: str) -> Template | None:
 @lru_cache(maxsize=1)
 def catalogue() -> Mapping[str, Template]:
     """Return every template by its id, read once."""
-    found = {}
+    templates = {}
     for folder in sorted(_root().iterdir(), key=lambda entry: entry.name):
         if folder.is_dir() and folder.joinpath("template.toml").is_file():
             template = _read(folder)
-            found[template.id] = template
-    return found
+            templates[template.id] = template
+    return templates
 
 
 def _root() -> Traversable:

@@ -63,7 +63,7 @@ def compile_value(
 def _template(text: str, environment: Environment) -> Program:
     try:
         program = compile_template(text, environment)
-        problems = [found.message for found in program.errors]
+        problems = [finding.message for finding in program.errors]
         if not problems:
             program.function  # noqa: B018 - generating the code finds what is nested too deeply
     except HogSourceError as error:
@@ -86,22 +86,22 @@ def _explained(text: str, error: HogSourceError) -> str:
 
 def _needed_inputs(program: Program) -> set[str]:
     """Return the inputs that a template reads, as ``inputs.name`` or ``inputs['name']``."""
-    found = set()
+    input_names = set()
     for node in () if program.tree is None else nodes.walk(program.tree):
         match node:
             case nodes.Field(chain=("inputs", name, *_)):
-                found.add(name)
+                input_names.add(name)
             case nodes.ArrayAccess(array=nodes.Field(chain=("inputs",)), property=nodes.Constant(value=key)):
-                found.add(str(key))
-    return found
+                input_names.add(str(key))
+    return input_names
 
 
 def _records_as_events(node: Any) -> Any:
     if isinstance(node, tuple):
-        return tuple(_records_as_events(one) for one in node)
+        return tuple(_records_as_events(child) for child in node)
     if not isinstance(node, nodes.Node):
         return node
     if isinstance(node, nodes.Field) and node.chain[0] == "record":
         return replace(node, chain=("event", "properties", *node.chain[1:]))
-    changed = {one.name: _records_as_events(getattr(node, one.name)) for one in fields(node)}
+    changed = {field.name: _records_as_events(getattr(node, field.name)) for field in fields(node)}
     return replace(node, **changed)

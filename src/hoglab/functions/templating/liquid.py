@@ -114,12 +114,12 @@ _range = RangeLiteral.evaluate
 
 def _bounded_range(self: RangeLiteral, context: RenderContext) -> range:
     """Return a range of bounded length: skipping its first items, reversing and searching take time by its length."""
-    found = _range(self, context)
+    numbers = _range(self, context)
     if isinstance(context, _Context):
         context.check_time()
-        if found.stop - found.start > MAX_VALUE_ITEMS:
+        if numbers.stop - numbers.start > MAX_VALUE_ITEMS:
             raise LiquidLimitError(f"a range has more than {MAX_VALUE_ITEMS} items")
-    return found
+    return numbers
 
 
 # The parser makes ranges of this very class wherever an expression may stand.
@@ -267,9 +267,9 @@ def _closed(text: str) -> str:
     return text
 
 
-def _decoded(found: Any) -> str:
+def _decoded(match: Any) -> str:
     """Return markup as it was before an HTML editor wrote entities for its quotes and comparisons."""
-    text: str = found.group(0)
+    text: str = match.group(0)
     for entity, character in _ENTITIES:
         text = text.replace(entity, character)
     return text

@@ -126,7 +126,7 @@ def _weigh(value: Any, separator: int = 0) -> None:
             if items > MAX_VALUE_ITEMS or depth > MAX_VALUE_DEPTH:
                 raise _too_large()
             inner = (*part.keys(), *part.values()) if isinstance(part, dict) else part
-            waiting += [(one, depth + 1) for one in inner]
+            waiting += [(item, depth + 1) for item in inner]
         if chars > MAX_VALUE_CHARS or items > MAX_VALUE_ITEMS:
             raise _too_large()
 
@@ -364,9 +364,9 @@ def strftime(at: datetime, layout: str) -> str:
     The system's function pads to any width and depends on the system.
     """
 
-    def directive(found: Any) -> str:
-        flags, width, letter = found.groups()
-        return _directive(at, flags, int(width or 0), letter, found.group(0))
+    def directive(match: Any) -> str:
+        flags, width, letter = match.groups()
+        return _directive(at, flags, int(width or 0), letter, match.group(0))
 
     text: str = _DIRECTIVE.sub(directive, layout)
     return text

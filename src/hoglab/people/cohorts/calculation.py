@@ -139,7 +139,9 @@ class CohortCalculator(BackgroundService):
         elsewhere: set[int] = set()
         while not self.is_stopping:
             with self._database.read() as connection:
-                waiting = [each for each in store.waiting_cohorts(connection) if each[1] not in elsewhere]
+                waiting = [
+                    cohort for cohort in store.waiting_cohorts(connection) if cohort[1] not in elsewhere
+                ]
             ready = self._awaiting.ready(waiting)
             if not ready:
                 break
@@ -213,7 +215,9 @@ class CohortCalculator(BackgroundService):
     def _sources(self, project_id: int) -> Sources:
         with self._database.read() as connection:
             trees, faults = read_trees(store.definitions(connection, project_id).values())
-            project = next((one for one in accounts.projects(connection) if one.id == project_id), None)
+            project = next(
+                (candidate for candidate in accounts.projects(connection) if candidate.id == project_id), None
+            )
         if project is None:
             raise CohortError("The project does not exist.")
 

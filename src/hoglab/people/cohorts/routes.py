@@ -53,7 +53,7 @@ def cohorts_router(
             for row in rows
         ]
 
-    def one(row: CohortRow) -> dict[str, Any]:
+    def object_of(row: CohortRow) -> dict[str, Any]:
         return objects([row])[0]
 
     @routes.get("/", query=CohortListQuery, response=Paged[CohortOut])
@@ -76,14 +76,14 @@ def cohorts_router(
     def create_cohort(call: Call) -> dict[str, Any]:
         """Create a cohort: by filters, or static with persons, distinct ids or a CSV file."""
         body = call.validate(CohortIn)
-        return one(service.create(call.project, call.principal.user, body.sent(), _members(call, body)))
+        return object_of(service.create(call.project, call.principal.user, body.sent(), _members(call, body)))
 
     @routes.get("/{cohort_id}", response=CohortOut)
     def read_cohort(call: Call, cohort_id: IntId) -> dict[str, Any]:
         """Read a cohort."""
         with database.read() as connection:
             row = service.get(connection, call.project.id, cohort_id)
-        return one(row)
+        return object_of(row)
 
     @routes.get("/{cohort_id}/calculation", response=CalculationOut)
     def read_calculation(call: Call, cohort_id: IntId) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def cohorts_router(
         row = service.update(call.project, call.principal.user, cohort_id, changes)
         if call.decoded.files.get("csv") is not None:
             row = service.add(call.project, cohort_id, read_csv(call.decoded.files["csv"]))
-        return one(row)
+        return object_of(row)
 
     routes.forbid_delete("/{cohort_id}")
 
@@ -144,13 +144,13 @@ def cohorts_router(
     def add_members(call: Call, cohort_id: IntId) -> dict[str, Any]:
         """Add persons to a static cohort; unknown ones are left out."""
         body = call.validate(MembersIn)
-        return one(service.add(call.project, cohort_id, Members(body.person_ids, body.distinct_ids)))
+        return object_of(service.add(call.project, cohort_id, Members(body.person_ids, body.distinct_ids)))
 
     @routes.patch("/{cohort_id}/remove_persons_from_static_cohort", body=MembersIn, response=CohortOut)
     def remove_members(call: Call, cohort_id: IntId) -> dict[str, Any]:
         """Remove persons from a static cohort."""
         body = call.validate(MembersIn)
-        return one(service.remove(call.project, cohort_id, Members(body.person_ids, body.distinct_ids)))
+        return object_of(service.remove(call.project, cohort_id, Members(body.person_ids, body.distinct_ids)))
 
     return routes
 

@@ -47,7 +47,7 @@ class CohortRow:
     created_at: datetime
 
 
-_COLUMNS = tuple(cohort.c[each.name] for each in fields(CohortRow))
+_COLUMNS = tuple(cohort.c[field.name] for field in fields(CohortRow))
 
 
 # --- cohorts

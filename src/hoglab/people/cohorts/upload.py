@@ -37,7 +37,7 @@ class Members:
     @classmethod
     def of(cls, person_ids: Iterable[UUID | str] = (), distinct_ids: Iterable[str] = ()) -> Members:
         """Return the persons that lists of ids name. Raises 400 for a person id that is not a UUID."""
-        return cls([_uuid(each) for each in person_ids], list(distinct_ids))
+        return cls([_uuid(person_id) for person_id in person_ids], list(distinct_ids))
 
 
 def _uuid(value: UUID | str) -> str:
