@@ -36,8 +36,8 @@ _TAG = searched(r"(?:^|;)(a|button|form|input|select|textarea|label)(?=\.|:|$)")
 
 def chain_href(chain: str) -> str:
     """Return the first link address of a chain, ``""`` when it has none (spec: hog-runtime 1.2)."""
-    found = _HREF.search(chain)
-    return found[1] if found else ""
+    match = _HREF.search(chain)
+    return match[1] if match else ""
 
 
 def chain_texts(chain: str) -> list[str]:

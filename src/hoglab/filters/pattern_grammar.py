@@ -95,7 +95,7 @@ def check_grammar(pattern: str) -> None:
         else:
             at = _behind_item(pattern, at)
             group.add(1)
-        if sum(each.steps for each in open_groups) > MAX_STEPS:
+        if sum(group.steps for group in open_groups) > MAX_STEPS:
             raise PatternRefusedError(
                 f"regular expressions with look-around may have {MAX_STEPS:,} steps, each repeat counted as often as"
                 " it may run"
@@ -107,25 +107,25 @@ def _behind_opening(pattern: str, at: int, open_groups: list[_Group]) -> int:
     if not pattern.startswith("(?", at) and not pattern.startswith("(*", at):
         open_groups.append(_Group())
         return at + 1
-    if found := _OPENING.match(pattern, at):
+    if match := _OPENING.match(pattern, at):
         open_groups.append(_Group())
-    elif found := _NAMED_REFERENCE.match(pattern, at) or _FLAGS.match(pattern, at):
+    elif match := _NAMED_REFERENCE.match(pattern, at) or _FLAGS.match(pattern, at):
         open_groups[-1].add(1)
     else:
         raise PatternRefusedError(f"{pattern[at : at + 4]!r} is not supported in regular expressions")
-    return found.end()
+    return match.end()
 
 
 def _repeat(pattern: str, at: int) -> tuple[int, int]:
     """Return how often a counted repeat may run (one more where it is open above), and the place behind it."""
-    found = _REPEAT.match(pattern, at)
-    if found is None:
+    match = _REPEAT.match(pattern, at)
+    if match is None:
         raise PatternRefusedError(
             f"{pattern[at : at + 8]!r} is not supported in regular expressions; a brace is \\{{"
         )
-    low, comma, high = found.groups()
+    low, comma, high = match.groups()
     times = int(low) + 1 if comma and not high else max(int(low), int(high or 0))
-    return max(times, 1), found.end()
+    return max(times, 1), match.end()
 
 
 def _behind_item(pattern: str, at: int) -> int:
@@ -148,7 +148,7 @@ def _behind_item(pattern: str, at: int) -> int:
 
 
 def _behind_escape(pattern: str, at: int) -> int:
-    found = _ESCAPE.match(pattern, at)
-    if found is None:
+    match = _ESCAPE.match(pattern, at)
+    if match is None:
         raise PatternRefusedError(f"{pattern[at : at + 3]!r} is not supported in regular expressions")
-    return found.end()
+    return match.end()

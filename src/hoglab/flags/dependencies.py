@@ -41,7 +41,7 @@ def check_dependencies(
         leaf["key"] = str(ids.get(name, name))
     circle = _circle(filters, flag_id, rows)
     if circle:
-        names = " -> ".join([key, *(rows[each].key for each in circle), key])
+        names = " -> ".join([key, *(rows[row_id].key for row_id in circle), key])
         raise filters_error(f"Feature flags cannot depend on each other in a circle: {names}.")
     return filters
 

@@ -64,7 +64,7 @@ def no_experiments(
     return {}
 
 
-_COLUMNS = tuple(feature_flag.c[each.name] for each in fields(FlagRow))
+_COLUMNS = tuple(feature_flag.c[field.name] for field in fields(FlagRow))
 
 
 def flag_rows(connection: Connection, project_id: int) -> list[FlagRow]:

@@ -154,7 +154,7 @@ def _group(group: dict[str, Any], path: str) -> dict[str, Any]:
     return {
         **group,
         "properties": [
-            _property(each, f"{path}.properties[{index}]") for index, each in enumerate(properties)
+            _property(item, f"{path}.properties[{index}]") for index, item in enumerate(properties)
         ],
     }
 

@@ -26,14 +26,14 @@ def step_conditions(
     Raises `FilterError` for what cannot be evaluated.
     """
     event = _text(step, "event", path)
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     if event == AUTOCAPTURE:
-        found += _element_conditions(step, path)
+        conditions += _element_conditions(step, path)
     url = _text(step, "url", path)
     if url:
-        found.append(_url(url, _text(step, "url_matching", path), path))
-    found += builder.conditions(step.get("properties"), f"{path}.properties")
-    return event or None, found
+        conditions.append(_url(url, _text(step, "url_matching", path), path))
+    conditions += builder.conditions(step.get("properties"), f"{path}.properties")
+    return event or None, conditions
 
 
 def _element_conditions(step: Mapping[str, Any], path: str) -> list[Leaf]:
@@ -68,8 +68,8 @@ def _url(value: str, way: str | None, path: str) -> Leaf:
     if way == "exact":
         return equal(place, value)
     pattern = f"%{value}%"
-    found = plain(compare("like", place, const(pattern)))
-    return both([is_set(place), found]) if like("null", pattern) else found
+    is_like = plain(compare("like", place, const(pattern)))
+    return both([is_set(place), is_like]) if like("null", pattern) else is_like
 
 
 def _regex(place: Expr, pattern: str, path: str) -> Leaf:

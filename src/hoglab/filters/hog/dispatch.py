@@ -87,7 +87,7 @@ _NONE = _Buckets({}, None)
 def _same(some: _MadeOf, others: _MadeOf) -> bool:
     """Return whether they are the same filters at the same places."""
     return len(some) == len(others) and all(
-        one[0] == other[0] and one[1] is other[1] for one, other in zip(some, others, strict=True)
+        left[0] == right[0] and left[1] is right[1] for left, right in zip(some, others, strict=True)
     )
 
 
@@ -184,11 +184,11 @@ def _bucket_names(expression: FilterExpression) -> frozenset[str] | None:
 
 def _decisions(expression: FilterExpression, name: str | None) -> tuple[Predicate, ...]:
     """Return predicates of a bucket, where the event's name is known (None: it is not)."""
-    found = [*expression.required]
+    conditions = [*expression.required]
     ways = [way for entry in expression.entries for way in _ways(entry, name)]
     if expression.entries:
-        found.append(either(ways))
-    return AllOf(tuple(found)).decisions
+        conditions.append(either(ways))
+    return AllOf(tuple(conditions)).decisions
 
 
 def _ways(entry: EventAlternative, name: str | None) -> list[Condition]:

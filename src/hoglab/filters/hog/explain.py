@@ -123,7 +123,7 @@ def _explained(expression: FilterExpression, term: Term, globals_: Globals) -> E
 
 def _of_filter(expression: FilterExpression, globals_: Globals) -> Term:
     """Return the terms of a filter: what must hold in any case, and the entries of which one must."""
-    terms = [_of_condition(one, globals_) for one in expression.required]
+    terms = [_of_condition(condition, globals_) for condition in expression.required]
     if expression.entries:
         entries = [_of_entry(entry, globals_) for entry in expression.entries]
         terms.append(_combined("any", "events and actions", entries))
@@ -131,7 +131,7 @@ def _of_filter(expression: FilterExpression, globals_: Globals) -> Term:
 
 
 def _of_entry(entry: EventAlternative, globals_: Globals) -> Term:
-    own = [_of_condition(one, globals_) for one in entry.conditions]
+    own = [_of_condition(condition, globals_) for condition in entry.conditions]
     if entry.of_steps:
         steps = [
             _combined("all", f"step {number}", _of_branch(branch, globals_))
@@ -145,7 +145,7 @@ def _of_entry(entry: EventAlternative, globals_: Globals) -> Term:
 
 
 def _of_branch(branch: Branch, globals_: Globals) -> list[Term]:
-    terms = [_of_condition(one, globals_) for one in branch.conditions]
+    terms = [_of_condition(condition, globals_) for condition in branch.conditions]
     if branch.never:
         return [Term("term", "no action is chosen", holds=False, value=False), *terms]
     if branch.name is None:
@@ -159,7 +159,7 @@ def _of_condition(condition: Condition, globals_: Globals) -> Term:
     if not condition.parts:
         return Term("term", f"{condition.path}: nothing is asked", holds=True, value=True)
     kind: Kind = "all" if isinstance(condition, AllOf) else "any"
-    return _combined(kind, condition.path, [_of_condition(one, globals_) for one in condition.parts])
+    return _combined(kind, condition.path, [_of_condition(part, globals_) for part in condition.parts])
 
 
 def _of_leaf(leaf: Leaf, globals_: Globals) -> Term:
@@ -188,7 +188,7 @@ def _of_node(node: Expr, globals_: Globals) -> Term:
     if parts is None:
         return _evaluated(_text(node), node, globals_)
     kind, exprs = parts
-    return _combined(kind, _text(node), [_of_node(one, globals_) for one in exprs])
+    return _combined(kind, _text(node), [_of_node(expr, globals_) for expr in exprs])
 
 
 def _parts(node: Expr) -> tuple[Kind, Sequence[Expr]] | None:

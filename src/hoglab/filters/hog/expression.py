@@ -82,20 +82,20 @@ class FilterExpression:
     @property
     def node(self) -> Expr:
         entries = [] if not self.entries else [any_of([entry.node for entry in self.entries])]
-        return all_of([*(one.node for one in self.required), *entries])
+        return all_of([*(condition.node for condition in self.required), *entries])
 
     @property
     def infallible(self) -> bool:
         """Whether no event can make it fail."""
-        return all(one.infallible for one in self.all_conditions())
+        return all(condition.infallible for condition in self.all_conditions())
 
     def all_conditions(self) -> list[Condition]:
-        found = list(self.required)
+        conditions = list(self.required)
         for entry in self.entries:
-            found += entry.conditions
+            conditions += entry.conditions
             for branch in entry.branches:
-                found += branch.conditions
-        return found
+                conditions += branch.conditions
+        return conditions
 
     @property
     def event_names(self) -> frozenset[str] | None:

@@ -100,9 +100,9 @@ def fuse(cases: Sequence[FilterCase]) -> Find:
     if len(parts) == 1:
         return parts[0]
 
-    def find(globals_: Globals, found: list[int]) -> None:
+    def find(globals_: Globals, hits: list[int]) -> None:
         for part in parts:
-            part(globals_, found)
+            part(globals_, hits)
 
     return find
 
@@ -523,10 +523,10 @@ def _by_asking(
 ) -> Callable[[Globals, list[int], Any], None]:
     """Return the fallback of a search for a value that it is not made for: each case's own expression is evaluated."""
 
-    def find(globals_: Globals, found: list[int], value: Any) -> None:
+    def find(globals_: Globals, hits: list[int], value: Any) -> None:
         for decision, ask, place in cases:
             if decision.when_null if value is None else ask(globals_):
-                found.append(place)
+                hits.append(place)
 
     return find
 
@@ -534,11 +534,11 @@ def _by_asking(
 def _by_comparison(table: dict[str, Any]) -> Callable[[Globals, list[int], Any], None]:
     """Return the fallback of a table for a value that is no text: it may equal several texts, by the rules of `=`."""
 
-    def find(globals_: Globals, found: list[int], value: Any) -> None:
+    def find(globals_: Globals, hits: list[int], value: Any) -> None:
         for text, (places, more) in table.items():
             if eq(value, text):
-                found.extend(places)
+                hits.extend(places)
                 if more is not None:
-                    more(globals_, found)
+                    more(globals_, hits)
 
     return find

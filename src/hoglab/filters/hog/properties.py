@@ -136,20 +136,20 @@ class PropertyBuilder:
         if not values:
             return NOTHING
         build = selector_condition if leaf.key == "selector" else tag_condition
-        found = [build(operand.one(value).text(), path) for value in values]
+        conditions = [build(operand.one(value).text(), path) for value in values]
         if leaf.operator == "exact":
-            return either(found)
-        return both([negated(one) for one in found])
+            return either(conditions)
+        return both(list(map(negated, conditions)))
 
     # --- cohorts ---
 
     def _cohort(self, leaf: PropertyFilter) -> Leaf:
         """Return membership, spelled out as conditions on the person."""
         refusals: list[str] = []
-        found = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
+        memberships = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
         if refusals:
             raise UnsupportedCohortError(refusals)
-        member = either([one for one in found if one is not None])
+        member = either([membership for membership in memberships if membership is not None])
         excluded = (leaf.operator in {"not_in", "is_not"}) != leaf.negation
         return negated(member) if excluded else member
 
@@ -167,7 +167,7 @@ class PropertyBuilder:
         if not leaves:
             refusals.append(f"{label} has no conditions")
             return None
-        if any(one.type != "person" for one in leaves):
+        if any(leaf.type != "person" for leaf in leaves):
             refusals.append(f"{label} looks at more than person properties")
             return None
         return self._group(group, f"cohort {cohort.id}")

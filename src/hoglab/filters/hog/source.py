@@ -22,21 +22,21 @@ def parse_condition(text: str, path: str, roots: AbstractSet[str]) -> Leaf:
     """
     try:
         node: Expr = lower(parse_expression(text), text, markup=False)
-        found = resolve(node, text)
+        symbols = resolve(node, text)
     except HogSourceError as error:
         if error.code in ("query", "unsupported"):
             raise FilterError("Select queries are not allowed in filters", path) from None
         raise FilterError(error.message, path) from None
-    _check_names(found, path, roots)
+    _check_names(symbols, path, roots)
     return Leaf(node, (Predicate(node),), infallible=False, written=True)
 
 
-def _check_names(found: SymbolTable, path: str, roots: AbstractSet[str]) -> None:
-    unknown = sorted({call.name for call in found.calls if not _callable(call.name)})
+def _check_names(symbols: SymbolTable, path: str, roots: AbstractSet[str]) -> None:
+    unknown = sorted({call.name for call in symbols.calls if not _callable(call.name)})
     if unknown:
         named = "; ".join(f"Hog function `{name}` is not implemented" for name in unknown)
         raise FilterError(f"Filter compilation errors: {named}", path)
-    for place in found.globals:
+    for place in symbols.globals:
         if place.chain[0] not in roots and not (len(place.chain) == 1 and _callable(place.chain[0])):
             raise FilterError(missing_global(place.chain), path)
 

@@ -92,7 +92,7 @@ def _is_multivariant(row: FlagRow, _linked: Sequence[LinkedExperiment]) -> bool:
 
 
 def _has_experiment(_row: FlagRow, linked: Sequence[LinkedExperiment]) -> bool:
-    return any(not each.deleted for each in linked)
+    return any(not experiment.deleted for experiment in linked)
 
 
 def _is_remote_config(row: FlagRow, _linked: Sequence[LinkedExperiment]) -> bool:

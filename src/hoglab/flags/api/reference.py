@@ -103,7 +103,9 @@ def _operation(name: str, summary: str, query: tuple[str, ...]) -> dict[str, Any
         "tags": ["flag evaluation"],
         "summary": summary,
         "security": [],
-        "parameters": [{"name": each, "in": "query", "schema": {"type": "string"}} for each in query],
+        "parameters": [
+            {"name": parameter, "in": "query", "schema": {"type": "string"}} for parameter in query
+        ],
         "responses": {
             "200": {
                 "description": "The form depends on the requested version.",

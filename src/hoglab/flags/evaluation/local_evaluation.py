@@ -109,7 +109,7 @@ def _property(raw: Any, flags: ProjectFlags) -> Any:
     flag_id = flags.resolve(str(raw.get("key")))
     if flag_id is None:
         return raw
-    chain = [flags.flags[each].key for each in flags.dependency_chain(flag_id)]
+    chain = [flags.flags[dependency_id].key for dependency_id in flags.dependency_chain(flag_id)]
     return {**raw, "key": flags.flags[flag_id].key, "dependency_chain": chain}
 
 
@@ -211,4 +211,4 @@ def _raw(leaf: PropertyFilter) -> dict[str, Any]:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -86,7 +86,7 @@ def remote_config_script(token: str, *, has_flags: bool, site_apps: Sequence[Sit
     """Return the body of ``/array/{token}/config.js``: the configuration as a script, and the code of site apps."""
     name = _script_json(token)
     config = _script_json(remote_config(token, has_flags=has_flags))
-    apps = b",".join(_site_app(one) for one in site_apps)
+    apps = b",".join(_site_app(app) for app in site_apps)
     return (
         b"(function(){window._POSTHOG_REMOTE_CONFIG=window._POSTHOG_REMOTE_CONFIG||{};"
         b"window._POSTHOG_REMOTE_CONFIG["

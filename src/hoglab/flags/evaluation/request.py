@@ -133,7 +133,7 @@ def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
         clean_id(distinct_id),
         person,
         {name: _identifier(key) or "" for name, key in groups.items()} if groups else groups,
-        {name: each for name, each in group_properties.items() if isinstance(each, dict)}
+        {name: properties for name, properties in group_properties.items() if isinstance(properties, dict)}
         if group_properties
         else group_properties,
         clean_id(anonymous) if anonymous else None,
@@ -196,7 +196,7 @@ def _object(value: Any, name: str) -> dict[str, Any]:
 def _names(value: Any, name: str) -> frozenset[str] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise malformed(f"The field {name} must be a list of strings.")
     return frozenset(value)
 

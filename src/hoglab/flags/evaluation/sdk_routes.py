@@ -224,10 +224,10 @@ class DefinitionsEndpoint:
         if token:
             project = self._evaluator.project(token)
         else:
-            found = self._authenticator.project(principal.current_project_id or 0)
-            if found is None:
+            project_of_key = self._authenticator.project(principal.current_project_id or 0)
+            if project_of_key is None:
                 raise invalid_token()
-            project = found
+            project = project_of_key
         if not principal.reaches_project(project):
             raise ApiError(
                 403,

@@ -145,7 +145,7 @@ class FlagRegistry:
         data = ProjectData(
             tuple(flag_source(row, linked.get(row.id, ())) for row in rows),
             cohorts,
-            {each.group_type_index: each.group_type for each in types},
+            {row.group_type_index: row.group_type for row in types},
             EvaluationContext(self._now, zone_of(project.timezone)),
         )
         before = self._loaded.get(project.id)
