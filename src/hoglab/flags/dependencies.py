@@ -10,8 +10,6 @@ from hoglab.flags.validation import filters_error
 if TYPE_CHECKING:
     from hoglab.flags.store import FlagRow
 
-OPERATOR = "flag_evaluates_to"
-
 
 def check_dependencies(
     filters: dict[str, Any],
@@ -23,8 +21,8 @@ def check_dependencies(
     """Return the filters of a flag with every dependency by the id of its flag.
 
     ``others`` reads the flags of the project that are not deleted; ``flag_id`` is None for a new flag. A dependency
-    that the ``stored`` filters have already may name a flag that is gone. Raises 400 for unknown flags, values and
-    operators without a meaning, and dependencies that lead back to the flag.
+    that the ``stored`` filters have already may name a flag that is gone. Raises 400 for unknown flags, and for
+    dependencies that lead back to the flag.
     """
     if not any(True for _ in _dependencies(filters)):
         return filters
@@ -32,7 +30,6 @@ def check_dependencies(
     ids = {row.key: row.id for row in rows.values()}
     gone = {leaf["key"] for _, leaf in _dependencies(stored or {})}
     for path, leaf in _dependencies(filters):
-        _check_leaf(path, leaf)
         name = leaf["key"]
         if name in {str(flag_id), key}:
             raise filters_error(f"{path}: Feature flag '{key}' cannot depend on itself.")
@@ -52,13 +49,6 @@ def _dependencies(filters: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, A
         for place, leaf in enumerate(group.get("properties") or ()):
             if leaf.get("type") == "flag":
                 yield f"groups[{index}].properties[{place}]", leaf
-
-
-def _check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
-    if leaf.get("operator", OPERATOR) != OPERATOR:
-        raise filters_error(f"{path}: Flag dependencies only support the operator {OPERATOR}.")
-    if not isinstance(leaf.get("value"), (bool, str)):
-        raise filters_error(f"{path}.value: A flag evaluates to true, false or the key of a variant.")
 
 
 def _circle(filters: Mapping[str, Any], flag_id: int | None, rows: Mapping[int, FlagRow]) -> list[int]:
