@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoglab.capture.records import RecordHeader, decode_record, derived_uuid, encode_record, new_header
+from hoglab.capture.v1 import read_batch, read_head
 from hoglab.ingestion.normalise import Event, decode_object, events_of, row_of
 from hoglab.people import Attribution, IngestionWarning, Resolution
 
@@ -21,11 +23,15 @@ SESSION = "01A1FBA2-A20F-724B-AE47-4E40B2FE5C02"
 
 
 def header(
-    *, ip: str | None = "10.1.1.1", sent_at_ms: int | None = None, limit: int = 10_000
+    *,
+    ip: str | None = "10.1.1.1",
+    sent_at_ms: int | None = None,
+    limit: int = 10_000,
+    received_at: datetime = NOW,
 ) -> RecordHeader:
     return new_header(
         project_id=3,
-        received_at=NOW,
+        received_at=received_at,
         is_gzip=False,
         is_engage=False,
         ip=ip,
@@ -50,7 +56,7 @@ def properties_of(event: dict[str, Any], **batch: Any) -> dict[str, Any]:
 
 def test_an_event() -> None:
     uuid = "01a1fba2-a20f-724b-ae47-4e40b2fe5c02"
-    head = header(sent_at_ms=1672574410000)
+    head = header(sent_at_ms=1672578000000)  # an hour ahead
     ((event, second), warnings) = read(
         {"uuid": uuid, "timestamp": "2023-01-01T11:00:00Z", "properties": {"k": [1, 2.5, None]}},
         {},
@@ -58,11 +64,11 @@ def test_an_event() -> None:
     )
     assert (event.project_id, event.event, event.distinct_id, event.log_offset) == (3, "e", "u", 17)
     assert (event.uuid, event.captured_at, event.historical) == (UUID(uuid), NOW, False)
-    assert event.timestamp == datetime(2023, 1, 1, 10, 59, 50, tzinfo=UTC)
+    assert event.timestamp == datetime(2023, 1, 1, 10, 0, 0, tzinfo=UTC)
     assert event.properties == {
         "k": [1, 2.5, None],
         "$ip": "10.1.1.1",
-        "$sent_at": "2023-01-01T12:00:10.000Z",
+        "$sent_at": "2023-01-01T13:00:00.000Z",
     }
     assert (second.uuid, second.timestamp) == (derived_uuid(head, 1), NOW)
     assert warnings == []
@@ -76,8 +82,49 @@ def test_history_is_marked() -> None:
 
 def test_a_client_may_ask_to_leave_its_clock_alone() -> None:
     sent = {"timestamp": "2023-01-01T11:00:00Z", "properties": {"$ignore_sent_at": True}}
-    ((event,), _) = read(sent, sent_at="2023-01-01T12:00:10Z")
+    ((event,), _) = read(sent, sent_at="2023-01-01T13:00:00Z")
     assert event.timestamp == datetime(2023, 1, 1, 11, 0, 0, tzinfo=UTC)
+
+
+def v0_moment(happened: datetime, sent: datetime, received: datetime) -> datetime:
+    head = header(received_at=received)
+    ((event,), _) = read({"timestamp": happened.isoformat()}, head=head, sent_at=sent.isoformat())
+    return event.timestamp
+
+
+def v1_moment(happened: datetime, sent: datetime, received: datetime) -> datetime:
+    headers = {
+        b"authorization": b"Bearer phc_t",
+        b"content-type": b"application/json",
+        b"user-agent": b"tests",
+        b"posthog-sdk-info": b"posthog-python/7.0.0",
+        b"posthog-attempt": b"1",
+        b"posthog-request-id": str(uuid4()).encode(),
+        b"posthog-request-timestamp": sent.isoformat().encode(),
+    }
+    event = {"event": "e", "uuid": str(uuid4()), "distinct_id": "u", "timestamp": happened.isoformat()}
+    body = {"created_at": sent.isoformat(), "batch": [event]}
+    batch = read_batch(
+        json.dumps(body).encode(), read_head(headers), limit_bytes=100_000, max_event_bytes=10_000
+    )
+    record = decode_record(encode_record(header(received_at=received), batch.body))
+    (stored,) = events_of(record, 17, [])
+    return stored.timestamp
+
+
+@pytest.mark.parametrize("moment", [v0_moment, v1_moment])
+def test_a_slow_request_leaves_an_exposure_before_its_conversion(
+    moment: Callable[[datetime, datetime, datetime], datetime],
+) -> None:
+    converted = 0
+    for number in range(40):
+        exposed = NOW + timedelta(minutes=number)
+        sent = exposed + timedelta(seconds=1)
+        exposure = moment(exposed, sent, sent + timedelta(seconds=39 if number % 2 else 0))
+        bought = exposed + timedelta(seconds=20)
+        conversion = moment(bought, bought, bought + timedelta(milliseconds=50))
+        converted += exposure < conversion
+    assert converted == 40
 
 
 def test_set_beside_the_properties_wins() -> None:

@@ -21,12 +21,19 @@ def at(text: str) -> datetime:
 @pytest.mark.parametrize(
     ("timestamp", "sent_at", "offset", "expected"),
     [
-        ("2023-01-01T11:00:00Z", "2023-01-01T12:00:10Z", None, "10:59:50"),
-        ("2023-01-01T11:00:00Z", "2023-01-01T11:59:50Z", None, "11:00:10"),
+        ("2023-01-01T11:00:00Z", "2023-01-01T12:10:00Z", None, "10:50:00"),
+        ("2023-01-01T11:00:00Z", "2023-01-01T11:50:00Z", None, "11:10:00"),
+        ("2023-01-01T11:00:00Z", "2023-01-01T12:02:00Z", None, "11:00:00"),
+        ("2023-01-01T11:00:00Z", "2023-01-01T11:58:00Z", None, "11:00:00"),
+        ("2023-01-01T11:00:00Z", "2023-01-01T12:02:01Z", None, "10:57:59"),
+        ("2023-01-01T11:00:00Z", "2023-01-01T11:57:59Z", None, "11:02:01"),
         ("2023-01-01T11:00:00Z", None, None, "11:00:00"),
         ("2023-01-01T11:00:00Z", "2023-01-01T12:00:10Z", 5000, "11:59:55"),
         (None, None, 5000, "11:59:55"),
         (None, "2023-01-01T12:00:10Z", None, "12:00:00"),
+        (None, "2023-01-01T11:59:20Z", None, "11:59:20"),  # 40 s on the way
+        (None, "2023-01-01T11:59:20Z", 5000, "11:59:15"),
+        (None, "2023-01-01T11:00:00Z", 5000, "11:59:55"),  # a clock that is an hour behind
         (None, None, None, "12:00:00"),
         ("yesterday", "2023-01-01T12:00:10Z", None, "12:00:00"),
         ("2023-01-01T11:00:00Z", None, "5000", "11:00:00"),  # not an integer
@@ -37,6 +44,27 @@ def at(text: str) -> datetime:
 def test_clock_skew(timestamp: Any, sent_at: str | None, offset: Any, expected: str) -> None:
     moment = event_time(timestamp, offset, now=NOW, sent_at=sent_time(sent_at, None))
     assert moment == at(f"2023-01-01T{expected}")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3600), st.integers(0, 70)), min_size=2, max_size=6),
+    st.integers(-50, 50),
+    st.sampled_from(["timestamp", "offset", "neither"]),
+)
+def test_events_of_a_client_keep_their_order_however_long_their_requests_take(
+    requests: list[tuple[int, int]], clock_s: int, form: str
+) -> None:
+    # Events without a timestamp are dated by their arrival at the latest, so a fast clock does not date them.
+    clock_s = min(clock_s, 0) if form != "timestamp" else clock_s
+    moments = []
+    for happened_s, transit_s in sorted(requests):
+        sent = NOW + timedelta(seconds=happened_s)
+        by_client = sent + timedelta(seconds=clock_s)
+        timestamp = by_client.isoformat() if form == "timestamp" else None
+        offset = 0 if form == "offset" else None
+        received = sent + timedelta(seconds=transit_s)
+        moments.append(event_time(timestamp, offset, now=received, sent_at=by_client))
+    assert moments == sorted(moments)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,13 @@ from hoglab.patterns import ASCII, anchored
 
 MAX_FUTURE = timedelta(hours=23)
 """An event later than this counts as having happened when it was received."""
+MAX_TRANSIT = timedelta(minutes=2)
+"""Largest difference of a client's clock and ours that says nothing about its clock: requests take that long.
+
+A request that was on its way for a minute and a clock that is a minute behind look alike. SDKs give up on an
+attempt after 10 to 60 s, and some repeat a request with the time of its first attempt, for a minute in all.
+Clocks that are synchronised differ by less than a second, others mostly by more than two minutes.
+"""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECONDS_BELOW = 100_000_000_000
 """Numbers below this are seconds since the epoch, others milliseconds."""
@@ -98,19 +105,25 @@ def event_time(
     now: datetime,
     sent_at: datetime | None,
 ) -> datetime:
-    """Return the moment of an event: what the client says, less how much its clock is ahead of ours.
+    """Return the moment of an event: the time that the client says, less how much its clock is ahead of ours.
 
-    ``now`` is when the server received the event, ``sent_at`` when the client sent it, by its own clock.
-    ``offset``, milliseconds before now, overrides the rest.
+    ``now`` is when the server received the event, ``sent_at`` when the client sent it, by its own clock. Where they
+    differ by up to `MAX_TRANSIT`, in either direction, the client's clock counts as right, so that all events of a
+    client keep their order however long their requests took. ``offset``, milliseconds before the sending, overrides
+    the timestamp.
     """
+    skew = timedelta() if sent_at is None else sent_at - now
+    is_transit = abs(skew) <= MAX_TRANSIT
+    # An event that says no time happened when it was sent.
+    sent = now + min(skew, timedelta()) if is_transit else now
     try:
         moment = parse_time(timestamp) if timestamp is not None else None
         if moment is None:
-            moment = now
-        elif sent_at is not None:
-            moment -= sent_at - now
+            moment = sent
+        elif not is_transit:
+            moment -= skew
         if type(offset) is int:
-            moment = now - timedelta(milliseconds=offset)
+            moment = sent - timedelta(milliseconds=offset)
     except (OverflowError, OutOfRangeError):
         return EPOCH
     return now if moment - now > MAX_FUTURE else moment
