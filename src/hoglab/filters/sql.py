@@ -298,13 +298,13 @@ def filter_condition(condition: PropertyFilter, scope: FilterScope) -> str:
     if condition.type == "flag":
         return TRUE
     if condition.type == "hogql" and scope.expression is not None:
-        found = f"coalesce({scope.expression(condition)}, {FALSE})"
-        return f"(NOT {found})" if condition.negation else found
+        clause = f"coalesce({scope.expression(condition)}, {FALSE})"
+        return f"(NOT {clause})" if condition.negation else clause
     if condition.type == "element" and scope.field_of is None:
-        found = _element_condition(condition, scope)
+        clause = _element_condition(condition, scope)
     else:
-        found = _over_values(condition, _rule(condition), _field(condition, scope), scope)
-    return f"(NOT {found})" if condition.negation else found
+        clause = _over_values(condition, _rule(condition), _field(condition, scope), scope)
+    return f"(NOT {clause})" if condition.negation else clause
 
 
 def _element_condition(condition: PropertyFilter, scope: FilterScope) -> str:
@@ -385,12 +385,12 @@ def _rule(condition: PropertyFilter) -> _Rule:
 
 def _over_values(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:
     """Return a list of values is any of them, for negative operators none of them; an empty list says nothing."""
-    found = _over_one(condition, rule, field_, scope)
+    clause = _over_one(condition, rule, field_, scope)
     if field_.any_item is None:
-        return found
+        return clause
     if rule.when_missing:
-        return f"(NOT coalesce({field_.any_item(f'(NOT {found})')}, FALSE))"
-    return f"coalesce({field_.any_item(found)}, FALSE)"
+        return f"(NOT coalesce({field_.any_item(f'(NOT {clause})')}, FALSE))"
+    return f"coalesce({field_.any_item(clause)}, FALSE)"
 
 
 def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope: FilterScope) -> str:

@@ -85,7 +85,7 @@ class AllOf:
 
     @property
     def decisions(self) -> tuple[Predicate, ...]:
-        return tuple(each for part in self.parts for each in part.decisions)
+        return tuple(decision for part in self.parts for decision in part.decisions)
 
     @property
     def infallible(self) -> bool:
@@ -135,8 +135,10 @@ def negated(condition: Condition) -> Leaf:
     """Return the opposite of a condition."""
     node = negate(condition.node)
     match condition.decisions:
-        case (Predicate(kind="regex") as one,):
-            opposite = replace(one, node=node, negated=not one.negated, when_null=not one.when_null)
+        case (Predicate(kind="regex") as predicate,):
+            opposite = replace(
+                predicate, node=node, negated=not predicate.negated, when_null=not predicate.when_null
+            )
             return Leaf(node, (opposite,))
     return plain(node)
 

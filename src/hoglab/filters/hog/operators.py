@@ -104,8 +104,8 @@ def condition(field: Expr, operator: str, operand: Operand) -> Leaf:
     listed = _LISTED.get(operator)
     if listed is not None:
         return listed(field, operand)
-    each = [build(field, operand.one(value)) for value in values]
-    return both(each) if operator in _NEGATIVE else either(each)
+    conditions = [build(field, operand.one(value)) for value in values]
+    return both(conditions) if operator in _NEGATIVE else either(conditions)
 
 
 # --- null ---
@@ -382,15 +382,16 @@ def _tilde(operand: Operand) -> tuple[Core, Core]:
 
 def _caret(operand: Operand) -> tuple[Core, Core | None]:
     low = _core(operand)
-    found = caret_range(".".join(map(str, low)))
-    return low, found.high.core if found is not None and found.high is not None else None
+    version_range = caret_range(".".join(map(str, low)))
+    high = None if version_range is None else version_range.high
+    return low, None if high is None else high.core
 
 
 def _wildcard(operand: Operand) -> tuple[Core, Core | None]:
-    found = wildcard_range(operand.text())
-    if found is None:
+    version_range = wildcard_range(operand.text())
+    if version_range is None:
         raise operand.error("must be a version pattern such as 1.2.*")
-    return found.low.core, found.high.core if found.high else None
+    return version_range.low.core, version_range.high.core if version_range.high else None
 
 
 OPERATORS: Mapping[str, Build] = {
