@@ -111,7 +111,7 @@ def rewrite(
         select(activity_log.c.id, activity_log.c.detail).where(mine)
     ).all():
         if detail.get("changes"):
-            rewritten = {**detail, "changes": [dict(change(one)) for one in detail["changes"]]}
+            rewritten = {**detail, "changes": [dict(change(logged)) for logged in detail["changes"]]}
             tx.connection.execute(
                 update(activity_log).where(activity_log.c.id == entry_id).values(detail=rewritten)
             )

@@ -50,9 +50,9 @@ def first_start(
         with database.read() as connection:
             if store.is_empty(connection):
                 unannounced.touch()
-    made = bootstrap(database, accounts, api_key=api_key, project_token=project_token)
-    if made is not None or not unannounced.exists():
-        return made
+    created = bootstrap(database, accounts, api_key=api_key, project_token=project_token)
+    if created is not None or not unannounced.exists():
+        return created
     keys = accounts.keys()
     unseen = [key for key in keys if key["label"] == KEY_LABEL and key["last_used_at"] is None]
     project = accounts.project(FIRST_PROJECT_ID)

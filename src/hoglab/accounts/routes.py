@@ -146,7 +146,7 @@ def _projects(accounts: AccountService) -> ResourceRouter:
     def list_projects(call: Call) -> dict[str, Any]:
         """List the projects that the key reaches."""
         return _page(
-            call, [project_object(each, call.principal) for each in _visible(accounts, call.principal)]
+            call, [project_object(project, call.principal) for project in _visible(accounts, call.principal)]
         )
 
     return router
@@ -158,11 +158,11 @@ def _projects(accounts: AccountService) -> ResourceRouter:
 def _organization_id(call: Call, segment: str) -> str:
     """Return the organization that a path segment means; 403 when the key, 404 when the user does not reach it."""
     principal = call.principal
-    found = principal.organization_id if segment == "@current" else segment
-    if found is None or (segment != "@current" and found not in principal.levels):
+    organization_id = principal.organization_id if segment == "@current" else segment
+    if organization_id is None or (segment != "@current" and organization_id not in principal.levels):
         raise errors.not_found("Organization not found.")
-    access.check_organization_limit(principal, found)
-    return found
+    access.check_organization_limit(principal, organization_id)
+    return organization_id
 
 
 def _organization_object(
@@ -176,23 +176,24 @@ def _organization_object(
         "membership_level": principal.levels[organization_id],
         "projects": [
             {
-                "id": each.id,
-                "uuid": each.uuid,
-                "name": each.name,
+                "id": project.id,
+                "uuid": project.uuid,
+                "name": project.name,
                 "organization": organization_id,
-                "timezone": each.timezone,
+                "timezone": project.timezone,
             }
-            for each in projects
-            if each.organization_id == organization_id
+            for project in projects
+            if project.organization_id == organization_id
         ],
     }
 
 
 def _organization_objects(accounts: AccountService, principal: Principal) -> list[dict[str, Any]]:
     limit = principal.scoped_organizations
-    ids = [each for each in principal.levels if limit is None or each in limit]
+    ids = [id_ for id_ in principal.levels if limit is None or id_ in limit]
     projects = _visible(accounts, principal)
-    return [_organization_object(each, principal, projects) for each in accounts.organizations(ids)]
+    organizations = accounts.organizations(ids)
+    return [_organization_object(organization, principal, projects) for organization in organizations]
 
 
 def _organizations(accounts: AccountService) -> ResourceRouter:
@@ -221,8 +222,10 @@ def _organizations(accounts: AccountService) -> ResourceRouter:
     def list_organization_projects(call: Call, organization_id: TextId) -> dict[str, Any]:
         """List the projects of an organization."""
         identifier = _organization_id(call, organization_id)
-        projects = [each for each in _visible(accounts, call.principal) if each.organization_id == identifier]
-        return _page(call, [project_object(each, call.principal) for each in projects])
+        projects = [
+            project for project in _visible(accounts, call.principal) if project.organization_id == identifier
+        ]
+        return _page(call, [project_object(project, call.principal) for project in projects])
 
     @router.post(
         "/{organization_id}/projects",
@@ -252,7 +255,9 @@ def me_object(accounts: AccountService, principal: Principal) -> dict[str, Any]:
     """Return the calling user in wire format."""
     user = principal.user
     organizations = _organization_objects(accounts, principal)
-    current = [each for each in organizations if each["id"] == principal.organization_id]
+    current = [
+        organization for organization in organizations if organization["id"] == principal.organization_id
+    ]
     project = accounts.project(user.current_project_id or 0)
     reached = project is not None and principal.reaches_project(project)
     return {
@@ -308,10 +313,10 @@ def _keys(accounts: AccountService) -> ResourceRouter:
     )
 
     def own_key(call: Call, key_id: str) -> Mapping[str, Any]:
-        found = accounts.personal_keys(call.principal.user.id, key_id)
-        if not found:
+        keys = accounts.personal_keys(call.principal.user.id, key_id)
+        if not keys:
             raise errors.not_found()
-        return found[0]
+        return keys[0]
 
     def weaker_key(call: Call, key_id: str) -> Mapping[str, Any]:
         """Return a key that the caller may change: it may do no more than the caller."""

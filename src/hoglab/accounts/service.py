@@ -162,7 +162,7 @@ class AccountService:
     def projects(self, organization_id: str | None = None) -> list[Project]:
         """Return the projects of one organization, or all, by id."""
         everything = self._by_id.values()
-        return [each for each in everything if organization_id in (None, each.organization_id)]
+        return [project for project in everything if organization_id in (None, project.organization_id)]
 
     def has_several_projects(self) -> bool:
         """Return whether there is more than one project, from memory."""
@@ -171,9 +171,9 @@ class AccountService:
     def _load_projects(self) -> None:
         with self._loading:
             with self._database.read() as connection:
-                found = store.projects(connection)
-            self._by_token = {project.api_token: project for project in found}
-            self._by_id = {project.id: project for project in found}
+                projects = store.projects(connection)
+            self._by_token = {project.api_token: project for project in projects}
+            self._by_id = {project.id: project for project in projects}
         # The permissions of a key depend on projects too.
         self._known.forget()
 
@@ -318,18 +318,18 @@ class AccountService:
     def user_id(self, email: str) -> int:
         """Return the user with an e-mail address. Raises `AccountError` when there is none."""
         with self._database.read() as connection:
-            found = store.user_by_email(connection, email)
-        if found is None:
+            user = store.user_by_email(connection, email)
+        if user is None:
             raise AccountError(f"there is no user {email}")
-        return found.id
+        return user.id
 
     def owner_id(self) -> int:
         """Return the user for whom keys are made on the command line. Raises `AccountError` when there is none."""
         with self._database.read() as connection:
-            found = store.owner_id(connection)
-        if found is None:
+            user_id = store.owner_id(connection)
+        if user_id is None:
             raise AccountError("there is no user yet")
-        return found
+        return user_id
 
     # Personal API keys
 

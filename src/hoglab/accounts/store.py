@@ -169,8 +169,8 @@ def delete_key(connection: Connection, key_id: str) -> bool:
 
 def key_by_id(connection: Connection, key_id: str) -> dict[str, Any] | None:
     row = connection.execute(select(personal_api_key).where(personal_api_key.c.id == key_id)).mappings()
-    found = row.one_or_none()
-    return None if found is None else dict(found)
+    key = row.one_or_none()
+    return None if key is None else dict(key)
 
 
 # Sessions of browsers

@@ -130,10 +130,12 @@ class SharedServices:
 
     def problems(self) -> list[Problem]:
         """Return problems now."""
-        found = shared_problems(self.shared_engines, self.functions, self.delivery, self.evaluator.registry)
+        problems = shared_problems(
+            self.shared_engines, self.functions, self.delivery, self.evaluator.registry
+        )
         if Capability.SDK in self.role.capabilities and not self.preload.is_done:
-            found.append(Problem("flags", "are not loaded yet"))
-        return in_role(found, self.role)
+            problems.append(Problem("flags", "are not loaded yet"))
+        return in_role(problems, self.role)
 
 
 def _accepting(engines: SharedEngines) -> AcceptingLog:

@@ -53,7 +53,7 @@ def v0_routes(capture: Capture) -> dict[str, Endpoint]:
         "/i/v0/ai": ai,
         "/i/v0/ai/batch": ai,
     }
-    routes: dict[str, Endpoint] = {path: EventEndpoint(capture, each) for path, each in rules.items()}
+    routes: dict[str, Endpoint] = {path: EventEndpoint(capture, of_path) for path, of_path in rules.items()}
     routes["/s"] = DiscardEndpoint(limits.discarded_body, limits.body_timeout_s, OK)
     for signal in ("logs", "metrics", "traces"):
         routes[f"/i/v1/{signal}"] = DiscardEndpoint(limits.discarded_body, limits.body_timeout_s, b"{}")

@@ -113,12 +113,12 @@ def _decoded(answer: http.client.HTTPResponse) -> Any:
 
 def _reason(body: bytes) -> str:
     try:
-        found = json.loads(body)
+        answer = json.loads(body)
     except ValueError:
-        found = None
-    if isinstance(found, dict):
+        answer = None
+    if isinstance(answer, dict):
         for name in ("detail", "error"):
-            if isinstance(found.get(name), str):
-                attr = found.get("attr")
-                return f"{attr}: {found[name]}" if attr else found[name]
+            if isinstance(answer.get(name), str):
+                attr = answer.get("attr")
+                return f"{attr}: {answer[name]}" if attr else answer[name]
     return body.decode(errors="replace").strip().partition("\n")[0][:200]

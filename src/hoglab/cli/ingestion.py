@@ -112,12 +112,12 @@ def _wanted(ids: list[int] | None, every: bool) -> list[int] | None:
 
 def _found(quarantine: Quarantine, record_id: int) -> tuple[QuarantinedRecord, bytes]:
     """Return a record with its payload. Raises `OperatorError`."""
-    found = quarantine.get(record_id)
-    if found is None:
+    record = quarantine.get(record_id)
+    if record is None:
         raise OperatorError(
             f"there is no record {record_id}: `hoglab ingestion quarantine list` shows the ids"
         )
-    return found
+    return record
 
 
 def _shown(record: QuarantinedRecord) -> dict[str, Any]:

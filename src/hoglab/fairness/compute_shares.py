@@ -80,8 +80,8 @@ class ComputeShares:
             share = min(rules.share, rules.share_of_all / len(self._left))
             back_s = (now - self._filled_at) * share
             self._left = {
-                each: left_s + back_s
-                for each, left_s in self._left.items()
+                project: left_s + back_s
+                for project, left_s in self._left.items()
                 if left_s + back_s < rules.burst_s
             }
         self._filled_at = now

@@ -258,9 +258,9 @@ class HoglabApp:
         exact = self._exact.get(path)
         if exact is not None:
             return exact
-        found = self.management.table.find(path)
-        if found is not None:
-            entry, segments = found
+        entry_and_segments = self.management.table.find(path)
+        if entry_and_segments is not None:
+            entry, segments = entry_and_segments
 
             async def serve(scope: Scope, receive: Receive, send: Send) -> None:
                 await self.management.serve(entry, segments, scope, receive, send)

@@ -29,7 +29,7 @@ def compress(response: Response, scope: Scope) -> None:
     """
     headers = response.headers
     kind = headers.get("content-type", "").partition(";")[0]
-    if len(response.body) < LEAST_BYTES or not any(each in kind for each in _MEDIA_TYPES):
+    if len(response.body) < LEAST_BYTES or not any(media_type in kind for media_type in _MEDIA_TYPES):
         return
     if "content-encoding" in headers:
         return
@@ -51,4 +51,4 @@ def choose_coding(accepted: str | None, offered: Sequence[str]) -> str:
             weights[name] = float(weight)
         except ValueError:
             weights[name] = 0.0
-    return next((each for each in offered if weights.get(each, weights.get("*", 0.0)) > 0), "identity")
+    return next((coding for coding in offered if weights.get(coding, weights.get("*", 0.0)) > 0), "identity")

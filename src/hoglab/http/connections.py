@@ -124,13 +124,13 @@ class Connections:
                         cut[address] = cut.get(address, 0) + 1
         return cut
 
-    def _is_ours(self, each: socket.socket) -> bool:
-        name = each.getsockname()
+    def _is_ours(self, sock: socket.socket) -> bool:
+        name = sock.getsockname()
         return isinstance(name, tuple) and name[1] == self.port
 
 
 def _open_files() -> list[int]:
-    return [int(each) for each in os.listdir(_OPEN_FILES)]  # noqa: PTH208 - makes no thousands of paths
+    return [int(name) for name in os.listdir(_OPEN_FILES)]  # noqa: PTH208 - makes no thousands of paths
 
 
 @contextmanager
@@ -141,14 +141,14 @@ def _socket(number: int) -> Iterator[socket.socket | None]:
     other processes would take a database for one that nobody has open.
     """
     try:
-        each = socket.socket(fileno=number)
+        sock = socket.socket(fileno=number)
     except OSError:
         yield None
         return
     try:
-        yield each
+        yield sock
     finally:
-        each.detach()
+        sock.detach()
 
 
 def _sockets() -> Iterator[tuple[int, socket.socket]]:
@@ -157,15 +157,15 @@ def _sockets() -> Iterator[tuple[int, socket.socket]]:
     with suppress(OSError):  # no file is left for looking
         numbers = _open_files()
     for number in numbers:
-        with _socket(number) as each:
-            if each is not None:
-                yield number, each
+        with _socket(number) as sock:
+            if sock is not None:
+                yield number, sock
 
 
-def _accepts(each: socket.socket) -> bool:
-    return each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0
+def _accepts(sock: socket.socket) -> bool:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0
 
 
-def _silent_ms(each: socket.socket) -> int:
-    info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 56)
+def _silent_ms(sock: socket.socket) -> int:
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 56)
     return int.from_bytes(info[_LAST_DATA_RECEIVED], "little")

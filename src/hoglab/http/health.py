@@ -94,7 +94,7 @@ def probes(
 
     running: list[asyncio.Task[list[Problem]]] = []
 
-    async def found() -> list[Problem]:
+    async def current_problems() -> list[Problem]:
         """Return the problems, by one check at a time, however many requests there are: anybody may send them."""
         if not running:
             running.append(asyncio.create_task(_problems(checks, late_blocks)))
@@ -102,19 +102,19 @@ def probes(
         return await asyncio.shield(running[0])
 
     async def ready(_scope: Scope) -> Response:
-        problems = await found()
+        problems = await current_problems()
         reasons = [str(problem) for problem in problems if problem.blocks]
         body = {"status": "not ready", "reasons": reasons} if reasons else {"status": "ok"}
         degraded = [str(problem) for problem in problems if not problem.blocks]
         return json_response(body | ({"degraded": degraded} if degraded else {}), 503 if reasons else 200)
 
     async def healthy(_scope: Scope) -> Response:
-        problems = [str(problem) for problem in await found()]
+        problems = [str(problem) for problem in await current_problems()]
         return json_response({"status": "degraded", "problems": problems} if problems else {"status": "ok"})
 
     async def metrics(scope: Scope) -> Response:
         _check_reader(scope, metrics_token)
-        _collector.latest = await found()
+        _collector.latest = await current_problems()
         text = await asyncio.to_thread(generate_latest)
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST, "cache-control": "no-store"})
 

@@ -61,12 +61,12 @@ class _RequestCollector(Collector):
             requests.add_metric([method, route, str(status)], sum(answers.buckets))
             routes.setdefault((method, route), []).append(answers)
         for (method, route), statuses in routes.items():
-            counts = accumulate(map(sum, zip(*(each.buckets for each in statuses), strict=True)))
+            counts = accumulate(map(sum, zip(*(answers.buckets for answers in statuses), strict=True)))
             bounds = map(floatToGoString, BUCKETS_S)
             times.add_metric(
                 [method, route],
                 list(zip(bounds, counts, strict=True)),
-                sum(each.seconds for each in statuses),
+                sum(answers.seconds for answers in statuses),
             )
         yield times
         yield requests

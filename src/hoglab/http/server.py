@@ -72,11 +72,11 @@ def claim(host: str, port: int) -> Iterator[Address]:
     outgoing connection to which the system gives any port that is free.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        candidates = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ListenError(f"cannot listen on {host}: {error.strerror or error}") from error
     # A name may stand for several addresses; IPv4 is what clients of "localhost" try everywhere.
-    family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
+    family, _, _, _, place = min(candidates, key=lambda candidate: candidate[0] != socket.AF_INET)
     with socket.socket(family, socket.SOCK_STREAM) as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

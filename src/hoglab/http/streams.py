@@ -144,7 +144,7 @@ class EventStream(Response):
         loop = asyncio.get_running_loop()
         silent_since = checked_at = loop.time()
         try:
-            while not any(each.done() for each in over):
+            while not any(future.done() for future in over):
                 if chunk:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                     silent_since, chunk = loop.time(), b""

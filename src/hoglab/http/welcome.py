@@ -82,9 +82,9 @@ def _prefers_html(accept: str) -> bool:
     """Return whether a client names HTML, and does not like JSON better."""
     weights = {"text/html": 0.0, "application/json": 0.0}
     for part in accept.lower().split(","):
-        name, *parameters = (each.strip() for each in part.split(";"))
+        name, *parameters = (piece.strip() for piece in part.split(";"))
         if name in weights:
-            quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+            quality = next((text[2:] for text in parameters if text.startswith("q=")), "1")
             weights[name] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
     return weights["text/html"] > 0 and weights["text/html"] >= weights["application/json"]
 

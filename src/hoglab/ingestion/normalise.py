@@ -115,7 +115,7 @@ def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWa
 
 def _uuids(record: DecodedRecord) -> list[UUID]:
     """Return the uuids of the events of a record, those that capture has checked together: a third of one by one."""
-    given = msgspec.convert([each.uuid for each in record.envelope.events], list[UUID | None])
+    given = msgspec.convert([event.uuid for event in record.envelope.events], list[UUID | None])
     return [derived_uuid(record.header, index) if uuid is None else uuid for index, uuid in enumerate(given)]
 
 

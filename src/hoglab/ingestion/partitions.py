@@ -221,7 +221,7 @@ class PartitionedIngestion(Ingestion):
                 self._keeper.forget(number)
         if not is_busy:
             now = time.monotonic()
-            if all(each.rests_until <= now for each in self._readings.values()):
+            if all(reading.rests_until <= now for reading in self._readings.values()):
                 self._steps.rest()
             self._stopping.wait(IDLE_S)
 

@@ -104,14 +104,14 @@ def quarantine_router(quarantine: Quarantine) -> ResourceRouter:
     def list_records(call: Call) -> dict[str, Any]:
         page = call.page()
         records = quarantine.records(call.project.id, limit=page.limit, offset=page.offset)
-        return envelope(call, [_shown(one) for one in records], quarantine.count(call.project.id), page)
+        return envelope(call, [_shown(record) for record in records], quarantine.count(call.project.id), page)
 
     @router.get("/{record_id}", response=QuarantinedEventsOut, summary="Read a record with its events")
     def read_record(call: Call, record_id: IntId) -> dict[str, Any]:
-        found = quarantine.get(record_id, call.project.id)
-        if found is None:
+        record_and_payload = quarantine.get(record_id, call.project.id)
+        if record_and_payload is None:
             raise errors.not_found()
-        record, payload = found
+        record, payload = record_and_payload
         events = events_in(payload)
         return {**_shown(record), "events": None if events is None else events[:SHOWN_EVENTS]}
 

@@ -201,14 +201,14 @@ class Installation:
 
     def _strangers(self) -> list[str]:
         known = {name: identity for name, identity in self.identities().items() if identity is not None}
-        ids = {(each.installation_id, each.generation) for each in known.values()}
+        ids = {(identity.installation_id, identity.generation) for identity in known.values()}
         if len(ids) < 2:
             return []
         of = "; ".join(
-            f"{name}: {each.installation_id[:8]}, generation {each.generation}"
-            for name, each in known.items()
+            f"{name}: {identity.installation_id[:8]}, generation {identity.generation}"
+            for name, identity in known.items()
         )
-        if len({each.installation_id for each in known.values()}) > 1:
+        if len({identity.installation_id for identity in known.values()}) > 1:
             return [f"They belong to different installations ({of}), so that one was put there by mistake."]
         return [
             f"They are of different generations ({of}): some are from before a restore, or before the events moved."
@@ -222,7 +222,7 @@ class Installation:
         known = self.identities()
         if not self._existing.events:
             del known["events.duckdb"]
-        most = max((each.starts for each in known.values() if each is not None), default=0)
+        most = max((identity.starts for identity in known.values() if identity is not None), default=0)
         findings = []
         for name, file in known.items():
             if (0 if file is None else file.starts) < most - 1:
@@ -302,8 +302,8 @@ class Installation:
 
         ``store`` is the one that was checked.
         """
-        known = [each for each in self.identities().values() if each is not None]
-        base = max(known, key=lambda each: each.starts) if known else Identity.new()
+        known = [identity for identity in self.identities().values() if identity is not None]
+        base = max(known, key=lambda identity: identity.starts) if known else Identity.new()
         identity = Identity(base.installation_id, base.generation, base.starts + 1)
         # The metadata come last: until then this start counts as one that may be missing.
         store.set_identity(identity.installation_id, identity.generation, identity.starts)

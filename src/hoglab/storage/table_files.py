@@ -140,7 +140,7 @@ class TableDirectory:
             stats = [(path, Path(path).stat()) for path in files]
         except OSError as error:
             raise TableFileError(f"{table.pattern} cannot be read: {_reason(error)}.") from error
-        return tuple((path, each.st_size, each.st_mtime_ns, each.st_ino) for path, each in stats)
+        return tuple((path, status.st_size, status.st_mtime_ns, status.st_ino) for path, status in stats)
 
     def columns(self, pattern: str, format_: FileFormat) -> tuple[tuple[str, ColumnType], ...]:
         """Return names and types of the columns of a table. Raises `TableFileError`."""

@@ -158,8 +158,8 @@ class RowFile:
     def _parquet(self) -> Iterator[FileRow]:
         with file_engine(threads=1) as connection:
             # The engine hands rows out while it reads, in their order.
-            found = connection.execute("SELECT to_json(t) FROM read_parquet($1) AS t", [str(self.path)])
-            while rows := found.fetchmany(PARQUET_ROWS):
+            result = connection.execute("SELECT to_json(t) FROM read_parquet($1) AS t", [str(self.path)])
+            while rows := result.fetchmany(PARQUET_ROWS):
                 for (text,) in rows:
                     self.done += 1
                     yield _json_row(self.done, text)

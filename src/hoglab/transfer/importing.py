@@ -130,7 +130,7 @@ def _deliver(sender: Sender, batch: list[_Pending]) -> list[Rejected]:
     """
     if not batch:
         return []
-    body = sender.body([each.event for each in batch])
+    body = sender.body([pending.event for pending in batch])
     try:
         read_envelope(body)
         sender.send(body)

@@ -156,16 +156,18 @@ class SessionService:
         with self._database.read() as connection:
             link = store.link_by_hash(connection, secure_value) if is_token(secret) else None
             key = store.key_by_hash(connection, secure_value) if is_key(secret) else None
-        found = link or key or {"secure_value": hash_key(""), "user_id": None}
+        credential = link or key or {"secure_value": hash_key(""), "user_id": None}
         tried = [f"address:{browser.address}"]
-        if found["user_id"] is not None:
-            tried.append(f"user:{found['user_id']}")
-        if not hmac.compare_digest(found["secure_value"], secure_value):
+        if credential["user_id"] is not None:
+            tried.append(f"user:{credential['user_id']}")
+        if not hmac.compare_digest(credential["secure_value"], secure_value):
             raise self._refusal(tried)
         if key is not None:
             self._admit(self._logins, key["id"])
         try:
-            return self._opened(found["user_id"], None if key is None else key["id"], secure_value, browser)
+            return self._opened(
+                credential["user_id"], None if key is None else key["id"], secure_value, browser
+            )
         except LoginRefusedError:
             raise self._refusal(tried) from None
 

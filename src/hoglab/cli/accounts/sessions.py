@@ -48,9 +48,9 @@ def list_sessions(data: DataOption = None) -> None:
     from hoglab.accounts.sessions.service import SessionService
 
     with opened_database(data) as (database, accounts):
-        found = SessionService(database, accounts).sessions()
-        users = accounts.users([row["user_id"] for row in found])
-    for row in found:
+        sessions = SessionService(database, accounts).sessions()
+        users = accounts.users([row["user_id"] for row in sessions])
+    for row in sessions:
         facts = (
             f"from {row['ip']}",
             row["user_agent"] or "an unnamed browser",

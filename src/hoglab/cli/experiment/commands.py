@@ -142,7 +142,7 @@ def plan(
 
     asked = {
         "kind": "ExperimentPlanQuery",
-        "effects": None if not effect else [each / 100 for each in effect],
+        "effects": None if not effect else [percent / 100 for percent in effect],
         "power": power / 100,
     }
     with _opened(data, project, host, key) as source:
@@ -287,13 +287,13 @@ def _withheld(verdict: Mapping[str, Any] | None) -> frozenset[str] | None:
     return frozenset(
         metric["metric_uuid"]
         for metric in verdict["metrics"]
-        if any(each["decision"] == "withheld" for each in metric["variants"])
+        if any(variant["decision"] == "withheld" for variant in metric["variants"])
     )
 
 
-def _exposures(found: Mapping[str, Any] | None) -> dict[str, Any]:
+def _exposures(exposures: Mapping[str, Any] | None) -> dict[str, Any]:
     names = ("timeseries", "total_exposures", "holdout", "sample_ratio_mismatch")
-    return {} if found is None else {name: found[name] for name in names}
+    return {} if exposures is None else {name: exposures[name] for name in names}
 
 
 def _metric(

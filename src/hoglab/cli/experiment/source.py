@@ -148,11 +148,11 @@ class _Remote:
 
     def results(self, experiment_id: int) -> dict[str, Any]:
         path, deadline = f"/experiments/{experiment_id}/results/", time.monotonic() + TIMEOUT_S
-        found = self._answer(self._api.get, path, refresh="true")
-        while found["status"] == "partial" and time.monotonic() < deadline:
+        results = self._answer(self._api.get, path, refresh="true")
+        while results["status"] == "partial" and time.monotonic() < deadline:
             time.sleep(ASK_AGAIN_S)
-            found = self._answer(self._api.get, path)
-        return found
+            results = self._answer(self._api.get, path)
+        return results
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:
         asked = {"metric_uuid": metric["uuid"], "fingerprint": metric["fingerprint"]}
@@ -255,10 +255,10 @@ class _Local:
 
         with _as_answers():
             actor = Actor(self._project, self._owner(), self._results.now())
-            found: dict[str, Any] = json.loads(
+            experiment: dict[str, Any] = json.loads(
                 ExperimentReads(self._database).read(actor, experiment_id).body
             )
-            return found
+            return experiment
 
     def defaults(self) -> dict[str, Any]:
         return dict(self._project.experiment_defaults)
@@ -276,9 +276,9 @@ class _Local:
         from hoglab.http.responses import encode_json
 
         with _as_answers():
-            found = self._whole.read(self._project, experiment_id, refresh=True)
+            results = self._whole.read(self._project, experiment_id, refresh=True)
             # As it comes from a server.
-            shown: dict[str, Any] = json.loads(encode_json(found))
+            shown: dict[str, Any] = json.loads(encode_json(results))
             return shown
 
     def series(self, experiment_id: int, metric: Mapping[str, Any]) -> dict[str, Any]:

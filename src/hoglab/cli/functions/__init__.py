@@ -64,14 +64,14 @@ def list_functions(
     from hoglab.reports.tables import light_table, whole
 
     client = api(host, key, project)
-    found = list(client.pages("/hog_functions/"))
-    health = {one["id"]: one for one in client.get("/hog_functions/health/")}
+    functions = list(client.pages("/hog_functions/"))
+    health = {row["id"]: row for row in client.get("/hog_functions/health/")}
     if as_json:
-        echo(json.dumps([{**one, "health": health.get(one["id"])} for one in found]))
+        echo(json.dumps([{**function, "health": health.get(function["id"])} for function in functions]))
         return
     table = light_table(None, whole("Id"), "Name", "Type", "State", "Ok", "Failed")
     errors = []
-    for function in found:
+    for function in functions:
         lately = health.get(function["id"], NOTHING)
         numbers = str(lately["succeeded"]), str(lately["failed"])
         table.add_row(function["id"], function["name"], function["type"], _state(function, lately), *numbers)
@@ -228,12 +228,12 @@ def cancel(
     client = api(host, key, project)
     path = function_path(client, function)
     try:
-        told = _told(client.post(f"{path}/backfills/{job_id}/cancel/", {}))
+        line = _told(client.post(f"{path}/backfills/{job_id}/cancel/", {}))
     except RequestRefusedError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
-        told = _told_rerun(client.post(f"{path}/reruns/{job_id}/cancel/", {}))
-    echo(told)
+        line = _told_rerun(client.post(f"{path}/reruns/{job_id}/cancel/", {}))
+    echo(line)
 
 
 @functions_app.command()

@@ -41,11 +41,11 @@ def list_letters(
     """List dead letters with the reason, those that failed last first."""
     client = api(host, key, project)
     wanted = _wanted(client, function, since, until)
-    found = list(client.pages(PATH, **wanted))
+    letters = list(client.pages(PATH, **wanted))
     if as_json:
-        echo(json.dumps(found))
+        echo(json.dumps(letters))
         return
-    for letter in found:
+    for letter in letters:
         owner = letter["function_id"] or "(all functions)"
         echo(f"{letter['failed_at']} {letter['step']:<7} {owner} {letter['event']}: {letter['reason']}")
 

@@ -52,10 +52,10 @@ def function_path(client: ApiClient, wanted: str) -> str:
         return f"/hog_functions/{UUID(wanted)}"
     except ValueError:
         pass
-    found: list[dict[str, Any]] = [
-        one for one in client.pages("/hog_functions/", search=wanted) if one["name"] == wanted
+    matches: list[dict[str, Any]] = [
+        function for function in client.pages("/hog_functions/", search=wanted) if function["name"] == wanted
     ]
-    if len(found) != 1:
-        many = "no function is" if not found else f"{len(found)} functions are"
+    if len(matches) != 1:
+        many = "no function is" if not matches else f"{len(matches)} functions are"
         raise OperatorError(f"{many} named {wanted!r}: give the id (`hoglab functions list`)")
-    return f"/hog_functions/{found[0]['id']}"
+    return f"/hog_functions/{matches[0]['id']}"

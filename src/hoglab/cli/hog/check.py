@@ -64,13 +64,13 @@ def check(
             echo(f"hoglab: {error}", err=True)
             failed = True
             continue
-        found, paths = _findings(source, kind, known, reads=reads)
-        failed = failed or any(one.severity in failing for one in found)
+        findings, paths = _findings(source, kind, known, reads=reads)
+        failed = failed or any(finding.severity in failing for finding in findings)
         if as_json:
-            shown = [{name: getattr(one, name) for name in SHOWN} for one in found]
+            shown = [{name: getattr(finding, name) for name in SHOWN} for finding in findings]
             answers.append({"file": file, "findings": shown, **({"reads": paths} if reads else {})})
         else:
-            _show(file, source, found, paths if reads else [])
+            _show(file, source, findings, paths if reads else [])
     if as_json:
         echo(json.dumps(answers, ensure_ascii=False))
     if failed:
@@ -84,14 +84,14 @@ def _findings(
 
     env = _environment(kind)
     text_kind: Any = "program" if kind in BODIES else kind.value
-    found = hog.check(source, env, kind=text_kind, known=known)
+    findings = hog.check(source, env, kind=text_kind, known=known)
     paths: list[str] = []
     if reads:
         try:
             paths = list(hog.reads(source, env, kind="expression" if kind is TextKind.FILTER else text_kind))
         except hog.HogSourceError:
             paths = []  # the error is among the findings
-    return found, paths
+    return findings, paths
 
 
 def _environment(kind: TextKind) -> Environment:
@@ -106,10 +106,10 @@ def _environment(kind: TextKind) -> Environment:
     return {TextKind.FILTER: FILTER, TextKind.TEMPLATE: TEMPLATES}.get(kind, hog.ANY)
 
 
-def _show(file: str, source: str, found: list[Diagnostic], paths: list[str]) -> None:
-    for finding in found:
+def _show(file: str, source: str, findings: list[Diagnostic], paths: list[str]) -> None:
+    for finding in findings:
         echo(located(file, source, finding))
-    if not found:
+    if not findings:
         echo(f"{file}: no findings")
     for path in paths:
         echo(f"{file} reads {path}")

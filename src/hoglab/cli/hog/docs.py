@@ -34,7 +34,7 @@ def docs(
         hint = f"; did you mean {guess}?" if guess else ""
         raise OperatorError(f"no function is about {function!r}{hint}")
     if as_json:
-        echo(json.dumps([_data(one) for one in matches], ensure_ascii=False))
+        echo(json.dumps([_data(match) for match in matches], ensure_ascii=False))
     elif exact is not None:
         _show(exact)
     else:
@@ -45,46 +45,46 @@ def _search(word: str) -> list[Function]:
     from hoglab.hog import LIBRARY
 
     wanted = word.lower()
-    found = {
-        one.name: one
-        for name, one in LIBRARY.items()
-        if wanted in name.lower() or wanted in one.doc.lower() or wanted == one.category.lower()
+    matches = {
+        function.name: function
+        for name, function in LIBRARY.items()
+        if wanted in name.lower() or wanted in function.doc.lower() or wanted == function.category.lower()
     }
-    return sorted(found.values(), key=lambda one: (one.category, one.name.lower()))
+    return sorted(matches.values(), key=lambda function: (function.category, function.name.lower()))
 
 
-def _data(one: Function) -> dict[str, Any]:
+def _data(function: Function) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "aliases": list(one.aliases),
-        "category": one.category,
-        "signature": one.signature,
-        "doc": one.doc,
-        "pure": one.pure,
-        "examples": [{"code": code, "gives": gives} for code, gives in one.examples],
+        "name": function.name,
+        "aliases": list(function.aliases),
+        "category": function.category,
+        "signature": function.signature,
+        "doc": function.doc,
+        "pure": function.pure,
+        "examples": [{"code": code, "gives": gives} for code, gives in function.examples],
     }
 
 
-def _show(one: Function) -> None:
+def _show(function: Function) -> None:
     from rich.text import Text
 
     console = plain_console(soft_wrap=True, highlight=False)
-    console.print(Text(one.signature, style="bold"))
-    console.print(Text(f"\n{one.doc}\n"))
-    for code, gives in one.examples:
+    console.print(Text(function.signature, style="bold"))
+    console.print(Text(f"\n{function.doc}\n"))
+    for code, gives in function.examples:
         console.print(Text(f"  {code}").append(f"   -- {gives}", style="dim"))
-    also = f"also called {', '.join(one.aliases)}; " if one.aliases else ""
-    waits = "; the program waits for its result" if one.is_async else ""
-    console.print(Text(f"\n{also}category {one.category}{waits}", style="dim"))
+    also = f"also called {', '.join(function.aliases)}; " if function.aliases else ""
+    waits = "; the program waits for its result" if function.is_async else ""
+    console.print(Text(f"\n{also}category {function.category}{waits}", style="dim"))
 
 
-def _list(found: list[Function]) -> None:
+def _list(functions: list[Function]) -> None:
     from rich.text import Text
 
     console = plain_console(soft_wrap=True, highlight=False)
-    width = max(len(one.name) for one in found)
+    width = max(len(function.name) for function in functions)
     category = None
-    for function in found:
+    for function in functions:
         if function.category != category:
             console.print(Text(f"{'' if category is None else chr(10)}{function.category}", style="bold"))
             category = function.category

@@ -67,10 +67,10 @@ def _structure(text: str) -> dict[str, Any] | None:
     if not text.startswith(("{", "[")):
         return None
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else {"properties": found}
+    return value if isinstance(value, dict) else {"properties": value}
 
 
 def _globals(event: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _lines(term: Term, depth: int) -> list[Text]:
         line.append(f"   ({seen})", style="dim")
     if term.error:
         line.append(f"   {term.error}", style="yellow")
-    return [line, *(inner for one in term.terms for inner in _lines(one, depth + 1))]
+    return [line, *(inner for inner_term in term.terms for inner in _lines(inner_term, depth + 1))]
 
 
 def _value(value: Any) -> str:

@@ -156,8 +156,8 @@ class _History:
     def complete(self, start: str, at: int) -> str | None:
         """Return the `at`-th name that begins with `start`."""
         names = {*self.session.env.functions, *self.session.variables, *self.session.globals}
-        found = sorted(name for name in names if name.startswith(start))
-        return found[at] if at < len(found) else None
+        matches = sorted(name for name in names if name.startswith(start))
+        return matches[at] if at < len(matches) else None
 
     def save(self) -> None:
         if self.readline is None:

@@ -106,6 +106,12 @@ def _summary(result: Result) -> dict[str, Any]:
 
 
 def _failure(error: HogSourceError) -> dict[str, Any]:
-    one = error.diagnostic()
-    shown = {"message": one.message, "kind": one.code, "type": None, "line": one.line, "column": one.column}
+    diagnostic = error.diagnostic()
+    shown = {
+        "message": diagnostic.message,
+        "kind": diagnostic.code,
+        "type": None,
+        "line": diagnostic.line,
+        "column": diagnostic.column,
+    }
     return {"result": None, "printed": [], "error": shown, "steps": 0, "duration_us": 0}

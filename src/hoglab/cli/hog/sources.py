@@ -40,12 +40,12 @@ def read(file: str) -> str:
 def read_object(file: str) -> dict[str, Any]:
     """Return the JSON object in a file. Raises `OperatorError`."""
     try:
-        found = json.loads(read(file))
+        value = json.loads(read(file))
     except (ValueError, RecursionError) as error:
         raise OperatorError(f"{file} is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise OperatorError(f"{file} must hold a JSON object")
-    return found
+    return value
 
 
 def read_globals(path: Path | None) -> dict[str, Any]:
@@ -53,10 +53,11 @@ def read_globals(path: Path | None) -> dict[str, Any]:
     return {} if path is None else read_object(str(path))
 
 
-def located(file: str, source: str, one: Diagnostic) -> str:
+def located(file: str, source: str, diagnostic: Diagnostic) -> str:
     """Return a finding for a person: place, message, excerpt with carets, hint."""
     from hoglab.hog import excerpt
 
-    shown = excerpt(source, one.start, one.end).replace("\n", "\n  ")
-    text = f"{file}:{one.line}:{one.column}: {one.severity}: {one.message} [{one.code}]\n  {shown}"
-    return f"{text}\n  hint: {one.hint}" if one.hint else text
+    shown = excerpt(source, diagnostic.start, diagnostic.end).replace("\n", "\n  ")
+    place = f"{file}:{diagnostic.line}:{diagnostic.column}"
+    text = f"{place}: {diagnostic.severity}: {diagnostic.message} [{diagnostic.code}]\n  {shown}"
+    return f"{text}\n  hint: {diagnostic.hint}" if diagnostic.hint else text

@@ -90,8 +90,8 @@ def _operation(method: str, path: str, operation: dict[str, Any], responses: dic
         yield f"<p>Scope: {', '.join(f'<code>{escape(scope)}</code>' for scope in scopes)}</p>"
     if operation["parameters"]:
         rows = (
-            f"<tr><td><code>{escape(each['name'])}</code><td>{each['in']}<td>{_type(each['schema'])}"
-            for each in operation["parameters"]
+            f"<tr><td><code>{escape(parameter['name'])}</code><td>{parameter['in']}<td>{_type(parameter['schema'])}"
+            for parameter in operation["parameters"]
         )
         yield f"<table><tr><th>Parameter<th>In<th>Type{''.join(rows)}</table>"
     for schema in _content(operation.get("requestBody")):
@@ -130,10 +130,10 @@ def _type(schema: dict[str, Any]) -> str:
         return " | ".join(f"<code>{escape(repr(value))}</code>" for value in schema["enum"])
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return " | ".join(_type(each) for each in schema[several])
+            return " | ".join(_type(alternative) for alternative in schema[several])
     kind = schema.get("type", "any")
     if isinstance(kind, list):
-        return " | ".join(escape(each) for each in kind)
+        return " | ".join(escape(name) for name in kind)
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
     form = f" ({escape(schema['format'])})" if "format" in schema else ""

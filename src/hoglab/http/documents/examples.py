@@ -73,9 +73,9 @@ class Examples:
     def _object(self, schema: Mapping[str, Any], required_only: bool) -> dict[str, Any]:
         needed = set(schema.get("required", ()))
         return {
-            name: self.of(each, required_only=required_only)
-            for name, each in schema["properties"].items()
-            if not required_only or name in needed or _has_example(each)
+            name: self.of(property_schema, required_only=required_only)
+            for name, property_schema in schema["properties"].items()
+            if not required_only or name in needed or _has_example(property_schema)
         }
 
     def _array(self, items: Mapping[str, Any], required_only: bool) -> list[Any]:

@@ -158,8 +158,8 @@ class _Schemas:
     def __init__(self, operations: list[Operation]) -> None:
         adapters = {key: TypeAdapter(key[0]) for operation in operations for key in _models(operation)}
         inputs = [(repr(key), mode, adapter) for key, adapter in adapters.items() for mode in (key[1],)]
-        found, shared = TypeAdapter.json_schemas(inputs, ref_template=f"{_REFERENCE}{{model}}")
-        self._by_key = {name: _renamed(schema) for (name, _), schema in found.items()}
+        by_key, shared = TypeAdapter.json_schemas(inputs, ref_template=f"{_REFERENCE}{{model}}")
+        self._by_key = {name: _renamed(schema) for (name, _), schema in by_key.items()}
         definitions: dict[str, Any] = shared.get("$defs", {})
         self.definitions = {_name(name): _renamed(schema) for name, schema in definitions.items()}
         for model in adapters:
@@ -212,7 +212,7 @@ def _name(generated: str) -> str:
 def _renamed(schema: Any) -> Any:
     """Return a schema with its references under the names of the document."""
     if isinstance(schema, list):
-        return [_renamed(each) for each in schema]
+        return [_renamed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
@@ -284,8 +284,8 @@ def _public(public: Public, paths: Mapping[str, Any]) -> dict[str, Any]:
         **like,
         "operationId": public.operation_id,
         "summary": public.summary,
-        "parameters": [each for each in like["parameters"] if each["name"] != "project_id"],
-        "responses": {status: each for status, each in like["responses"].items() if status not in never},
+        "parameters": [parameter for parameter in like["parameters"] if parameter["name"] != "project_id"],
+        "responses": {status: answer for status, answer in like["responses"].items() if status not in never},
         "security": [],
     }
 

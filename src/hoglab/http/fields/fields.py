@@ -82,26 +82,26 @@ def attribute_docstrings(model: type[WireModel]) -> dict[str, str]:
     Pydantic's `use_attribute_docstrings` reads the source of every model when its class is made, a tenth of the time
     in which a server starts. Only documents need them.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if issubclass(cls, WireModel):
-            found |= _docstrings_of_module(cls.__module__).get(cls.__qualname__, {})
-    return {name: found[name] for name in model.model_fields if name in found}
+            docstrings |= _docstrings_of_module(cls.__module__).get(cls.__qualname__, {})
+    return {name: docstrings[name] for name in model.model_fields if name in docstrings}
 
 
 @lru_cache
 def _docstrings_of_module(name: str) -> Mapping[str, Mapping[str, str]]:
     """Return the docstrings of attributes by the qualified name of their class, outside of functions."""
-    found: dict[str, dict[str, str]] = {}
+    docstrings: dict[str, dict[str, str]] = {}
 
     def visit(body: Sequence[ast.stmt], prefix: str) -> None:
         for definition in body:
             if isinstance(definition, ast.ClassDef):
-                found[prefix + definition.name] = dict(_docstrings(definition.body))
+                docstrings[prefix + definition.name] = dict(_docstrings(definition.body))
                 visit(definition.body, f"{prefix}{definition.name}.")
 
     visit(ast.parse(inspect.getsource(sys.modules[name])).body, "")
-    return found
+    return docstrings
 
 
 def _docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:

@@ -141,7 +141,7 @@ def within(model: type[BaseModel], value: Mapping[str, Any]) -> Iterator[Unknown
 
 def first_refused(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ()) -> UnknownKey | None:
     """Return the first unknown key that is not to be saved. One that is ``stored`` as often as it is sent passes."""
-    left = Counter(each.place for each in stored)
+    left = Counter(unknown_key.place for unknown_key in stored)
     for unknown in sent:
         if unknown.is_refused:
             left[unknown.place] -= 1
@@ -152,13 +152,13 @@ def first_refused(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ())
 
 def refuse(sent: Iterable[UnknownKey], stored: Iterable[UnknownKey] = ()) -> None:
     """Raise 400 for the result of `first_refused`."""
-    if (found := first_refused(sent, stored)) is not None:
-        raise found.error()
+    if (refused := first_refused(sent, stored)) is not None:
+        raise refused.error()
 
 
-def warnings_of(found: Iterable[UnknownKey]) -> list[WarningEntry]:
+def warnings_of(unknown_keys: Iterable[UnknownKey]) -> list[WarningEntry]:
     """Return the ``warnings`` of unknown keys."""
-    return [each.warning() for each in found]
+    return [unknown_key.warning() for unknown_key in unknown_keys]
 
 
 def warnings_of_body(body: Any, answer: Any, sent: object) -> list[WarningEntry]:
@@ -168,21 +168,26 @@ def warnings_of_body(body: Any, answer: Any, sent: object) -> list[WarningEntry]
     if not isinstance(sent, Mapping):
         return []
     known = _fields(body)
-    found = list(within(body, sent))
+    unknown_keys = list(within(body, sent))
     beside = sent.keys() - known.keys() - _fields(answer).keys() - IGNORED_BESIDE
-    found += [UnknownKey((key,), _guess(key, body)[0], is_refused=False) for key in sorted(map(str, beside))]
-    return warnings_of(found)
+    unknown_keys += [
+        UnknownKey((key,), _guess(key, body)[0], is_refused=False) for key in sorted(map(str, beside))
+    ]
+    return warnings_of(unknown_keys)
 
 
-def with_warnings(answer: dict[str, Any], told: list[WarningEntry]) -> dict[str, Any]:
+def with_warnings(answer: dict[str, Any], further: list[WarningEntry]) -> dict[str, Any]:
     """Return an object with further ``warnings``; each place is told once. Objects without any have no such key."""
-    if not told:
+    if not further:
         return answer
     before = answer.get("warnings") or []
-    places = {(each["code"], each["attr"]) for each in before}
+    places = {(warning["code"], warning["attr"]) for warning in before}
     return {
         **answer,
-        "warnings": [*before, *(each for each in told if (each["code"], each["attr"]) not in places)],
+        "warnings": [
+            *before,
+            *(warning for warning in further if (warning["code"], warning["attr"]) not in places),
+        ],
     }
 
 
@@ -208,7 +213,7 @@ def _shape(kind: Any) -> _Shape:
         inner, *metadata = get_args(kind)
         return _shape(_marked(metadata, inner))
     if origin in (Union, types.UnionType):
-        parts = [_shape(each) for each in get_args(kind)]
+        parts = [_shape(argument) for argument in get_args(kind)]
         return _Shape(
             tuple(model for part in parts for model in part.models),
             next((part.items for part in parts if part.items is not None), None),
@@ -228,7 +233,7 @@ def named_kinds(model: Any) -> dict[str, Any]:
 
 
 def _marks(kind: Any, metadata: Iterable[object]) -> Iterator[Keys]:
-    yield from (each for each in metadata if isinstance(each, Keys))
+    yield from (mark for mark in metadata if isinstance(mark, Keys))
     inner = get_args(kind)
     if get_origin(kind) is Annotated:
         yield from _marks(inner[0], inner[1:])
@@ -238,7 +243,7 @@ def _marks(kind: Any, metadata: Iterable[object]) -> Iterator[Keys]:
 
 
 def _marked(metadata: Iterable[object], kind: Any) -> Any:
-    return next((each.of for each in metadata if isinstance(each, Keys)), kind)
+    return next((mark.of for mark in metadata if isinstance(mark, Keys)), kind)
 
 
 def _is_model(kind: Any) -> bool:
@@ -311,10 +316,10 @@ def _guess(key: str, model: type[BaseModel]) -> tuple[str | None, bool]:
         return meant, True
     known = list(_fields(model))
     plain = _plain(key)
-    same = next((each for each in known if _plain(each) == plain), None) or closest(key, known)
+    same = next((name for name in known if _plain(name) == plain), None) or closest(key, known)
     if same is not None:
         return same, True
-    begun = (each for each in known if len(plain) >= SHORTEST_BEGINNING and _plain(each).startswith(plain))
+    begun = (name for name in known if len(plain) >= SHORTEST_BEGINNING and _plain(name).startswith(plain))
     return next(begun, None), False
 
 

@@ -183,13 +183,13 @@ class ManagementApi:
         if self._catch_up is not None:
             await asyncio.to_thread(self._catch_up)
 
-        found = await self._recognised(arrived)
-        if found is None:
+        recognised = await self._recognised(arrived)
+        if recognised is None:
             if operation is not None and operation.for_strangers and self._reads_at_home(scope):
                 return await self._answer_anybody(operation, arrived, record)
             ended = self._sessions is not None and session_token(scope, self._public_url) is not None
             raise errors.session_ended() if ended else errors.not_authenticated()
-        principal, counted = found
+        principal, counted = recognised
         record.key_id, record.session_id = principal.key_id, principal.session_id
         if operation is not None:
             access.check_scopes(principal, operation.needs)
@@ -229,10 +229,10 @@ class ManagementApi:
     async def _is_allowed(self, arrived: _Arrived, operation: Operation, project: Project) -> bool:
         """Return whether the sender of an earlier request might send it now, too."""
         try:
-            found = await self._recognised(arrived)
-            if found is None:
+            recognised = await self._recognised(arrived)
+            if recognised is None:
                 return False
-            principal, _ = found
+            principal, _ = recognised
             access.check_scopes(principal, operation.needs)
             self._project(str(project.id), principal)
         except errors.ApiError:
@@ -405,8 +405,8 @@ def _encoded(result: Any, operation: Operation, call: Call) -> Response:
         return empty_response(operation.status)
     if isinstance(result, EncodedObject):
         return _versioned(result, operation, call)
-    told = warnings_of_body(operation.body, operation.response, call.decoded.value)
-    answer = with_warnings(result, told) if isinstance(result, dict) else result
+    warnings = warnings_of_body(operation.body, operation.response, call.decoded.value)
+    answer = with_warnings(result, warnings) if isinstance(result, dict) else result
     if operation.versioned:
         return _versioned(EncodedObject(encode_json(answer), entity_tag(result)), operation, call)
     return json_response(answer, operation.status)

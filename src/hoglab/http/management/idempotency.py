@@ -124,15 +124,15 @@ class Idempotency:
     def _beside(self, claim: _Claim) -> Response:
         """Return the answer while another thread deals with the key: it may be repeating a kept one, too."""
         with self._database.read() as connection:
-            found = connection.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
-        if found is None or found["status"] is None or _is_forgotten(found, claim.now):
+            row = connection.execute(select(idempotency_key).where(claim.row)).mappings().one_or_none()
+        if row is None or row["status"] is None or _is_forgotten(row, claim.now):
             raise _in_use()
-        return self._replay(claim, found)
+        return self._replay(claim, row)
 
-    def _is_running_elsewhere(self, found: Any, now: datetime) -> bool:
+    def _is_running_elsewhere(self, row: Any, now: datetime) -> bool:
         """Return whether another server is carrying the request of a row out."""
-        is_of_another = self._database.is_shared and found["owner"] != self._owner
-        return is_of_another and found["status"] is None and (found["leased_until"] or now) > now
+        is_of_another = self._database.is_shared and row["owner"] != self._owner
+        return is_of_another and row["status"] is None and (row["leased_until"] or now) > now
 
     def _mark_applied(self, transaction: Transaction, claim: _Claim) -> None:
         """Raise 409 when the lease of the key was lost, so that nothing is changed."""
@@ -224,13 +224,13 @@ class Idempotency:
             transaction.execute(delete(idempotency_key).where(_row.created_at <= now - KEPT_FOR))
 
 
-def _is_forgotten(found: Any, now: datetime) -> bool:
-    return bool(found["created_at"] <= now - KEPT_FOR)
+def _is_forgotten(row: Any, now: datetime) -> bool:
+    return bool(row["created_at"] <= now - KEPT_FOR)
 
 
-def _was_cut_off(found: Any) -> bool:
+def _was_cut_off(row: Any) -> bool:
     """Return whether a request that nobody carries out any more ended before it changed anything."""
-    return found["status"] is None and not found["applied"]
+    return row["status"] is None and not row["applied"]
 
 
 def _check_same(claim: _Claim, fingerprint: str) -> None:

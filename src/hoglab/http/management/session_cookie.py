@@ -42,8 +42,8 @@ def session_token(scope: Scope, public_url: str | None) -> str | None:
     name = _cookie_name(scope, public_url)
     jars = [value.decode("latin-1") for header, value in scope["headers"] if header == b"cookie"]
     # Of two under one name, one was put there by somebody else (another port, or a path of this one).
-    found = [pair for jar in jars for pair in jar.split(";") if pair.partition("=")[0].strip() == name]
-    token = cookie_parser(found[0]).get(name, "") if len(found) == 1 else ""
+    pairs = [pair for jar in jars for pair in jar.split(";") if pair.partition("=")[0].strip() == name]
+    token = cookie_parser(pairs[0]).get(name, "") if len(pairs) == 1 else ""
     return token if is_token(token) else None
 
 

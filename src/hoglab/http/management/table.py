@@ -87,12 +87,12 @@ def _walk(
     segment = segments[depth]
     fixed = node.statics.get(segment)
     if fixed is not None:
-        found = _walk(fixed, segments, depth + 1, taken)
-        if found is not None:
-            return found
+        match = _walk(fixed, segments, depth + 1, taken)
+        if match is not None:
+            return match
     if segment:
         for name, child in node.params.items():
-            found = _walk(child, segments, depth + 1, (*taken, (name, segment)))
-            if found is not None:
-                return found
+            match = _walk(child, segments, depth + 1, (*taken, (name, segment)))
+            if match is not None:
+                return match
     return None

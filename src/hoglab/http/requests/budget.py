@@ -100,7 +100,7 @@ class BodyBudget:
     def admit(self, lease: Lease, size: int) -> None:
         """Make room for further bytes of a lease. Raises 503 when there is none."""
         while (limit := self._exceeded(lease, size)) is not None:
-            largest = max(self._rivals(lease, limit), key=lambda each: each.held, default=None)
+            largest = max(self._rivals(lease, limit), key=lambda rival: rival.held, default=None)
             _REFUSED.labels(limit).inc()
             if largest is None or largest.held <= lease.held + size:
                 raise too_much_at_once()

@@ -129,5 +129,5 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 def _unmapped(text: str) -> IPv4Address | IPv6Address | None:
     """Return the address that a text spells, IPv4 also where it came over a socket of IPv6."""
-    found = _address(text)
-    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+    address = _address(text)
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address

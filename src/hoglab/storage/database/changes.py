@@ -86,9 +86,11 @@ class ChangeFeed:
         """
         with self._lock:
             known: Mapping[int, frozenset[str]] = self._items.get((topic, project_id), {})
-            if until - since > REMEMBERED or any(each not in known for each in range(since + 1, until + 1)):
+            if until - since > REMEMBERED or any(
+                version not in known for version in range(since + 1, until + 1)
+            ):
                 return None
-            return frozenset().union(*(known[each] for each in range(since + 1, until + 1)))
+            return frozenset().union(*(known[version] for version in range(since + 1, until + 1)))
 
     def subscribe(self, topic: Topic, listener: Listener) -> Callable[[], None]:
         """Call ``listener(project_id)`` after each committed change of a topic; returns how to stop that.

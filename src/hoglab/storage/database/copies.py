@@ -65,8 +65,8 @@ def copy_before_migration(path: Path, revision: str) -> Path:
         )
     draft = path.with_name(f".{target.name}")
     draft.unlink(missing_ok=True)
-    with snapshot(path) as found:
-        found.copy(draft)
+    with snapshot(path) as file:
+        file.copy(draft)
     _sync(draft)
     draft.replace(target)
     _sync(path.parent)

@@ -138,7 +138,9 @@ def _of_state(error: BaseException, name: str) -> DatabaseError | None:
     """Return the error that an error of PostgreSQL's driver stands for."""
     state = error.sqlstate  # type: ignore[attr-defined]
     if state is None:  # the server said nothing
-        if not {"OperationalError", "InterfaceError"} & {each.__name__ for each in type(error).__mro__}:
+        if not {"OperationalError", "InterfaceError"} & {
+            ancestor.__name__ for ancestor in type(error).__mro__
+        }:
             return None
         reason = str(error).strip().splitlines()
         return DatabaseUnreachableError(f"{name} {_UNREACHABLE}: {reason[-1] if reason else 'no answer'}")

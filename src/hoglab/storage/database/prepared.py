@@ -92,13 +92,13 @@ class _Among(FunctionElement[bool]):
 
 @compiles(_Among)
 def _with_rows(element: _Among, compiler: SQLCompiler, **keywords: Any) -> str:
-    column, values = (compiler.process(each, **keywords) for each in element.clauses)
+    column, values = (compiler.process(clause, **keywords) for clause in element.clauses)
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608
 
 
 @compiles(_Among, "postgresql")
 def _with_array(element: _Among, compiler: SQLCompiler, **keywords: Any) -> str:
-    column, values = (compiler.process(each, **keywords) for each in element.clauses)
+    column, values = (compiler.process(clause, **keywords) for clause in element.clauses)
     kind = "bigint" if isinstance(next(iter(element.clauses)).type, sa.Integer) else "text"
     return f"{column} = ANY (ARRAY(SELECT json_array_elements_text(CAST({values} AS json)))::{kind}[])"
 

@@ -80,14 +80,14 @@ class _JsonText(FunctionElement[Any]):
 
 @compiles(_JsonText)
 def _from_text(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> str:
-    column, name = (compiler.process(each, **keywords) for each in element.clauses)
+    column, name = (compiler.process(clause, **keywords) for clause in element.clauses)
     return f"json_extract({column}, '$.' || {name})"
 
 
 @compiles(_JsonText, "postgresql")
 def _by_function(element: _JsonText, compiler: SQLCompiler, **keywords: Any) -> str:
     """Return calls the function that `postgres.person_search` makes: an index of it is found by the call."""
-    column, name = (compiler.process(each, **keywords) for each in element.clauses)
+    column, name = (compiler.process(clause, **keywords) for clause in element.clauses)
     return f"json_text({column}, {name})"
 
 

@@ -150,7 +150,7 @@ class Deferral:
 
     def oldest(self) -> int | None:
         """Return the acceptance time of the oldest waiting record of all owners, in microseconds; None without any."""
-        return min((each.oldest_at for each in self._waiting.values()), default=None)
+        return min((waiting.oldest_at for waiting in self._waiting.values()), default=None)
 
 
 def step(

@@ -178,7 +178,7 @@ class KafkaEventLog:
             except Exception as caught:
                 error = caught
             self._note(group, error)
-            wake([(0, each) for each in group], error)
+            wake([(0, append) for append in group], error)
 
     def _take_group(self) -> list[_Append]:
         group: list[_Append] = []
@@ -194,9 +194,9 @@ class KafkaEventLog:
 
     def _note(self, group: Sequence[_Append], error: Exception | None) -> None:
         """Count what became of a group, and log when storing begins to fail and when it works again."""
-        size, offsets = sum(each.size for each in group), sum(len(each.records) for each in group)
+        size, offsets = sum(append.size for append in group), sum(len(append.records) for append in group)
         if self._address.transactions:  # a commit takes an offset of each partition
-            offsets += len({partition for each in group for partition, _ in each.records})
+            offsets += len({partition for append in group for partition, _ in append.records})
         with self._work:
             self._waiting_bytes -= size
             if error is None:

@@ -136,7 +136,7 @@ def _checked(admin: AdminClient, address: KafkaAddress) -> int:
             f"{address.name} has {len(topic.partitions)} partitions, not {address.partitions}: the number stays as it "
             "was when it was made"
         )
-    if any(each.leader < 0 for each in topic.partitions.values()):
+    if any(partition.leader < 0 for partition in topic.partitions.values()):
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     resource = ConfigResource(ConfigResource.Type.TOPIC, address.topic)
     settings = admin.describe_configs([resource], request_timeout=ANSWER_S)[resource].result()

@@ -485,7 +485,7 @@ class GroupCommitLog(ABC):
         """
         with self._work:
             deferred = self._deferral.oldest()
-        oldest = [each for each in (deferred, self._oldest_stored(position)) if each is not None]
+        oldest = [moment for moment in (deferred, self._oldest_stored(position)) if moment is not None]
         return from_micros(min(oldest)) if oldest else None
 
     def pending_bytes(self) -> int:

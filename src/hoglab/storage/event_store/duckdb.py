@@ -290,8 +290,9 @@ class DuckDbEventStore:
         suspects = self._known.find(keys)
         if not suspects and not has_repetitions(keys):
             return WritePlan(written=list(positions), new=list(positions))
-        asked = [rows[positions[index]] for index in {index for each in suspects for index in each.positions}]
-        extents = [(each.first, each.last) for each in suspects]
+        asked_at = {index for suspect in suspects for index in suspect.positions}
+        asked = [rows[positions[index]] for index in asked_at]
+        extents = [(suspect.first, suspect.last) for suspect in suspects]
         stored = versions_between(self._file.connection, asked, extents) if asked else {}
         return settle(rows, positions, stored)
 
@@ -474,7 +475,7 @@ class DuckDbEventStore:
 
     def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None:
         """Delete what is known of the merges of persons whose events are gone."""
-        people = [str(each) for each in person_ids]
+        people = [str(person_id) for person_id in person_ids]
         with self._writing:
             self._make_usable()
             try:

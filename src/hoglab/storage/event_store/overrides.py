@@ -48,7 +48,9 @@ def involved_in(overrides: Sequence[PersonOverride]) -> list[Person]:
     """Return everybody whom merges name, with their projects."""
     return list(
         dict.fromkeys(
-            (each.project_id, person) for each in overrides for person in (each.old_person_id, each.person_id)
+            (override.project_id, person)
+            for override in overrides
+            for person in (override.old_person_id, override.person_id)
         )
     )
 

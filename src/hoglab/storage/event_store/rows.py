@@ -168,14 +168,14 @@ def table_of(rows: Sequence[EventRow], places: Sequence[int]) -> ArrowTable:
 
 def identities_of(rows: Sequence[EventRow]) -> ArrowTable:
     """Return the different identities of some rows as a table."""
-    found = {row.identity: row.uuid for row in rows}
+    uuid_by_identity = {row.identity: row.uuid for row in rows}
     return ArrowTable(
         {
-            "project_id": small_integers([each[0] for each in found]),
-            "uuid": uuids(list(found.values())),
-            "day": small_integers([each[2] for each in found]),
-            "event": texts([each[3] for each in found]),
-            "distinct_id": texts([each[4] for each in found]),
+            "project_id": small_integers([project_id for project_id, _, _, _, _ in uuid_by_identity]),
+            "uuid": uuids(list(uuid_by_identity.values())),
+            "day": small_integers([day for _, _, day, _, _ in uuid_by_identity]),
+            "event": texts([event for _, _, _, event, _ in uuid_by_identity]),
+            "distinct_id": texts([distinct_id for _, _, _, _, distinct_id in uuid_by_identity]),
         }
     )
 

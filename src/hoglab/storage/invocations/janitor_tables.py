@@ -68,7 +68,7 @@ class SqliteJanitorTables:
         """Make what has no heartbeat since due again; how many it was."""
         with self._transaction() as connection:
             rows = connection.execute(_STALLED, (beat_before, max_resets, most)).fetchall()
-            connection.executemany(_RESET, [(due(count), count + 1, each) for each, count in rows])
+            connection.executemany(_RESET, [(due(count), count + 1, rowid) for rowid, count in rows])
         return len(rows)
 
     def take_poisoned(

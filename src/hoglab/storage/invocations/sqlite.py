@@ -15,6 +15,7 @@ import time
 from collections import Counter as Counts
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -176,8 +177,12 @@ class SqliteInvocationQueue(UnfinishedCounts):
     def enqueue(self, batch: InvocationBatch) -> int:
         """Add a batch in one transaction; returns how many invocations were new."""
         now = self._moment()
-        rows = [_row(each, now) for each in batch.invocations if each.repeats is None]
-        again = [(*_row(each, now), each.repeats) for each in batch.invocations if each.repeats is not None]
+        rows = [_row(invocation, now) for invocation in batch.invocations if invocation.repeats is None]
+        again = [
+            (*_row(invocation, now), invocation.repeats)
+            for invocation in batch.invocations
+            if invocation.repeats is not None
+        ]
         with self._transaction(durable=batch.position is None) as connection:
             new = _insert(connection, rows, again)
             if batch.position is not None:
@@ -243,7 +248,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
                 shares.begin(room if limit_each is None else limit_each)
                 waiting = WaitingRows(connection, (queue, priority), token, now)
                 rows = self._claims.claim((queue, priority), waiting, room, shares)
-                claimed += sorted(map(claimed_of, rows), key=lambda each: each.scheduled_at)
+                claimed += sorted(map(claimed_of, rows), key=attrgetter("scheduled_at"))
         return claimed
 
     def gathering(self, queue: str) -> list[str]:
@@ -261,7 +266,9 @@ class SqliteInvocationQueue(UnfinishedCounts):
         now = self._moment()
         with explained(self._name), self._reading:  # while they only wait, nobody is kept from writing
             due = {
-                each: size for each, size in sizes.items() if is_ready(self._reader, queue, each, size, now)
+                function_id: size
+                for function_id, size in sizes.items()
+                if is_ready(self._reader, queue, function_id, size, now)
             }
         if not due:
             return 0
@@ -289,33 +296,34 @@ class SqliteInvocationQueue(UnfinishedCounts):
         """Apply the outcomes whose lock tokens are valid; returns their ids."""
         now = self._moment()
         with self._transaction() as connection:
-            held = _held(connection, [(each.id, each.lock_token) for each in outcomes])
+            held = _held(connection, [(outcome.id, outcome.lock_token) for outcome in outcomes])
             valid = {
-                each.id: each
-                for each in outcomes
-                if each.id in held and held[each.id].lock_token == each.lock_token
+                outcome.id: outcome
+                for outcome in outcomes
+                if outcome.id in held and held[outcome.id].lock_token == outcome.lock_token
             }
             applied = valid.values()
-            suspended = [each for each in applied if each.status == "available"]
-            final = [each for each in applied if each.status != "available"]
-            connection.executemany(_FINISH, [(each.status, now, each.id) for each in final])
-            keys = [(now, *key) for each in final if (key := held[each.id].key) is not None]
+            suspended = [outcome for outcome in applied if outcome.status == "available"]
+            final = [outcome for outcome in applied if outcome.status != "available"]
+            connection.executemany(_FINISH, [(outcome.status, now, outcome.id) for outcome in final])
+            keys = [(now, *key) for outcome in final if (key := held[outcome.id].key) is not None]
             unblocked = connection.executemany(_UNBLOCK_NEXT, keys).rowcount if keys else 0
             connection.executemany(
                 _SUSPEND,
                 [
                     (
-                        now if each.scheduled_at is None else to_micros(each.scheduled_at),
-                        each.priority,
-                        each.state,
-                        each.id,
+                        now if outcome.scheduled_at is None else to_micros(outcome.scheduled_at),
+                        outcome.priority,
+                        outcome.state,
+                        outcome.id,
                     )
-                    for each in suspended
+                    for outcome in suspended
                 ],
             )
             self._traces.write(connection, logs, metrics, still_mine(results, outcomes, held))
         self._note(
-            arrivals=len(suspended) + unblocked, over=Counts(held[each.id].function_id for each in final)
+            arrivals=len(suspended) + unblocked,
+            over=Counts(held[outcome.id].function_id for outcome in final),
         )
         return frozenset(held)
 
@@ -324,7 +332,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         now = self._moment()
         with self._transaction() as connection:
             held = _held(connection, list(lock_tokens.items()))
-            connection.executemany(_BEAT, [(now, each) for each in held])
+            connection.executemany(_BEAT, [(now, id_) for id_ in held])
         return frozenset(held)
 
     # -- the janitor --------------------------------------------------------------------------------
@@ -470,26 +478,34 @@ def _insert(
     return +new
 
 
-def _row(each: NewInvocation, now: int) -> tuple[Any, ...]:
+def _row(invocation: NewInvocation, now: int) -> tuple[Any, ...]:
     return (
-        each.id,
-        each.project_id,
-        each.function_id,
-        each.parent_run_id,
-        each.queue,
-        each.priority,
-        now if each.scheduled_at is None else to_micros(each.scheduled_at),
-        each.log_offset,
-        each.state,
+        invocation.id,
+        invocation.project_id,
+        invocation.function_id,
+        invocation.parent_run_id,
+        invocation.queue,
+        invocation.priority,
+        now if invocation.scheduled_at is None else to_micros(invocation.scheduled_at),
+        invocation.log_offset,
+        invocation.state,
         now,
-        each.order_key,
+        invocation.order_key,
     )
 
 
 def _count_masked(connection: sqlite3.Connection, masking: Sequence[MaskingCount], now: int) -> None:
     rows = [
-        (each.function_id, each.hash, each.count, to_micros(each.expires_at), each.before, now, each.before)
-        for each in masking
+        (
+            masked.function_id,
+            masked.hash,
+            masked.count,
+            to_micros(masked.expires_at),
+            masked.before,
+            now,
+            masked.before,
+        )
+        for masked in masking
     ]
     if connection.executemany(_COUNT_MASKED, rows).rowcount != len(rows):
         raise MaskingMovedError

@@ -71,10 +71,10 @@ def still_mine(
     Who was paused may not put an old result in the place of that of the process that took the run over; nor those of
     the events that a run is about, whose results name it as their parent.
     """
-    lost = {each.id for each in outcomes if each.id not in applied}
+    lost = {outcome.id for outcome in outcomes if outcome.id not in applied}
     if not lost:
         return results
-    return [each for each in results if lost.isdisjoint((each.invocation_id, each.parent_run_id))]
+    return [result for result in results if lost.isdisjoint((result.invocation_id, result.parent_run_id))]
 
 
 class Traces:

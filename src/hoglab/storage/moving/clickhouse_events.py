@@ -115,10 +115,10 @@ class ClickHouseEvents:
 
     def merges(self) -> list[Merge]:
         """See `MovingEvents`."""
-        found = self.connection.rows(
+        rows = self.connection.rows(
             "SELECT project_id, old_person_id, person_id, log_offset FROM person_override"
         )
-        return [(project, old, new, offset) for project, old, new, offset in found]
+        return [(project, old, new, offset) for project, old, new, offset in rows]
 
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
         """See `MovingEvents`."""
@@ -127,7 +127,7 @@ class ClickHouseEvents:
         if mended is not event:
             how.append(MENDED)
         moments = {name: getattr(event, name) for name in ("timestamp", "captured_at", "person_created_at")}
-        kept = {name: None if each is None else bounded(each) for name, each in moments.items()}
+        kept = {name: None if moment is None else bounded(moment) for name, moment in moments.items()}
         if kept != moments:
             how.append(BOUNDED)
         return (replace(mended, **kept) if how else event), how

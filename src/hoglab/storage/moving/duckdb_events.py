@@ -112,10 +112,10 @@ class DuckDbEvents:
     def settle(self, position: int, next_seq: int, merges: Sequence[Merge]) -> None:
         """See `MovingEvents`."""
         columns = {
-            "project_id": small_integers([each[0] for each in merges]),
-            "old_person_id": uuids([each[1] for each in merges]),
-            "person_id": uuids([each[2] for each in merges]),
-            "log_offset": integers([each[3] for each in merges]),
+            "project_id": small_integers([merge[0] for merge in merges]),
+            "old_person_id": uuids([merge[1] for merge in merges]),
+            "person_id": uuids([merge[2] for merge in merges]),
+            "log_offset": integers([merge[3] for merge in merges]),
         }
         with self._writing(ArrowTable(columns)) as connection:
             connection.execute(_ADD_MERGES)

@@ -118,15 +118,17 @@ def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFo
     The number of records of the topic then. Raises `MoveError`.
     """
     there = _chains(log)
-    made = [Chain() for _ in range(log.partitions)]
+    chains = [Chain() for _ in range(log.partitions)]
 
     def missing() -> Iterator[tuple[int, bytes]]:
         for payload in payloads:
             for number, part in format_.divide(payload, log.partitions, log.max_record_bytes):
-                made[number].add(part)
-                if made[number].records > there[number].records:
+                chains[number].add(part)
+                if chains[number].records > there[number].records:
                     yield number, part
-                elif made[number].records == there[number].records and not made[number].same(there[number]):
+                elif chains[number].records == there[number].records and not chains[number].same(
+                    there[number]
+                ):
                     raise MoveError(_NOT_EMPTY)
 
     for batch in batches(missing(), _size_of, most=APPENDED_RECORDS, most_bytes=APPENDED_BYTES):
@@ -134,9 +136,9 @@ def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFo
             asyncio.run(log.append_all(batch, insist=True))
         except EventLogFullError as error:
             raise MoveError(str(error)) from error
-    if not all(one.same(other) for one, other in zip(made, _chains(log), strict=True)):
+    if not all(chain.same(stored) for chain, stored in zip(chains, _chains(log), strict=True)):
         raise MoveError(_NOT_EMPTY)
-    return sum(each.records for each in made)
+    return sum(chain.records for chain in chains)
 
 
 _NOT_EMPTY = "the topic has other records than those that wait here: name an empty one"

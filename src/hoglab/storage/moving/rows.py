@@ -44,7 +44,7 @@ class StoredTable:
         return cls(table.name, tuple(table.columns), key, counts_up)
 
     def _relation(self) -> sa.TableClause:
-        return sa.table(self.name, *(sa.column(each.name, _stored(each.type)) for each in self.columns))
+        return sa.table(self.name, *(sa.column(column.name, _stored(column.type)) for column in self.columns))
 
     def rows(
         self, connection: Connection, after: Row | None = None, *, newest_first: bool = False
@@ -70,7 +70,7 @@ class StoredTable:
         return int(connection.execute(sa.select(sa.func.count()).select_from(self._relation())).scalar_one())
 
     def write(self, connection: Connection, rows: Sequence[Row]) -> None:
-        names = [each.name for each in self.columns]
+        names = [column.name for column in self.columns]
         connection.execute(sa.insert(self._relation()), [dict(zip(names, row, strict=True)) for row in rows])
 
     def digest(self, connection: Connection) -> Digest:

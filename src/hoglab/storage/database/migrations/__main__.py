@@ -19,7 +19,7 @@ def main() -> None:
     from alembic import command
     from alembic.script import ScriptDirectory
 
-    schemas = {each.info["migrations"]: each for each in (tables.metadata, tables.queue_metadata)}
+    schemas = {schema.info["migrations"]: schema for schema in (tables.metadata, tables.queue_metadata)}
     parser = argparse.ArgumentParser(prog="python -m hoglab.storage.database.migrations", description=__doc__)
     parser.add_argument("schema", choices=sorted(schemas))
     parser.add_argument("revision", help="four digits, one more than the newest")

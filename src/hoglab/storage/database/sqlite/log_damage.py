@@ -128,7 +128,7 @@ def _indexed(index: Path) -> _Index | None:
 
 def _next_state(state: tuple[int, int], part: npt.NDArray[np.uint64], pairs: int) -> tuple[int, int]:
     (a, b), (c, d) = _power(pairs)
-    first, second = (int(each) for each in part)
+    first, second = (int(total) for total in part)
     return (a * state[0] + b * state[1] + first) & _MASK, (c * state[0] + d * state[1] + second) & _MASK
 
 

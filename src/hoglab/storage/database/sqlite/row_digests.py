@@ -61,10 +61,10 @@ def make(connection: Connection, *, anew: bool = False) -> None:
         return
     connection.exec_driver_sql(_MADE)
     revision = f"{connection.exec_driver_sql(_REVISION).scalar_one()}/{_RULE}"
-    known = {name: found for name, found, _ in connection.exec_driver_sql(_KNOWN)}
+    known = {name: kept_revision for name, kept_revision, _ in connection.exec_driver_sql(_KNOWN)}
     for name in names:
         if anew or known.get(name) != revision:
-            connection.exec_driver_sql(_KEEP, (name, revision, _found(connection, name)))
+            connection.exec_driver_sql(_KEEP, (name, revision, _digest_of_table(connection, name)))
 
 
 def damaged(connection: Connection) -> list[str]:
@@ -72,10 +72,10 @@ def damaged(connection: Connection) -> list[str]:
     if connection.exec_driver_sql("SELECT 1 FROM sqlite_schema WHERE name = 'row_digest'").first() is None:
         return []
     known = connection.exec_driver_sql(_KNOWN).all()
-    return [name for name, _, digest in known if _found(connection, name) != digest]
+    return [name for name, _, digest in known if _digest_of_table(connection, name) != digest]
 
 
-def _found(connection: Connection, name: str) -> int:
+def _digest_of_table(connection: Connection, name: str) -> int:
     columns = _columns(connection.exec_driver_sql(f'PRAGMA table_info("{name}")'), "")
     query = f'SELECT {_DIGEST_OF_ALL}({columns}) FROM "{name}"'
     return int(connection.exec_driver_sql(query).scalar() or 0)  # without rows there is none
@@ -120,11 +120,11 @@ def _columns(info: Iterable[tuple[object, ...]], prefix: str) -> str:
 
 
 def _with(digest: int, types: str, *cells: bytes | None) -> int:
-    found = blake2b(types.encode(), digest_size=8)
+    hash_ = blake2b(types.encode(), digest_size=8)
     for cell in cells:
-        found.update(b"-" if cell is None else len(cell).to_bytes(4, "big"))
-        found.update(cell or b"")
-    return digest ^ int.from_bytes(found.digest(), "big", signed=True)
+        hash_.update(b"-" if cell is None else len(cell).to_bytes(4, "big"))
+        hash_.update(cell or b"")
+    return digest ^ int.from_bytes(hash_.digest(), "big", signed=True)
 
 
 class _OfAll:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def identity(connection: Connection) -> tuple[str, int, int] | None:
     """Return installation id, generation and number of starts; None for a database that has none yet."""
     sql = f"SELECT id, generation, starts FROM {INSTALLATION} ORDER BY version DESC LIMIT 1"  # noqa: S608
-    found = connection.rows(sql)
-    return (str(found[0][0]), int(found[0][1]), int(found[0][2])) if found else None
+    rows = connection.rows(sql)
+    return (str(rows[0][0]), int(rows[0][1]), int(rows[0][2])) if rows else None
 
 
 def set_identity(connection: Connection, installation_id: str, generation: int, starts: int) -> None:

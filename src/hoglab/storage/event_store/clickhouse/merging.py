@@ -39,7 +39,7 @@ def write_merges(
     changed = changed_by(overrides, known)
     if not changed:
         return
-    versions = {(each.project_id, each.old_person_id): each.version for each in overrides}
+    versions = {(override.project_id, override.old_person_id): override.version for override in overrides}
     newest = max(versions.values())
     columns: dict[str, Sequence[Any]] = {
         "project_id": [project for project, _ in changed],
@@ -55,8 +55,8 @@ def write_merges(
 def _known(connection: Connection, people: Sequence[UUID]) -> list[tuple[int, UUID, UUID]]:
     """Return the merges that have to do with anybody of these."""
     listed = ", ".join(f"'{person}'" for person in people)
-    found = connection.rows(
+    rows = connection.rows(
         "SELECT project_id, old_person_id, person_id FROM person_override "  # noqa: S608
         f"WHERE old_person_id IN ({listed}) OR person_id IN ({listed})"
     )
-    return [(project, old, new) for project, old, new in found]
+    return [(project, old, new) for project, old, new in rows]

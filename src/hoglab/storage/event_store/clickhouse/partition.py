@@ -89,12 +89,12 @@ class Partition:
         """Yield the keys of stored events, read from them."""
         for start in range(first, last + 1, KEY_RECORDS):
             end = min(start + KEY_RECORDS - 1, last)
-            found = self._connection.rows(
+            rows = self._connection.rows(
                 "SELECT project_id, toUInt64(bitShiftRight(toUInt128(uuid), 64)) AS high, "  # noqa: S608
                 f"toUInt64(bitAnd(toUInt128(uuid), toUInt128(18446744073709551615))) AS low "
                 f"FROM {EVENTS} WHERE {self._within(start, end)}"
             )
-            columns = zip(*found, strict=True) if found else ((), (), ())
+            columns = zip(*rows, strict=True) if rows else ((), (), ())
             projects, high, low = (np.array(column, np.uint64) for column in columns)
             yield end, keys_of_halves(projects, high, low)
 
@@ -120,33 +120,33 @@ class Partition:
         until = max(self.position, last)
         where = f"{self._within(first, until)} AND was_new <= {last} AND was_new >= {first}"
         behind = f"{self._within(self.position + 1, until)}"
-        found = self._versions(f"({where}) OR ({behind})", _EXACT)
+        stored = self._versions(f"({where}) OR ({behind})", _EXACT)
         wanted = {row.identity for row in asked}
-        return {identity: versions for identity, versions in found.items() if identity in wanted}
+        return {identity: versions for identity, versions in stored.items() if identity in wanted}
 
     def known(self, rows: Sequence[EventRow], positions: Sequence[int]) -> Versions:
         """Return what earlier batches stored of the events at some positions, with what these say."""
         chosen = [rows[position] for position in positions]
-        found: Versions = {}
+        stored: Versions = {}
         for suspects in self._known.find(keys_of_rows(chosen)):
             asked = {chosen[place].identity: chosen[place] for place in suspects.positions}
             events = ", ".join(
-                f"({each[0]}, toUUID('{row.uuid}'), {literal(each[3])}, {literal(each[4])})"
-                for each, row in asked.items()
+                f"({project_id}, toUUID('{row.uuid}'), {literal(event)}, {literal(distinct_id)})"
+                for (project_id, _, _, event, distinct_id), row in asked.items()
             )
-            days = ", ".join(f"toDate32('{date_of(each)}')" for each in {each[2] for each in asked})
+            days = ", ".join(f"toDate32('{date_of(day)}')" for day in {day for _, _, day, _, _ in asked})
             where = (
                 f"{self._within(suspects.first, suspects.last)} AND toDate32(timestamp) IN ({days}) "
                 f"AND (project_id, uuid, event, distinct_id) IN ({events})"
             )
             for identity, versions in self._versions(where, {**_EXACT, **WIDE}, said=True).items():
                 if identity in asked:
-                    found.setdefault(identity, []).extend(versions)
-        return found
+                    stored.setdefault(identity, []).extend(versions)
+        return stored
 
     def _versions(self, where: str, settings: Mapping[str, Any], *, said: bool = False) -> Versions:
         columns = ", ".join((_COLUMNS, *(_SAID if said else ())))
-        found: Versions = {}
+        versions: Versions = {}
         for row in self._connection.rows(f"SELECT {columns} FROM {EVENTS} WHERE {where}", settings):  # noqa: S608
             project_id, uuid, event, distinct_id, seq, month, log_offset, was_new, timestamp, *further = row
             moment = _in_utc(timestamp)
@@ -156,8 +156,8 @@ class Partition:
                 captured_at, chain, properties = further
                 tells = Said(moment, _in_utc(captured_at), chain, properties.encode())
             version = StoredVersion(month, seq, log_offset, was_new, moment, tells)
-            found.setdefault(identity, []).append(version)
-        return found
+            versions.setdefault(identity, []).append(version)
+        return versions
 
     def replace(self, rows: Sequence[EventRow], replaced: Sequence[Replacement], log_offset: int) -> None:
         """Delete versions that rows took the place of, and note it. The same again changes nothing."""

@@ -145,9 +145,9 @@ def prepared(sql: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any] |
     ``$name`` outside of quotation marks becomes ``{name:Type}``, by the type of the value.
     """
 
-    def typed(found: Match[str]) -> str:
-        name = found["name"]
-        return found[0] if name is None or name not in values else f"{{{name}:{_type(values[name])}}}"
+    def typed(match: Match[str]) -> str:
+        name = match["name"]
+        return match[0] if name is None or name not in values else f"{{{name}:{_type(values[name])}}}"
 
     text = _NAMES.sub(typed, sql)
     named = {name: _plain(values[name]) for name in _NAMED.findall(text) if name in values}
@@ -181,5 +181,5 @@ def _plain(value: Any) -> Any:
         case UUID():
             return str(value)
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(item) for item in value]
     return value

@@ -43,12 +43,12 @@ def month_of(row: EventRow) -> int:
 
 def indexes_of(rows: Sequence[EventRow]) -> list[int]:
     """Return the index of each row among the events of its log record; those of a record stand together."""
-    found, last, index = [], -1, 0
+    indexes, last, index = [], -1, 0
     for row in rows:
         index = index + 1 if row.log_offset == last else 0
         last = row.log_offset
-        found.append(index)
-    return found
+        indexes.append(index)
+    return indexes
 
 
 def readable(row: EventRow) -> EventRow:
@@ -81,7 +81,10 @@ def columns_of(
     """Return rows of one month as columns of the table of events, with their indexes and places (see `TYPES`)."""
     columns = {name: _MADE[name](list(map(attrgetter(name), rows))) for name in _MADE}
     groups = [row.groups for row in rows]
-    columns |= {f"group_{each}": _texts([keys.get(each) for keys in groups]) for each in range(GROUP_TYPES)}
+    columns |= {
+        f"group_{group_type}": _texts([keys.get(group_type) for keys in groups])
+        for group_type in range(GROUP_TYPES)
+    }
     columns["log_partition"] = [partition] * len(rows)
     columns["log_index"] = indexes
     columns["month"] = [month] * len(rows)
@@ -134,5 +137,5 @@ def chunks(
     places: dict[tuple[int, int], list[int]] = {}
     for place, (month, position) in enumerate(zip(months, positions, strict=True)):
         places.setdefault((month, position // most), []).append(place)
-    for (month, number), found in sorted(places.items()):
-        yield month, number, found
+    for (month, number), members in sorted(places.items()):
+        yield month, number, members

@@ -115,7 +115,7 @@ class ClickHouseEventStore:
             further = [position for position, row in enumerate(rows) if row.log_offset > partition.position]
             stored = partition.known(rows, further)
             for identity, versions in recalled.items():
-                begun = [each for each in versions if each.log_offset > partition.position]
+                begun = [version for version in versions if version.log_offset > partition.position]
                 stored.setdefault(identity, []).extend(begun)
             settled = settle(rows, further, stored)
             partition.write(rows, settled, log_offset, is_checked=batch.is_checked)
@@ -206,8 +206,8 @@ class ClickHouseEventStore:
     def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
         """See `EventStore.distinct_ids_since`."""
         where = f"project_id = {project_id} AND log_offset > {log_offset} AND distinct_id IN {listed(distinct_ids)}"
-        found = self._connection.rows(f"SELECT DISTINCT distinct_id FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
-        return {name for (name,) in found}
+        rows = self._connection.rows(f"SELECT DISTINCT distinct_id FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
+        return {name for (name,) in rows}
 
     def scrub(self) -> None:
         """See `EventStore.scrub`: the server removes old parts by itself, some minutes after they were replaced."""

@@ -112,11 +112,11 @@ class TypedColumns:
             self._read_at = time.monotonic()
 
     def _columns_of(self, table: str) -> list[str]:
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT name FROM system.columns WHERE database = currentDatabase() "
             f"AND table = '{table}' AND startsWith(name, '{_PREFIX}')"
         )
-        return [name for (name,) in found]
+        return [name for (name,) in rows]
 
     def maintain_columns(self, now: datetime | None = None) -> bool:
         """Return a round: have the columns that are asked for, drop others, and write those of one month.
@@ -150,10 +150,10 @@ class TypedColumns:
         types |= dict.fromkeys(("first_at", "used_at"), "DateTime('UTC')")
         if asked:
             columns: dict[str, Sequence[Any]] = {
-                "name": [each.name for each in asked],
-                "form": [each.form.value for each in asked],
-                "json_column": [each.json_column for each in asked],
-                "key": [each.key for each in asked],
+                "name": [use.name for use in asked],
+                "form": [use.form.value for use in asked],
+                "json_column": [use.json_column for use in asked],
+                "key": [use.key for use in asked],
                 "first_at": [moment] * len(asked),
                 "used_at": [moment] * len(asked),
             }
@@ -162,12 +162,12 @@ class TypedColumns:
     def _wanted(self, now: datetime) -> dict[str, _Asked]:
         """Return the properties that are worth a column, those asked for last first."""
         long_ago = f"toDateTime('{now - UNUSED:%Y-%m-%d %H:%M:%S}', 'UTC')"
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT name, form, json_column, key FROM {USES} GROUP BY name, form, json_column, key "
             f"HAVING max(used_at) > {long_ago} AND max(used_at) >= min(first_at) + {AGAIN.total_seconds():.0f} "
             f"ORDER BY max(used_at) DESC, name LIMIT {MAX_ASKED}"
         )
-        return {name: _Asked(PropertyForm(form), column, key) for name, form, column, key in found}
+        return {name: _Asked(PropertyForm(form), column, key) for name, form, column, key in rows}
 
     def _alter(self, changes: Iterable[str], *, wait: bool = True) -> None:
         self._connection.command(f"ALTER TABLE {EVENTS} {', '.join(changes)}", AT_ONCE if wait else None)
@@ -180,11 +180,11 @@ class TypedColumns:
         sql = f"SELECT count() FROM system.mutations WHERE {_THIS_TABLE} AND NOT is_done"
         if self._connection.rows(sql)[0][0]:
             return True
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT toUInt32(partition_id), column, count() FROM system.parts_columns WHERE {_THIS_TABLE} AND active "
             f"AND (column = 'uuid' OR startsWith(column, '{_PREFIX}')) GROUP BY 1, 2"
         )
-        parts = {(month, column): count for month, column, count in found}
+        parts = {(month, column): count for month, column, count in rows}
         for month in sorted({month for month, _ in parts}, reverse=True):
             lacking = [name for name in usable if parts.get((month, name), 0) < parts[month, "uuid"]]
             if lacking:

@@ -36,52 +36,57 @@ def versions_between(
     connection: duckdb.DuckDBPyConnection, rows: Sequence[EventRow], extents: Iterable[tuple[int, int]]
 ) -> Versions:
     """Return the stored versions of events in ranges of ``seq``, with what they say."""
-    found: Versions = {}
+    stored: Versions = {}
     connection.register("asked", identities_of(rows))
     for first, last in extents:
-        _collect(connection, f"seq BETWEEN {first} AND {last}", found)
+        _collect(connection, f"seq BETWEEN {first} AND {last}", stored)
     connection.unregister("asked")
-    return _with_what_they_say(connection, found)
+    return _with_what_they_say(connection, stored)
 
 
 def versions_new_between(
     connection: duckdb.DuckDBPyConnection, rows: Sequence[EventRow], first: int, last: int
 ) -> Versions:
     """Return the stored versions of events that were new with a range of log records, without what they say."""
-    found: Versions = {}
+    stored: Versions = {}
     connection.register("asked", identities_of(rows))
-    _collect(connection, f"log_offset >= {first} AND {_FIRST} BETWEEN {first} AND {last}", found)
+    _collect(connection, f"log_offset >= {first} AND {_FIRST} BETWEEN {first} AND {last}", stored)
     connection.unregister("asked")
-    return found
+    return stored
 
 
-def _collect(connection: duckdb.DuckDBPyConnection, where: str, found: Versions) -> None:
+def _collect(connection: duckdb.DuckDBPyConnection, where: str, versions: Versions) -> None:
     for row in connection.execute(_FOUND.format(where=where)).fetchall():
         project_id, uuid, day, event, distinct_id, seq, place, log_offset, first_offset, timestamp = row
         version = StoredVersion(place, seq, log_offset, first_offset, timestamp.replace(tzinfo=UTC))
-        found.setdefault((project_id, uuid.int, day, event, distinct_id), []).append(version)
+        versions.setdefault((project_id, uuid.int, day, event, distinct_id), []).append(version)
 
 
-def _with_what_they_say(connection: duckdb.DuckDBPyConnection, found: Versions) -> Versions:
+def _with_what_they_say(connection: duckdb.DuckDBPyConnection, versions: Versions) -> Versions:
     def run(sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
-    versions = [each for group in found.values() for each in group]
-    read = rows_at(run, [(each.seq, each.place) for each in versions], _SAID)
+    all_versions = [version for group in versions.values() for version in group]
+    read = rows_at(run, [(version.seq, version.place) for version in all_versions], _SAID)
     said = {
-        each.seq: Said(
+        version.seq: Said(
             timestamp.replace(tzinfo=UTC), captured_at.replace(tzinfo=UTC), chain, properties.encode()
         )
-        for each, (timestamp, captured_at, chain, properties) in zip(versions, read, strict=True)
+        for version, (timestamp, captured_at, chain, properties) in zip(all_versions, read, strict=True)
     }
     return {
         identity: [
             StoredVersion(
-                each.place, each.seq, each.log_offset, each.first_offset, each.timestamp, said[each.seq]
+                version.place,
+                version.seq,
+                version.log_offset,
+                version.first_offset,
+                version.timestamp,
+                said[version.seq],
             )
-            for each in group
+            for version in group
         ]
-        for identity, group in found.items()
+        for identity, group in versions.items()
     }
 
 

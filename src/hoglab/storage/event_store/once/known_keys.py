@@ -56,7 +56,7 @@ _log = structlog.get_logger(__name__)
 
 def keys_of(project_ids: Sequence[int], uuids: Sequence[UUID]) -> Keys:
     """Return digests of (project, uuid): evenly spread, whatever version the uuids have."""
-    raw = b"".join([each.int.to_bytes(16, "big") for each in uuids])
+    raw = b"".join([uuid.int.to_bytes(16, "big") for uuid in uuids])
     halves = np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
     return keys_of_halves(np.array(project_ids, np.int64), halves[:, 0], halves[:, 1])
 
@@ -136,7 +136,7 @@ class KnownKeys:
                 files.append((first, last, path))
             else:  # half-written, or of events that are gone
                 path.unlink(missing_ok=True)
-        return sorted(files, key=lambda each: (each[0], -each[1]))
+        return sorted(files, key=lambda file: (file[0], -file[1]))
 
     def _fill(self, first: int, last: int, read: Callable[[int, int], Iterator[tuple[int, Keys]]]) -> None:
         if first <= last:
@@ -150,14 +150,14 @@ class KnownKeys:
             return []
         order = np.argsort(keys)
         wanted = keys[order]  # in order, neighbours are found in the same pages of a file
-        found = []
+        suspects = []
         for run in self._runs:
             places = np.searchsorted(run.keys, wanted)
             places[places == len(run.keys)] = 0
             hits: Positions = order[run.keys[places] == wanted]
             if len(hits):
-                found.append(Suspects(run.first, run.last, hits.tolist()))
-        return found
+                suspects.append(Suspects(run.first, run.last, hits.tolist()))
+        return suspects
 
     def add(self, keys: Keys, first: int, last: int | None = None) -> None:
         """Remember the keys of events that are stored for good, from ``first`` to ``last``.
@@ -230,7 +230,7 @@ def _sound(
         is_whole = file.read() == _checksum(keys.data)
     if is_whole:
         places = [first + (last - first) * number // (PROBES - 1) for number in range(PROBES)]
-        known = (key for seq in reversed(places) for _, found in read(seq, seq) for key in found)
+        known = (key for seq in reversed(places) for _, stored in read(seq, seq) for key in stored)
         key = next(known, None)
         place = None if key is None else np.searchsorted(keys, key)
         if place is not None and place < len(keys) and keys[place] == key:

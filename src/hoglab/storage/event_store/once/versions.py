@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -92,9 +93,9 @@ def _settle_event(
 ) -> None:
     first, last = rows[group[0]], rows[group[-1]]
     known = sorted(
-        (each for each in stored if each.log_offset <= last.log_offset), key=lambda each: each.log_offset
+        (version for version in stored if version.log_offset <= last.log_offset), key=attrgetter("log_offset")
     )
-    first_offset = min([first.log_offset, *(each.first_offset for each in known)])
+    first_offset = min([first.log_offset, *(version.first_offset for version in known)])
     if first_offset == first.log_offset:
         settled.new.append(group[0])
     is_there = bool(known) and known[-1].log_offset == last.log_offset
@@ -112,16 +113,16 @@ def new_at(
 ) -> list[int]:
     """Return those of the positions, of rows that were stored before, whose events were new with these very records."""
     seen: set[tuple[int, Identity]] = set()
-    found: list[int] = []
+    new: list[int] = []
     for position in positions:
         row = rows[position]
         key = (row.log_offset, row.identity)
         if key not in seen and any(
-            each.first_offset == row.log_offset for each in stored.get(row.identity, ())
+            version.first_offset == row.log_offset for version in stored.get(row.identity, ())
         ):
-            found.append(position)
+            new.append(position)
         seen.add(key)
-    return found
+    return new
 
 
 def says_the_same(row: EventRow, said: Said | None) -> bool:

@@ -9,6 +9,7 @@ loses all its events is dropped whole.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hoglab.storage.event_store import EventsBefore, EventsOfPersons
@@ -86,10 +87,10 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
     condition, values = _condition_of(events)
 
     def count(rows: str) -> int:
-        [(found,)] = reader.execute(
+        [(number,)] = reader.execute(
             f"SELECT count(*) FROM {rows} AND {condition}", values, timeout_s=TIMEOUT_S
         )
-        return int(found)
+        return int(number)
 
     erased = 0
     for group in _sharing(reader):
@@ -124,7 +125,7 @@ def _sharing(reader: Reader) -> list[list[Segment]]:
     ranges = reader.execute(_ROW_GROUPS, timeout_s=TIMEOUT_S)
     groups: list[list[Segment]] = []
     reached = 0  # up to which place the row groups of the last segments go
-    for segment in sorted(segments(reader), key=lambda each: each.first_place):
+    for segment in sorted(segments(reader), key=attrgetter("first_place")):
         if groups and segment.first_place <= reached:
             groups[-1].append(segment)
         else:

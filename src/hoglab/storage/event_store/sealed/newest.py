@@ -88,7 +88,7 @@ def _newest_recent(reader: Reader, project_id: int, timeout_s: float) -> datetim
 
 
 def _places(reader: Reader, wanted: Wanted, timeout_s: float) -> list[int]:
-    digests = {digest_of(wanted.project_id, each) for each in wanted.distinct_ids or ()}
+    digests = {digest_of(wanted.project_id, distinct_id) for distinct_id in wanted.distinct_ids or ()}
     if not digests:
         return []
     rows = reader.execute(

@@ -111,7 +111,7 @@ def _mergeable(known: Sequence[Segment], limits: SealingLimits, *, is_idle: bool
             rows += known[end].rows
             end += 1
         group = known[start:end]
-        largest = max((each.rows for each in group), default=0)
+        largest = max((segment.rows for segment in group), default=0)
         is_full = rows > limits.segment_rows - limits.busy_rows
         if len(group) > 1 and largest <= limits.growth * (rows - largest) and (is_idle or is_full):
             return group
@@ -152,7 +152,7 @@ def rewrite(
 
     ``without``: events that meet this condition, which has ``parameters``, are left out.
     """
-    origins = [(f"sealed_events WHERE {within(each)} AND NOT {without}", "copied_at") for each in group]
+    origins = [(f"sealed_events WHERE {within(segment)} AND NOT {without}", "copied_at") for segment in group]
     if through is not None:
         origins.append((f"events WHERE seq <= {through} AND NOT {without}", ""))
     wide = [
@@ -197,7 +197,7 @@ def drop(reader: Reader, segment: Segment) -> None:
 
 def _extent(reader: Reader, group: Sequence[Segment], through: int | None) -> tuple[int, int]:
     """Return the range of ``seq`` of what is put together."""
-    bounds = [(each.first_seq, each.last_seq) for each in group]
+    bounds = [(segment.first_seq, segment.last_seq) for segment in group]
     if through is not None:
         [(first,)] = _run(reader, "SELECT min(seq) FROM events")
         bounds.append((first, through))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hoglab.storage.database.postgres.session import settle
@@ -77,12 +78,17 @@ def insert(
 ) -> Counts[str]:
     """Add invocations; how many of each function are new."""
     new: Counts[str] = Counts()
-    first = {each.id: each for each in reversed(invocations) if each.repeats is None}
-    plain = [each for each in invocations if each.order_key is None and first.get(each.id) is each]
-    ordered = [each for each in invocations if each.order_key is not None and first.get(each.id) is each]
-    again = sorted((each for each in invocations if each.repeats is not None), key=lambda each: each.id)
+    first = {invocation.id: invocation for invocation in reversed(invocations) if invocation.repeats is None}
+    added = [invocation for invocation in invocations if first.get(invocation.id) is invocation]
+    plain = [invocation for invocation in added if invocation.order_key is None]
+    ordered = [invocation for invocation in added if invocation.order_key is not None]
+    again = sorted(
+        (invocation for invocation in invocations if invocation.repeats is not None), key=attrgetter("id")
+    )
     if keys := [
-        (each.function_id, each.order_key) for each in (*ordered, *again) if each.order_key is not None
+        (invocation.function_id, invocation.order_key)
+        for invocation in (*ordered, *again)
+        if invocation.order_key is not None
     ]:
         take_turns(connection, keys)
     for statement, some in ((_INSERT, plain), (_INSERT_IN_ORDER, ordered)):
@@ -98,9 +104,12 @@ def insert(
 
 def _columns(invocations: Sequence[NewInvocation], now: int) -> dict[str, Any]:
     plain = (name for name in _TYPES if name not in ("scheduled_at", "created_at"))
-    columns: dict[str, Any] = {name: [getattr(each, name) for each in invocations] for name in plain}
+    columns: dict[str, Any] = {
+        name: [getattr(invocation, name) for invocation in invocations] for name in plain
+    }
     columns["scheduled_at"] = [
-        now if each.scheduled_at is None else to_micros(each.scheduled_at) for each in invocations
+        now if invocation.scheduled_at is None else to_micros(invocation.scheduled_at)
+        for invocation in invocations
     ]
     columns["created_at"] = [now] * len(invocations)
     return columns

@@ -47,16 +47,16 @@ FROM number CROSS JOIN lane CROSS JOIN LATERAL (
     SELECT count(*) FROM (
         SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(now)s
         LIMIT least(number.most, %(most)s)
-    ) AS those
+    ) AS counted_rows
 ) AS due
 WHERE due.count > 0
 """
 _COUNT_DUE = f"""{LANES}
 SELECT least(%(most)s, coalesce(sum(count), 0))::bigint FROM (
-    SELECT least(%(each)s, sum(due.count)) AS count FROM lane CROSS JOIN LATERAL (
+    SELECT least(%(most_of_project)s, sum(due.count)) AS count FROM lane CROSS JOIN LATERAL (
         SELECT count(*) FROM (
-            SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(until)s LIMIT %(each)s
-        ) AS those
+            SELECT 1 FROM invocation WHERE {_OF_LANE} AND scheduled_at <= %(until)s LIMIT %(most_of_project)s
+        ) AS counted_rows
     ) AS due
     WHERE lane.function_id <> ALL (%(apart)s::text[]) GROUP BY lane.queue, lane.priority, lane.project_id
 ) AS of_projects
@@ -95,12 +95,14 @@ def due_of(session: PostgresSession, queue: str, most: int, now: int) -> list[Du
     ]
 
 
-def count_due(session: PostgresSession, until: int, apart_from: Collection[str], most: int, each: int) -> int:
+def count_due(
+    session: PostgresSession, until: int, apart_from: Collection[str], most: int, most_of_project: int
+) -> int:
     """Return the number of invocations due at a time, up to ``most``.
 
     Of a project (in each queue and priority) up to ``each``.
     """
-    values = {"until": until, "apart": list(apart_from), "most": most, "each": each}
+    values = {"until": until, "apart": list(apart_from), "most": most, "most_of_project": most_of_project}
     return int(session.value(_COUNT_DUE, _EVERY_QUEUE | values))
 
 
@@ -141,7 +143,7 @@ class Counted:
             functions[lane.project_id].append(lane.function_id)
         self._projects = sorted(functions)
         self._functions = {project: sorted(ids) for project, ids in functions.items()}
-        self._left = Counter({(each.project_id, each.function_id): each.number for each in due})
+        self._left = Counter({(lane.project_id, lane.function_id): lane.number for lane in due})
         self.taken: Counter[tuple[int, str]] = Counter()
 
     def next_project(self, after: int) -> int | None:

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter as Counts
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -300,21 +301,21 @@ class PostgresInvocationQueue(UnfinishedCounts):
                     break
                 rows = self._relaxed.rows(_CLAIM, _claim_values(wanted, queue, token, now))
                 claimed += map(claimed_of, rows)
-                if limit_each is not None or all(each.number < each.counted for each in due):
+                if limit_each is not None or all(lane.number < lane.counted for lane in due):
                     break  # of nobody there is more than was counted
-        return sorted(claimed, key=lambda each: (each.priority, each.scheduled_at))
+        return sorted(claimed, key=attrgetter("priority", "scheduled_at"))
 
     def _divide(
         self, due: Sequence[candidates.Due], queue: str, room: int, most_each: int, shares: Shares
     ) -> dict[tuple[int, int, str, int], int]:
         """Yield the number of invocations of each function by priority and project, and when its first is due."""
         wanted: dict[tuple[int, int, str, int], int] = {}
-        first = {(each.priority, each.function_id): each.first for each in due}
-        for priority in sorted({each.priority for each in due}):
+        first = {(lane.priority, lane.function_id): lane.first for lane in due}
+        for priority in sorted({lane.priority for lane in due}):
             if room <= 0:
                 break
             shares.begin(min(room, most_each))
-            counted = candidates.Counted([each for each in due if each.priority == priority])
+            counted = candidates.Counted([lane for lane in due if lane.priority == priority])
             room -= len(self._claims.claim((queue, priority), counted, room, shares))
             for (project_id, function_id), number in counted.taken.items():
                 if number:
@@ -356,7 +357,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             waiting = list(map(claimed_of, rows))
             if not waiting or (len(waiting) < size and to_micros(waiting[0].scheduled_at) > now):
                 return 0
-            connection.execute(_TAKE, (now, [each.id for each in waiting]))
+            connection.execute(_TAKE, (now, [invocation.id for invocation in waiting]))
             merged, results = merge(waiting)
             new = insert(connection, [] if merged is None else [merged], now)
             side_writes.write_traces(connection, self._traces, (), (), results)
@@ -376,23 +377,24 @@ class PostgresInvocationQueue(UnfinishedCounts):
     ) -> frozenset[str]:
         """Apply the outcomes whose lock tokens are valid; returns their ids."""
         now = self._moment()
-        last = {(each.id, each.lock_token): each for each in outcomes}
+        last = {(outcome.id, outcome.lock_token): outcome for outcome in outcomes}
         values = {
             "ids": [id_ for id_, _ in last],
             "tokens": [token for _, token in last],
-            "statuses": [each.status for each in last.values()],
-            "states": [each.state for each in last.values()],
+            "statuses": [outcome.status for outcome in last.values()],
+            "states": [outcome.state for outcome in last.values()],
             "due": [
-                now if each.scheduled_at is None else to_micros(each.scheduled_at) for each in last.values()
+                now if outcome.scheduled_at is None else to_micros(outcome.scheduled_at)
+                for outcome in last.values()
             ],
-            "priorities": [each.priority for each in last.values()],
+            "priorities": [outcome.priority for outcome in last.values()],
             "now": now,
         }
         with self._counted() as counted, self._relaxed.pipelined() as connection:
             ending = [
-                each.id
-                for each in last.values()
-                if each.status != "available" and not each.lock_token.endswith(_NO_KEY)
+                outcome.id
+                for outcome in last.values()
+                if outcome.status != "available" and not outcome.lock_token.endswith(_NO_KEY)
             ]
             if ending and (turns := connection.execute(_KEYS, (ending,)).fetchall()):
                 take_turns(connection, turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hoglab.storage.database.postgres.session import settle
@@ -117,8 +118,16 @@ def write_traces(
 def count_masked(connection: psycopg.Connection[Any], masking: Sequence[MaskingCount], now: int) -> None:
     """Put counts in the place of those that they were made of. Raises `MaskingMovedError` when these are others now."""
     rows = [
-        (each.function_id, each.hash, each.count, to_micros(each.expires_at), each.before, now, each.before)
-        for each in sorted(masking, key=lambda each: (each.function_id, each.hash))
+        (
+            masked.function_id,
+            masked.hash,
+            masked.count,
+            to_micros(masked.expires_at),
+            masked.before,
+            now,
+            masked.before,
+        )
+        for masked in sorted(masking, key=attrgetter("function_id", "hash"))
     ]
     with connection.cursor() as cursor:
         cursor.executemany(_MASKED, rows)
@@ -140,8 +149,8 @@ def advance(
 def save_dead(connection: psycopg.Connection[Any], dead: Sequence[DeadLetter]) -> int:
     """Keep dead letters; returns how many older ones went to make room."""
     with connection.cursor() as cursor:
-        cursor.executemany(_DEAD, [dead_values(each) for each in sorted(dead, key=lambda each: each.id)])
-    owners = {(each.project_id, each.function_id or "") for each in dead}
+        cursor.executemany(_DEAD, [dead_values(letter) for letter in sorted(dead, key=attrgetter("id"))])
+    owners = {(letter.project_id, letter.function_id or "") for letter in dead}
     trimmed = [connection.execute(_TRIM_DEAD, (*owner, MAX_DEAD_LETTERS)) for owner in sorted(owners)]
     settle(connection)
     return sum(cursor.rowcount for cursor in trimmed)

@@ -73,7 +73,8 @@ class SharedOutages:
             tx.execute(sa.delete(destination_outage).where(old))
             if function_ids:
                 rows = [
-                    {"process": self._process, "function_id": each, "seen_at": now} for each in function_ids
+                    {"process": self._process, "function_id": function_id, "seen_at": now}
+                    for function_id in function_ids
                 ]
                 tx.execute(sa.insert(destination_outage), rows)
         self._has_told = bool(function_ids)
