@@ -58,7 +58,7 @@ class Memory:
         self._note("group")
         return self.groups.get((group_type_index, group_key))
 
-    def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
+    def is_listed_in_cohort(self, cohort_id: int, person_id: int) -> bool:
         self._note("cohort")
         return (cohort_id, person_id) in self.members
 
@@ -93,8 +93,8 @@ class World:
         self.sources.append(source)
         return source
 
-    def cohort(self, cohort_id: int, tree: Any = None, *, is_static: bool = False) -> None:
-        self.cohorts[cohort_id] = Cohort(cohort_id, is_static, tree)
+    def cohort(self, cohort_id: int, tree: Any = None, *, is_static: bool = False, version: int = 0) -> None:
+        self.cohorts[cohort_id] = Cohort(cohort_id, is_static, tree, version)
 
     def project(self) -> ProjectFlags:
         context = EvaluationContext(now=self.now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import product
 
 import pytest
 
@@ -327,10 +328,13 @@ def test_person_metadata(world):
     assert (world.value("f", "user-1"), world.value("f", "stranger")) == (True, False)
 
 
-def test_filters_that_cannot_be_answered_now_do_not_match(world):
-    for kind in ("event", "behavioral", "hogql", "session"):
-        world.flag(kind, {"groups": [{"properties": [{"key": "a", "type": kind, "value": "b"}]}]})
-    assert {outcome.value for outcome in world.all(person_properties={"a": "b"}).values()} == {False}
+def test_filters_that_cannot_be_answered_fail_the_flag_negated_or_not(world):
+    kinds = ("event", "behavioral", "hogql", "session")
+    for kind, negation in product(kinds, (False, True)):
+        leaf = {"key": "a", "type": kind, "value": "b", "negation": negation}
+        world.flag(f"{kind}-{negation}", {"groups": [{"properties": [leaf]}]})
+    outcomes = world.all(person_properties={"a": "b"}).values()
+    assert {(outcome.value, outcome.failed) for outcome in outcomes} == {(False, True)}
 
 
 # --- device bucketing, continuity ---------------------------------------------------------------

@@ -10,6 +10,7 @@ from hoglab.flags.matching.checks import dependency_matches
 from hoglab.flags.matching.rules import order_stages
 from hoglab.flags.matching.snapshot import FlagSelection, ProjectFlags
 from hoglab.flags.matching.subject import StoredPerson
+from hoglab.people.cohorts import CohortCalculator
 from hoglab.storage.database import to_micros
 
 PRO = {"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}
@@ -81,11 +82,94 @@ def test_empty_cohort_tree_matches_everyone(world):
     assert world.value("f") is True
 
 
-def test_behavioural_leaves_are_false_negated_or_not(world):
-    leaf = {"key": "$pageview", "type": "behavioral", "value": "performed_event"}
-    world.cohort(7, {"type": "OR", "values": [leaf, {**leaf, "negation": True}]})
-    world.flag("f", in_cohort(7))
-    assert world.value("f") is False
+PAID = {"key": "paid", "type": "behavioral", "value": "performed_event", "event_type": "events"}
+
+
+def of(cohort_id, **more):
+    return {"key": "id", "type": "cohort", "value": cohort_id, **more}
+
+
+BEHAVIOURAL_TREES = {
+    "alone": ({"type": "AND", "values": [PAID]}, False),
+    "nested": ({"type": "OR", "values": [{"type": "AND", "values": [PRO, PAID]}]}, False),
+    "or a property": ({"type": "OR", "values": [PRO, PAID]}, True),
+    "not performed": ({"type": "AND", "values": [{**PAID, "negation": True}]}, True),
+}
+"""Definitions with rules about behaviour, and whether somebody who is not stored, with the plan pro, is a member."""
+
+
+@pytest.mark.parametrize(("tree", "has_stranger"), BEHAVIOURAL_TREES.values(), ids=BEHAVIOURAL_TREES)
+def test_cohorts_about_behaviour_are_answered_by_their_calculated_members(world, tree, has_stranger):
+    world.cohort(7, tree, version=3)
+    world.cohort(8, {"type": "AND", "values": [of(7, operator="in")]})
+    world.cohort(9, {"type": "AND", "values": [PRO, of(7, operator="not_in")]})
+    world.cohort(10, {"type": "AND", "values": [of(7, negation=True)]})
+    for cohort_id in (7, 8, 9, 10):
+        world.flag(f"in-{cohort_id}", in_cohort(cohort_id))
+        world.flag(f"not-in-{cohort_id}", in_cohort(cohort_id, "not_in"))
+        world.flag(f"negated-{cohort_id}", in_cohort(cohort_id, negation=True))
+    world.memory.persons |= {"user-1": person(), "other": StoredPerson(12, {}, person().created_at_us)}
+    world.memory.members = {(7, 11)}
+    for distinct_id, is_member in (("user-1", True), ("other", False), ("stranger", has_stranger)):
+        outcomes = world.all(distinct_id, person_properties={"plan": "pro"})
+        assert not any(outcome.failed for outcome in outcomes.values())
+        assert {key: outcome.value for key, outcome in outcomes.items()} == {
+            f"{name}-{cohort_id}": (is_member if cohort_id in (7, 8) else not is_member) == (name == "in")
+            for cohort_id in (7, 8, 9, 10)
+            for name in ("in", "not-in", "negated")
+        }
+
+
+@pytest.mark.parametrize("tree", [tree for tree, _ in BEHAVIOURAL_TREES.values()], ids=BEHAVIOURAL_TREES)
+def test_a_cohort_about_behaviour_that_was_never_calculated_has_no_answer(world, tree):
+    world.cohort(7, tree)
+    world.cohort(8, {"type": "AND", "values": [of(7, operator="not_in")]})
+    world.memory.persons["user-1"] = person()
+    for cohort_id in (7, 8):
+        world.flag(f"in-{cohort_id}", in_cohort(cohort_id))
+        world.flag(f"not-in-{cohort_id}", in_cohort(cohort_id, "not_in"))
+        world.flag(f"negated-{cohort_id}", in_cohort(cohort_id, negation=True))
+    for distinct_id in ("user-1", "stranger"):
+        outcomes = world.all(distinct_id)
+        assert {reason(outcome) for outcome in outcomes.values()} == {(False, "evaluation_error", None)}
+        assert "not been calculated" in outcomes["in-7"].description
+
+
+def test_a_flag_and_the_page_of_a_cohort_about_behaviour_agree(server):
+    people = ("ann", "bob", "eve")
+    for name in people:
+        server.event("$identify", name, **{"$set": {"plan": "pro"}})
+    with server.database.read() as connection:
+        paid = connection.exec_driver_sql(
+            "SELECT person.uuid FROM person JOIN person_distinct_id ON person_id = person.id "
+            "WHERE distinct_id = 'ann'"
+        ).scalar()
+
+    def cohort(*rules):
+        filters = {"properties": {"type": "AND", "values": list(rules)}}
+        return server.cohorts.create(server.project, None, {"name": "Some", "filters": filters}).id
+
+    payers = cohort(PAID)
+    others = cohort(PRO, of(payers, operator="not_in"))
+    server.create("paid", in_cohort(payers))
+    server.create("has-not-paid", in_cohort(payers, "not_in"))
+    server.create("other", in_cohort(others))
+    before = server.flags("ann")
+    assert before["errorsWhileComputingFlags"] is True
+    assert not any(flag["enabled"] for flag in before["flags"].values())
+
+    CohortCalculator(server.database, behaviour=lambda _project, _rule: [paid]).run()
+
+    def page(cohort_id):
+        answer = server.client.get(f"/api/projects/1/cohorts/{cohort_id}/persons/").json()
+        return {name for each in answer["results"] for name in each["distinct_ids"]}
+
+    def those_with(flag):
+        return {name for name in people if server.flags(name)["flags"][flag]["enabled"]}
+
+    assert those_with("paid") == page(payers) == {"ann"}
+    assert those_with("other") == those_with("has-not-paid") == page(others) == {"bob", "eve"}
+    assert server.flags("ann")["errorsWhileComputingFlags"] is False
 
 
 def test_unknown_and_cyclic_cohorts_fail_the_flag_alone(world):

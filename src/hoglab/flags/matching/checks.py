@@ -9,7 +9,7 @@ from hoglab.filters.evaluate import MISSING, EvaluationContext, Predicate, compi
 from hoglab.filters.model import PropertyFilter, PropertyGroup
 from hoglab.flags.matching.outcome import FlagFailure, FlagReason
 from hoglab.flags.matching.subject import Subject
-from hoglab.people.cohorts.definition import Cohort, cohort_reference, read_trees
+from hoglab.people.cohorts.definition import BEHAVIOURAL, Cohort, cohort_reference, read_trees
 
 Check = Callable[[Subject], bool]
 
@@ -39,7 +39,7 @@ class CheckCompiler:
     ) -> None:
         self.context = context
         self.resolve_flag = resolve_flag
-        self._static = {cohort.id for cohort in cohorts.values() if cohort.is_static}
+        self._cohorts = cohorts
         self._trees, self._faults = read_trees(cohorts.values())
         self._compiled: dict[int, CompiledCheck] = {}
 
@@ -64,7 +64,7 @@ class CheckCompiler:
             return _group_check(index, leaf.key, predicate)
         if leaf.type == "person_metadata":
             return _metadata_check(leaf.key, predicate)
-        return _NEVER  # behavioural and event filters cannot be answered while a request waits
+        return _broken(f"Filters of type {leaf.type} cannot be evaluated")
 
     def _dependency(self, leaf: PropertyFilter) -> CompiledCheck:
         expected = leaf.value
@@ -78,7 +78,7 @@ class CheckCompiler:
 
     def _cohort_filter(self, leaf: PropertyFilter) -> CompiledCheck:
         if leaf.operator not in {"in", "not_in", "exact"}:
-            return _NEVER
+            return _broken(f"Cohorts are not compared with {leaf.operator}")
         cohort_id = cohort_reference(leaf)
         if cohort_id is None:
             return _broken(f"Cohort {leaf.value!r} does not exist")
@@ -86,20 +86,41 @@ class CheckCompiler:
         return cohort.negated() if leaf.operator == "not_in" else cohort
 
     def cohort(self, cohort_id: int) -> CompiledCheck:
-        """Return the check of membership in a cohort. An unknown or cyclic cohort fails the flags that ask for it."""
+        """Return the check of membership in a cohort.
+
+        An unknown or cyclic cohort fails the flags that ask for it, and so does one with rules about behaviour that
+        was never calculated: neither ``in`` nor ``not_in`` has an answer.
+        """
         compiled = self._compiled.get(cohort_id)
         if compiled is None:
             compiled = self._compiled[cohort_id] = self._new_cohort(cohort_id)
         return compiled
 
     def _new_cohort(self, cohort_id: int) -> CompiledCheck:
-        if cohort_id in self._static:
-            return CompiledCheck(lambda subject: subject.is_in_static_cohort(cohort_id))
         if cohort_id in self._faults:
             return _broken(f"Cohort {cohort_id} {self._faults[cohort_id]}")
-        if cohort_id not in self._trees:
+        if cohort_id not in self._cohorts:
             return _broken(f"Cohort {cohort_id} does not exist")
-        return self._tree(self._trees[cohort_id])
+        if self._cohorts[cohort_id].is_static:
+            return CompiledCheck(lambda subject: subject.is_listed_in_cohort(cohort_id))
+        tree = self._trees[cohort_id]
+        if any(leaf.type == BEHAVIOURAL for leaf in tree.leaves()):
+            return self._calculated(self._cohorts[cohort_id], self._tree(tree))
+        return self._tree(tree)
+
+    def _calculated(self, cohort: Cohort, of_strangers: CompiledCheck) -> CompiledCheck:
+        """Return the check of a cohort with rules about behaviour, by its calculated members.
+
+        Persons who are not stored have done nothing, so the rules themselves are evaluated for them.
+        """
+        if not cohort.version:
+            return _broken(f"Cohort {cohort.id} has not been calculated yet")
+        cohort_id, strangers = cohort.id, of_strangers.test
+
+        def test(subject: Subject) -> bool:
+            return strangers(subject) if subject.person() is None else subject.is_listed_in_cohort(cohort_id)
+
+        return CompiledCheck(test, of_strangers.depends_on)
 
     def _tree(self, group: PropertyGroup) -> CompiledCheck:
         members = (
@@ -112,10 +133,12 @@ class CheckCompiler:
         return CompiledCheck(lambda subject: any(guarded(test, subject) for test in tests))
 
     def _cohort_leaf(self, leaf: PropertyFilter) -> CompiledCheck:
-        """Return the check of a leaf about person data; a behavioural leaf is false, negated or not."""
+        """Return the check of a leaf of a cohort; what it says about behaviour is checked for those who did nothing."""
+        if leaf.type == BEHAVIOURAL:
+            return _NEVER.negated() if leaf.negation else _NEVER
         if leaf.type in {"person", "person_metadata"} or leaf.is_cohort:
             return self.check(leaf)
-        return _NEVER
+        return _broken(f"Filters of type {leaf.type} cannot define a cohort")
 
 
 UNEVALUABLE = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)

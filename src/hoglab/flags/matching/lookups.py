@@ -213,7 +213,7 @@ class DatabaseFacts:
         properties: dict[str, Any] | None = orjson.loads(rows[0][0]) if rows else None
         return properties
 
-    def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:
+    def is_listed_in_cohort(self, cohort_id: int, person_id: int) -> bool:
         return bool(self._reader(_READ_MEMBERSHIP, cohort_id=cohort_id, person_id=person_id))
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
@@ -243,7 +243,7 @@ class FactsElsewhere:
     def group_properties(self, _group_type_index: int, _group_key: str) -> Mapping[str, Any] | None:
         raise self._error
 
-    def is_in_static_cohort(self, _cohort_id: int, _person_id: int) -> bool:
+    def is_listed_in_cohort(self, _cohort_id: int, _person_id: int) -> bool:
         raise self._error
 
     def hash_keys(self, _distinct_ids: tuple[str, ...]) -> Mapping[str, str]:

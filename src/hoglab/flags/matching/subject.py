@@ -23,7 +23,7 @@ class StoredFacts(Protocol):
 
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None: ...
 
-    def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool: ...
+    def is_listed_in_cohort(self, cohort_id: int, person_id: int) -> bool: ...
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:
         """Return stored bucketing ids by flag key; where persons differ, the first distinct id's person wins."""
@@ -39,7 +39,7 @@ class NoStoredFacts:
     def group_properties(self, group_type_index: int, group_key: str) -> Mapping[str, Any] | None:  # noqa: ARG002
         return None
 
-    def is_in_static_cohort(self, cohort_id: int, person_id: int) -> bool:  # noqa: ARG002
+    def is_listed_in_cohort(self, cohort_id: int, person_id: int) -> bool:  # noqa: ARG002
         return False
 
     def hash_keys(self, distinct_ids: tuple[str, ...]) -> Mapping[str, str]:  # noqa: ARG002
@@ -169,12 +169,12 @@ class Subject:
             self._person_read = True
         return self._person
 
-    def is_in_static_cohort(self, cohort_id: int) -> bool:
-        """Return whether the person is in a static cohort, by the stored table; unknown persons are in none."""
+    def is_listed_in_cohort(self, cohort_id: int) -> bool:
+        """Return whether the stored list of a cohort's members has the person; unknown persons are in none."""
         known = self._cohorts.get(cohort_id)
         if known is None:
             person = self.person()
-            known = person is not None and self._ask(self._facts.is_in_static_cohort, cohort_id, person.id)
+            known = person is not None and self._ask(self._facts.is_listed_in_cohort, cohort_id, person.id)
             self._cohorts[cohort_id] = known
         return known
 

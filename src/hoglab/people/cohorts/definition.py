@@ -35,7 +35,7 @@ class Cohort:
     """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort.
 
     ``version`` of a static cohort grows whenever its list of members is changed; merges of persons do not change
-    it.
+    it. That of a dynamic cohort says which definition its members are from; 0 before the first calculation.
     """
 
     id: int

@@ -1,7 +1,7 @@
 """Membership in dynamic cohorts, decided from stored persons.
 
 The predicates are those of flags (spec: sdk-wire 3.6, 3.9), so that the list of members and the value of a flag
-agree. Only rules about behaviour differ: they are answered here, and not while a request waits.
+agree. Only rules about behaviour differ: they are answered here, and flags read the calculated members.
 """
 
 from __future__ import annotations
