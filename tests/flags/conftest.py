@@ -291,9 +291,13 @@ class Server:
 
     def event(self, event: str, distinct_id: str, **properties: Any) -> None:
         """Let an event do to the stored people what ingestion makes it do."""
+        self.batch((event, distinct_id, properties))
+
+    def batch(self, *events: tuple[str, str, dict[str, Any]]) -> None:
+        """Let the events of one batch do to the stored people what ingestion makes them do."""
         self._log_offset += 1
-        happened = Event(1, uuid4(), event, distinct_id, NOW, properties, self._log_offset)
-        self.people.apply([happened], log_offset=self._log_offset)
+        happened = [Event(1, uuid4(), *event[:2], NOW, event[2], self._log_offset) for event in events]
+        self.people.apply(happened, log_offset=self._log_offset)
 
     def close(self) -> None:
         self.client.close()

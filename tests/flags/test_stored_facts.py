@@ -139,6 +139,66 @@ def test_continuity_of_two_persons_prefers_the_known_one(server):
     assert variant(server, "user-1", **{"$anon_distinct_id": "user-3"}) == "control"
 
 
+ANONYMOUS = "$anon_distinct_id"
+PERSONLESS = {"$process_person_profile": False}
+
+
+@pytest.mark.parametrize("pageview", [PERSONLESS, {}], ids=["identified_only", "always"])
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "known"])
+def test_the_wire_order_of_posthog_js_flips_no_variant(server, pageview, is_known):
+    # Flags are asked for at the log-in before, between and after the steps of ingestion.
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    seen = set()
+    for number in range(100):
+        visitor, user = f"visitor-{number}", f"member-{number}"
+        if is_known:
+            server.event("$set", user)
+        before = variant(server, visitor)
+        asked_at = number % 4
+        if asked_at == 0:
+            assert variant(server, user, **{ANONYMOUS: visitor}) == before
+        server.event("$pageview", visitor, **pageview)
+        if asked_at == 1:
+            assert variant(server, user, **{ANONYMOUS: visitor}) == before
+        server.event("$identify", user, **{ANONYMOUS: visitor})
+        if asked_at == 2:
+            assert variant(server, user, **{ANONYMOUS: visitor}) == before
+        assert variant(server, user) == before
+        assert variant(server, visitor) == before
+        seen.add((before, variant(server, user)))
+    assert seen == {("control", "control"), ("test", "test")}
+
+
+def test_events_of_one_batch_flip_no_variant(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    before = {name: variant(server, name) for name in ("user-1", "user-3")}
+    server.batch(
+        ("$pageview", "user-1", {}),
+        ("$identify", "known-a", {ANONYMOUS: "user-1"}),
+        ("$identify", "known-b", {ANONYMOUS: "user-3"}),
+        ("$merge_dangerously", "known-b", {"alias": "known-a"}),  # what the survivor has counts
+        ("$identify", "known-b", {ANONYMOUS: "user-2"}),  # and the first log-in
+    )
+    assert stored(server) == [(KEY, "user-3")]
+    assert variant(server, "known-b") == before["user-3"]
+
+
+def test_a_log_in_stores_bucketing_ids_of_active_persisting_flags_alone(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    server.create("plain")
+    server.create("off", ensure_experience_continuity=True, active=False)
+    gone = server.create("gone", ensure_experience_continuity=True)
+    assert server.patch(gone["id"], deleted=True).status_code == 200
+    server.event("$create_alias", "user-1", alias="user-4")
+    server.event("$identify", "user-2", **{ANONYMOUS: "null"})
+    assert stored(server) == []
+    server.event("$identify", "user-3", **{ANONYMOUS: "visitor"})
+    assert stored(server) == [(KEY, "visitor")]
+    # Refused as a merge of two people who are known, but the request for flags counts the log-in, too.
+    server.event("$identify", "user-2", **{ANONYMOUS: "user-3"})
+    assert stored(server) == [(KEY, "user-3"), (KEY, "visitor")]
+
+
 @pytest.mark.files  # by a trigger as SQLite says it
 def test_a_failure_to_store_fails_continuity_flags_alone(server):
     server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)

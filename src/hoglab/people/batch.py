@@ -125,6 +125,7 @@ class PeopleBatch:
         self.new_distinct_ids: dict[str, PersonState] = {}
         self.overrides: dict[UUID, PersonState] = {}
         """Old person ids whose events belong to another person from now on."""
+        self._visitors: list[tuple[PersonState, str]] = []
         self._known = known
         strangers = [distinct_id for distinct_id in distinct_ids if distinct_id not in known]
         self._derived = dict(zip(strangers, derived_person_ids(project_id, strangers), strict=True))
@@ -137,9 +138,23 @@ class PeopleBatch:
         yield from self._loaded
         yield from self._created
 
+    def visitors(self) -> dict[int, str]:
+        """Return the anonymous id under which each person who logged in was known before, by the person's row.
+
+        The first login counts; after a merge that of the surviving person. The persons must be written already.
+        """
+        survivors_first = sorted(self._visitors, key=lambda visitor: visitor[0].into is not None)
+        first: dict[int, str] = {}
+        for person, anonymous_id in survivors_first:
+            row_id = person.root().row_id
+            if row_id is not None:
+                first.setdefault(row_id, anonymous_id)
+        return first
+
     def touched(self) -> dict[int, int]:
-        """Return ids and versions of the stored persons that changed, were merged, or took in another."""
+        """Return ids and versions of the stored persons that changed, were merged, took in another, or logged in."""
         persons = [person for person in self._loaded if person.changed or person.into is not None]
+        persons += (person.root() for person, _ in self._visitors)
         persons += (person.root() for person in self.new_distinct_ids.values())
         persons += (person.root() for person in self.overrides.values())
         return {
@@ -258,6 +273,8 @@ class PeopleBatch:
                 self._warn(event, "cannot_merge_with_illegal_distinct_id", details)
                 return None
         person = self._merge(other_id, into_id, event)
+        if event.event == "$identify":
+            self._visitors.append((person, other_id))
         if not person.is_identified:
             person.is_identified = True
             person.changed = True

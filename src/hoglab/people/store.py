@@ -19,6 +19,7 @@ from hoglab.storage.database import DatabaseConflictError
 from hoglab.storage.database.person_rows import person_rows
 from hoglab.storage.database.tables import (
     cohort_person,
+    feature_flag,
     flag_hash_key_override,
     group,
     group_type,
@@ -61,6 +62,9 @@ def save_persons(connection: Connection, batch: PeopleBatch) -> None:
     gone = [(person.row_id, person.root().row_id) for person in batch.merged if person.is_stored]
     if gone:
         _move_to_survivors(connection, [(old_id, new_id) for old_id, new_id in gone if old_id and new_id])
+    visitors = batch.visitors()
+    if visitors:
+        _keep_bucketing(connection, project_id, visitors)
 
 
 def claim_persons(connection: Connection, batch: PeopleBatch) -> None:
@@ -114,6 +118,39 @@ def _move_to_survivors(connection: Connection, moves: Sequence[tuple[int, int]])
         pairs,
     )
     connection.execute(sa.delete(person).where(person.c.id == gone), pairs)  # the rest goes by cascade
+
+
+def _keep_bucketing(connection: Connection, project_id: int, visitors: Mapping[int, str]) -> None:
+    """Give persons who logged in the bucketing of their anonymous ids, as a request for flags at that moment does.
+
+    Only for active flags that persist across log-in; bucketing ids that a person has stay. The request may be
+    answered before the person exists, and the next one, which names no anonymous id, must not see another variant.
+    """
+    flag, stored = feature_flag.c, flag_hash_key_override
+    persists = sa.and_(
+        flag.project_id == project_id,
+        flag.deleted.is_(False),
+        flag.active.is_(True),
+        flag.ensure_experience_continuity.is_(True),
+    )
+    if connection.execute(sa.select(flag.id).where(persists).limit(1)).first() is None:
+        return
+    person_id: BindParameter[int] = bindparam("visitor", type_=sa.Integer)
+    anonymous_id: BindParameter[str] = bindparam("anonymous_id", type_=sa.String)
+    connection.execute(
+        sa.insert(stored).from_select(
+            ["project_id", "person_id", "feature_flag_key", "hash_key"],
+            sa.select(flag.project_id, person_id, flag.key, anonymous_id).where(
+                persists,
+                ~sa.exists().where(
+                    stored.c.project_id == project_id,
+                    stored.c.person_id == person_id,
+                    stored.c.feature_flag_key == flag.key,
+                ),
+            ),
+        ),
+        [{"visitor": row_id, "anonymous_id": name} for row_id, name in visitors.items()],
+    )
 
 
 def save_overrides(
