@@ -21,7 +21,7 @@ class Service(Protocol):
     """Service that a server starts, and stops in the reverse order."""
 
     def start(self) -> None:
-        """Begin; called once."""
+        """Begin to work; called once."""
 
     def stop(self, timeout_s: float) -> object:
         """End the service, and wait up to ``timeout_s`` for that; called once, after `start`."""

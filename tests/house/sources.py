@@ -15,12 +15,6 @@ import hoglab
 ROOT = Path(hoglab.__file__).parent
 NodeT = TypeVar("NodeT", bound=Hashable)
 
-QUESTION = re.compile(
-    r"((About|At|By|For|From|In|Of|On|To|Under|Until|With) )?(how|what|when|where|which|who|whom|whose|why)\b",
-    re.IGNORECASE,
-)
-"""Beginning of a description that asks for the thing and does not name it."""
-
 
 @cache
 def modules() -> dict[str, Path]:

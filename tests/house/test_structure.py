@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 from tests.house.sources import (
-    QUESTION,
     ROOT,
     circles,
     imports,
@@ -243,56 +242,3 @@ def test_modules_that_documents_name_exist(document: str) -> None:
     named = re.findall(r"`([a-z_/]+\.py)`", (root / "docs" / document).read_text())
     assert named or document != "architecture.md"
     assert [each for each in named if not any(path.endswith(f"/{each}") for path in paths)] == []
-
-
-def test_descriptions_begin_with_the_thing() -> None:
-    """A noun, not a question: editors, lists of modules and the API's documents show this line alone.
-
-    "Whether" is for functions and attributes; a module or a class is neither true nor false.
-    """
-    asking = {
-        f"{name}:{line}": text
-        for name, path in modules().items()
-        for line, text, is_thing in descriptions(path.read_text())
-        if QUESTION.match(text) or (is_thing and text.startswith("Whether "))
-    }
-    assert asking == {}
-
-
-def descriptions(source: str) -> Iterator[tuple[int, str, bool]]:
-    """Docstrings, and texts about the name above: line, first line, and whether it is of a module or class."""
-    nodes = list(ast.walk(ast.parse(source)))
-    things = [node.body[0] for node in nodes if isinstance(node, ast.Module | ast.ClassDef) and node.body]
-    for node in nodes:
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield node.lineno, text.strip().partition("\n")[0], node in things
-
-
-def test_all_descriptions_are_found() -> None:
-    source = (
-        '''"""How."""\nclass A:\n """Of what."""\n x = 1\n """Why."""\n def f(): "Whether."\n"what" + "x"'''
-    )
-    found = list(descriptions(source))
-    assert found == [(1, "How.", True), (3, "Of what.", True), (5, "Why.", False), (6, "Whether.", False)]
-    assert [bool(QUESTION.match(text)) for _, text, _ in found] == [True, True, True, False]
-
-
-EMPTY_NAMES = {"each", "one", "told"}
-"""In a comprehension these are as good as any: what they stand for is on the same line."""
-
-
-def test_loops_call_a_thing_by_its_name() -> None:
-    named = {name: loop_variables(path.read_text()) & EMPTY_NAMES for name, path in modules().items()}
-    assert {name: variables for name, variables in named.items() if variables} == {}
-
-
-def loop_variables(source: str) -> set[str]:
-    """The names that ``for`` statements give to what they go through."""
-    loops = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.For | ast.AsyncFor))
-    return {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
-
-
-def test_variables_of_loops_are_found() -> None:
-    source = "for a, (b, *c) in x:\n d = [e for e in a]\nasync def f():\n async for g in h: pass"
-    assert loop_variables(source) == {"a", "b", "c", "g"}

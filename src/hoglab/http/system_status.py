@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoglab.http.management.call import Call
 
 NOTES: Notes = {
-    "version": Note("Of hoglab.", "0.1.0"),
+    "version": Note("Version of hoglab.", "0.1.0"),
     "started_at": Note("Start time of the server, in UTC.", "2026-01-02T03:04:05.678901Z"),
     "ready": Note("Whether events can be taken.", True),
     "reasons": "Reasons for which events cannot be accepted; empty when they can.",
@@ -33,7 +33,7 @@ NOTES: Notes = {
     "processes": Note("Processes that run functions, with that of transformations.", 2),
     "busy": "Number of processes at work.",
     "name": Note("The file, in the data directory.", "hoglab.db"),
-    "bytes": Note("Its size, with what its engine keeps beside it.", 1_048_576),
+    "bytes": Note("Size of the file, with what its engine keeps beside it.", 1_048_576),
     "disk_free_bytes": Note("Free space on the disk of the data directory.", 50_000_000_000),
     "memory_bytes": Note("Memory that the server uses.", 300_000_000),
     "streams": "Answers without an end that are open: live logs and live events.",

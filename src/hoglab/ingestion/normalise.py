@@ -46,7 +46,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     log_offset: int
 
     def repeats(self, before: Event) -> bool:
-        """Whether it is the event with the same uuid before it, sent once more; what the store asks of later ones."""
+        """Return whether it is the event before it, sent once more. The store asks the same of later events."""
         if (self.event, self.distinct_id) != (before.event, before.distinct_id):
             return False
         if self.timestamp != before.timestamp:

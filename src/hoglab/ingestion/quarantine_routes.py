@@ -31,7 +31,7 @@ _NOTES: Notes = {
     "size": Note("Bytes of the record.", 512),
     "quarantined_at": Note("Time when it was put into quarantine.", "2026-01-02T03:04:05.678901Z"),
     "is_replaying": "Whether it is about to be ingested again.",
-    "events": f"Its events as they were sent, the first {SHOWN_EVENTS}; null when they cannot be read.",
+    "events": f"Events of the record as they were sent, the first {SHOWN_EVENTS}; null when they cannot be read.",
     "ids": "Only these; all of the project when it is missing.",
     "replayed_count": "Number of records that are ingested again; those that fail again come back.",
     "discarded_count": "Number of records that were deleted.",

@@ -182,7 +182,7 @@ def events_router(
 
     @router.get("/{event_id}", response=EventOut, summary="Read an event", errors=(503,), reads_events=True)
     def read_event(call: Call, event_id: UuidId) -> dict[str, Any]:
-        """The event with the uuid; where several have it, the one with the latest timestamp."""
+        """Return the event with the uuid; where several have it, the one with the latest timestamp."""
         condition = f"uuid = {store.dialect.uuid('$uuid')}"
         wanted = Wanted(call.project.id, condition, {"uuid": event_id})
         with _explained():

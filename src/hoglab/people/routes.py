@@ -35,7 +35,7 @@ _NOTES: Notes = {
     "group_type": Note("Name of the group type.", "company"),
     "group_type_index": "The number of the group type, from 0 to 4.",
     "group_key": Note("Identifies the group.", "acme"),
-    "group_properties": Note("Its properties.", {"seats": 12}),
+    "group_properties": Note("Properties of the group.", {"seats": 12}),
     "name_singular": "Display name of one group.",
     "name_plural": "Display name of several groups.",
 }

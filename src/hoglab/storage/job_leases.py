@@ -139,7 +139,7 @@ class JobLeases(BackgroundService):
             tell()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End, and give back what is held: it is not its fault that the server ends."""
+        """Stop and give back the leases; their tries do not count, for the jobs did not fail."""
         super().stop(timeout_s)
         for token in self._holding():
             self._give_back(token)

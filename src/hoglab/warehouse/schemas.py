@@ -58,8 +58,8 @@ class TableListQuery(WireModel):
 class ColumnOut(WireModel):
     """A column of a table."""
 
-    key: str = Field(description="Its name in the files.", examples=["amount"])
-    name: str = Field(description="The same.", examples=["amount"])
+    key: str = Field(description="Name of the column in the files.", examples=["amount"])
+    name: str = Field(description="Name of the column in the files, as in `key`.", examples=["amount"])
     type: str = Field(
         description="`integer`, `float`, `string`, `boolean`, `datetime`, `date`, or `unknown`: of no use to metrics.",
         examples=["float"],

@@ -59,8 +59,8 @@ NOTES: Notes = {
     "client_query_id": Note(
         "An id of the caller's own, for asking about the query and cancelling it.", "q-1"
     ),
-    "async_": "As `refresh: async`.",
-    "async": "As `refresh: async`.",
+    "async_": "Whether to answer at once and compute meanwhile, like `refresh: async`.",
+    "async": "Whether to answer at once and compute meanwhile, like `refresh: async`.",
     "id": "Id by which the status is read and the query cancelled.",
     "team_id": "The project.",
     "query_async": "True: it was computed apart from its request.",
@@ -110,7 +110,7 @@ QUESTIONS: Notes = {
     "properties": "Filters of properties that events must pass.",
     "event": Note("The name of the events; null for all.", "signed up"),
     "name": "Name of the series in answers.",
-    "custom_name": "As `name`, which it goes before.",
+    "custom_name": "Name of the series in answers, in place of `name`.",
     "math": "Kind of count: events, or (`dau`) people with such an event.",
     "date_from": Note("Start of the time range.", "-7d"),
     "date_to": "End of the time range; null for now.",
@@ -281,7 +281,7 @@ _TREND_NOTES: Notes = {
     "not among the most frequent, `$$_posthog_breakdown_null_$$` for events without the property.",
     "days": Note("Beginning of each interval, in the project's time zone.", ["2026-01-02"]),
     "data": Note("Counts of the intervals.", [3]),
-    "count": Note("Their sum.", 3),
+    "count": Note("Sum of the counts.", 3),
 }
 _QUERY_NOTES: Notes = {name: note for name, note in NOTES.items() if name != "timeseries"}
 

@@ -80,7 +80,7 @@ class BreakdownOut(WireModel):
     baseline: BaselineRowOut
     """The baseline."""
     variants: list[VariantRowOut]
-    """The other variants."""
+    """Variants other than the baseline."""
 
 
 class ExperimentResultOut(WireModel):
@@ -93,7 +93,7 @@ class ExperimentResultOut(WireModel):
     baseline: BaselineRowOut
     """The variant that others are compared with."""
     variant_results: list[VariantRowOut]
-    """The other variants: those with people first, in the order of the flag."""
+    """Variants other than the baseline: those with people first, in the order of the flag."""
     breakdown_results: list[BreakdownOut] | None
     """Results by the values of breakdowns; null without breakdowns."""
 

@@ -148,7 +148,7 @@ def dead_letter_router(delivery: Delivery) -> ResourceRouter:
     def retry_dead_letters(call: Call) -> dict[str, int]:
         """Retry events for the functions that missed them; no other function gets them a second time.
 
-        At most 10 000 at a time, those that failed longest ago first. An event that fails again stays, with the new
+        Up to 10 000 at a time, those that failed longest ago first. An event that fails again stays, with the new
         reason.
         """
         body = call.validate(RetryDeadLettersBody)

@@ -146,7 +146,7 @@ def router(
         answers={400: RefusedTestOut},
     )
     def explain(call: Call, function_id: TextId) -> dict[str, Any]:
-        """Explain, term by term, whether a configuration's filters match an event.
+        """Explain term by term whether a configuration's filters match an event.
 
         The id may be ``new``.
         """

@@ -26,7 +26,7 @@ EXPERIMENT: Notes = {
         "button-colour",
     ),
     "feature_flag": (
-        "Its feature flag. In a body: the flag's configuration (`key`, `filters`, …), or an answer's object sent back."
+        "Feature flag. In a body: the flag's configuration (`key`, `filters`, …), or an answer's object sent back."
     ),
     "holdout": "The holdout that it belongs to; null for none.",
     "holdout_id": "The id of that holdout; null for none. Fixed once the experiment is launched.",
@@ -86,7 +86,7 @@ PROJECT_CONFIG: Notes = {
     "default_experiment_stats_method": Note(
         "The method of new experiments; null: `bayesian`.", "frequentist"
     ),
-    "default_experiment_confidence_level": Note("Their confidence level; null: 0.95.", 0.9),
+    "default_experiment_confidence_level": Note("Confidence level of new experiments; null: 0.95.", 0.9),
     "default_only_count_matured_users": "Whether new experiments leave out users whose conversion window is open.",
     "default_cuped_enabled": "Whether CUPED is used where an experiment does not say.",
     "default_cuped_lookback_days": Note("Days before the exposure that CUPED looks at; null: 14.", 14),
@@ -209,11 +209,11 @@ METRIC_FIELDS: Notes = {
     "retention_window_unit": Note("The unit of both.", "day"),
     "start_handling": "Start event that counts, when there are several.",
     "quantile_level": Note("Level of the quantile: 0.5 is the median, 0.9 the p90.", 0.9),
-    "quantile_unit": "Of the values of people (`entity`, also without it), or of all events (`event`).",
+    "quantile_unit": "Values of the quantile: one for each person (`entity`, the default) or event (`event`).",
     "event": Note("The name of the event; null for any.", "purchase"),
     "id": Note("The id of the action.", 1),
     "properties": Note("Property filters that events must match.", []),
-    "fixedProperties": Note("The same; both count.", []),
+    "fixedProperties": Note("Further property filters that events must match, beside `properties`.", []),
     "math": "Aggregation of a person's events; default: their number.",
     "math_property": Note(
         "The property that is summed, averaged, …; needed by `sum`, `avg`, `min` and `max`.", "amount"
@@ -227,7 +227,7 @@ METRIC_FIELDS: Notes = {
     "limit": "Kept for clients that set it.",
     "orderBy": "Kept for clients that set it.",
     "table_name": Note("The name of a registered table.", "orders"),
-    "timestamp_field": Note("Its column with the moment of a row.", "created_at"),
+    "timestamp_field": Note("Column of the table with the time of a row.", "created_at"),
     "events_join_key": Note("Field of an event that equals the key of the table's rows.", "distinct_id"),
     "data_warehouse_join_key": Note("The column with that.", "user_id"),
 }

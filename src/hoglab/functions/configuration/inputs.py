@@ -69,7 +69,7 @@ def build_inputs(
     dialect: TemplateDialect,
     path: Path = ("inputs",),
 ) -> Inputs:
-    """Check, complete and compile inputs. ``stored`` supplies the secrets that the request does not change.
+    """Check inputs, complete and compile them. ``stored`` supplies the secrets that the request does not change.
 
     Raises `InvalidFunctionError` for the first input, in the order of the schema, that is wrong.
     """

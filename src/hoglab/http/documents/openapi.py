@@ -61,7 +61,7 @@ _SECURITY = {
         "type": "apiKey",
         "in": "query",
         "name": "personal_api_key",
-        "description": "The same key as a query parameter; a body may carry it under the same name.",
+        "description": "Personal API key as a query parameter; a body may carry it under the same name.",
     },
 }
 

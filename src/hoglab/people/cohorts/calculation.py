@@ -105,7 +105,7 @@ class CohortCalculator(BackgroundService):
         self._unsubscribe = database.changes.subscribe("cohorts", lambda _project_id: self.wake())
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop; a cohort that is being calculated starts from the beginning when the server starts again."""
+        """Stop calculating; the cohort at hand starts from the beginning when the server starts again."""
         self._unsubscribe()
         super().stop(timeout_s)
 

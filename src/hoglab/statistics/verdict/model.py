@@ -89,7 +89,7 @@ class Evidence:
         return None if self.interval is None else (self.interval[0] + self.interval[1]) / 2
 
     def direction(self, *, wants_decrease: bool) -> Decision:
-        """Decision of this evidence alone: a significant effect is better or worse by the goal of the metric."""
+        """Return the decision of this evidence alone: better or worse, by the goal of the metric, where significant."""
         effect = self.effect
         if effect is None:
             return Decision.MISSING

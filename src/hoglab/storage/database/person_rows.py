@@ -41,7 +41,7 @@ class PersonRows(Protocol):
         ...
 
     def moment(self, connection: Connection) -> int:
-        """Now, by the clock that all writers of persons share, in microseconds of Unix time."""
+        """Return the time by the clock that all writers of persons share, in microseconds of Unix time."""
         ...
 
     def name(self, connection: Connection, rows: Sequence[tuple[int, str, int | None]]) -> None:

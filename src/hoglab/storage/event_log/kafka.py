@@ -373,7 +373,7 @@ def _flush(producer: Producer, refused: Sequence[KafkaError]) -> None:
 
 
 def _commit(producer: Producer, deadline: float) -> None:
-    """Commit, as often as it takes to know that it was done."""
+    """Commit a transaction; repeat it until it is known that it was done."""
     while True:
         try:
             producer.commit_transaction(max(0.1, deadline - time.monotonic()))

@@ -183,7 +183,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _disconnect(self) -> None:
-        """Called last, when the threads have ended."""
+        """Close the connections; called last, when the threads have ended."""
 
     @abstractmethod
     def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
@@ -323,7 +323,7 @@ class GroupCommitLog(ABC):
             wake([(0, waiter) for waiter in group], error)
 
     def _note_stored(self, first: int, records: Sequence[tuple[int | None, int]], at: int) -> None:
-        """Records of these owners and sizes are in the log, from this offset on."""
+        """Count records of these owners and sizes that are in the log now, from this offset on."""
         if not records:
             return
         for offset, (owner, size) in enumerate(records, first):

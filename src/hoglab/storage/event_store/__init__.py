@@ -303,7 +303,7 @@ class EventStore(Protocol):
         ...
 
     def checkpoint(self) -> None:
-        """Called by the writer when it is idle."""
+        """Write to the file what waits in memory; the writer calls it when it is idle."""
         ...
 
     def check(self) -> None:

@@ -19,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def transaction(reader: Reader) -> Iterator[None]:
-    """Transaction: the block reads one state of the store, and what it writes is done as a whole or not at all."""
+    """Begin a transaction: the block reads one state of the store, and writes as a whole or not at all."""
     reader.execute("BEGIN TRANSACTION")
     try:
         yield

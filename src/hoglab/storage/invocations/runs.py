@@ -203,7 +203,7 @@ class RunStore(RunWriter, Protocol):
     def page(
         self, wanted: ResultSelection, after: datetime, last: datetime, *, size: int, limit: int | None
     ) -> tuple[list[InvocationResult], datetime]:
-        """Results that were due after a moment and up to ``last``, oldest first; and up to which moment these are all.
+        """Return results due after a moment and up to ``last``, oldest first, and the moment up to which these are all.
 
         About ``size`` of them: all that were due at the same moment are on one page, but for what exceeds ``limit``.
         """

@@ -90,7 +90,7 @@ class Traces:
         metrics: Sequence[AppMetric],
         results: Sequence[InvocationResult],
     ) -> None:
-        """Lines of one run get strictly increasing moments; metrics are added up by the hour."""
+        """Write traces of runs: the lines of one run at strictly increasing moments, metrics added up by the hour."""
         if logs:
             connection.executemany(_INSERT_LOG, list(map(self.line, logs)))
         if metrics:

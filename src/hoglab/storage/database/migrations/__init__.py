@@ -33,7 +33,7 @@ class Migratable(Protocol):
     def read(self) -> AbstractContextManager[Connection]: ...
 
     def before_migration(self, revision: str) -> None:
-        """Called before a database that has a revision gets a newer one."""
+        """Prepare for a newer revision of a database that has one already."""
         ...
 
     def migrate(self) -> AbstractContextManager[Connection]:

@@ -41,7 +41,7 @@ Connect = Callable[[], "psycopg.Connection[Any]"]
 
 
 def tried_again(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorator of what is one transaction: begin it anew, up to `ATTEMPTS` times, when the server undid it for others.
+    """Decorate what is one transaction: begin it again, up to `ATTEMPTS` times, when the server undid it for others.
 
     Transactions lock what they share in one order. This is for the cases in which nobody thought of that.
     """

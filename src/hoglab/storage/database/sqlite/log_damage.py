@@ -111,7 +111,10 @@ def _page_bytes(path: Path) -> int:
 
 
 def _indexed(index: Path) -> _Index | None:
-    """None when it says nothing: it is not written to disk before anything else, so that it may be of another time."""
+    """Return what the index of the log says; None when it says nothing.
+
+    The index is not written to disk before anything else, so it may be of another time.
+    """
     try:
         header = index.read_bytes()[:136]
     except FileNotFoundError:

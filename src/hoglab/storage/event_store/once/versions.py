@@ -64,7 +64,7 @@ class WritePlan:
 
     written: list[int] = field(default_factory=list)
     first_offsets: dict[int, int] = field(default_factory=dict)
-    """By positions of rows: where the event was new, if that was not with the row itself."""
+    """Log records by positions of rows: where the event was new, if that was not with the row itself."""
     new: list[int] = field(default_factory=list)
     replaced: list[Replacement] = field(default_factory=list)
 
@@ -126,7 +126,7 @@ def new_at(
 
 
 def says_the_same(row: EventRow, said: Said | None) -> bool:
-    """Whether an event says what a stored version of it said.
+    """Return whether an event says what a stored version of it said.
 
     What the server adds does not count: when the request was sent; the address, where both have one, and its place;
     the time of an event that came without one.

@@ -110,7 +110,7 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
 
 
 def _has_holes(reader: Reader, segment: Segment) -> bool:
-    """Whether events of a segment were deleted one by one, whose bytes are still there: corrections do that."""
+    """Return whether events of a segment were deleted one by one, whose bytes are still there: corrections do that."""
     [(rows,)] = reader.execute(
         f"SELECT count(*) FROM sealed_events WHERE {within(segment)}", timeout_s=TIMEOUT_S
     )

@@ -54,7 +54,7 @@ class SealingLimits:
     idle_rows: int = 20_480
     """Least number of events that are sealed while none come in."""
     recent_rows: int = 20_480
-    """So many of the newest events are never sealed: those are read most, and cost little to read as they are."""
+    """Number of the newest events that are never sealed: they are read most, and cost little to read as they are."""
     growth: int = 3
     """A segment is merged with others that are together more than one part in so many of its size."""
 

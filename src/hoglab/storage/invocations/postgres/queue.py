@@ -503,7 +503,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     # -- plumbing -----------------------------------------------------------------------------------
 
     def _moment(self) -> int:
-        """Now, in microseconds of Unix time. Whoever reckons by the clock notices first when it was set."""
+        """Return the time in microseconds of Unix time, and notice when the clock was set."""
         if self._janitor.clock_was_set():
             self._note(arrivals=self._janitor.follow_clock())
         return to_micros(self._now())

@@ -96,7 +96,7 @@ def write_traces(
     metrics: Sequence[AppMetric],
     results: Sequence[InvocationResult],
 ) -> None:
-    """Lines of one run get strictly increasing moments; metrics are added up by the hour.
+    """Write traces of runs: the lines of one run at strictly increasing moments, metrics added up by the hour.
 
     Rows that others may change, too, are written in one order, so that nobody waits for each other.
     """
