@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import activity
 from hoglab.flags import store
-from hoglab.flags.dependencies import check_dependencies
+from hoglab.flags.dependencies import check_dependencies, check_dependents, check_enabled
 from hoglab.flags.payloads import protect
 from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
-from hoglab.flags.validation import changed_filters, check_key, new_filters
+from hoglab.flags.validation import changed_filters, check_key, new_filters, variant_keys
 from hoglab.http.errors import not_found, required, validation_error
 from hoglab.http.fields.dates import utc_now
 from hoglab.people import cohorts
@@ -194,7 +194,8 @@ class FlagService:
         """Change fields of a flag; its version grows by one, also when the values stay the same.
 
         ``filters`` are merged by top-level key. A deleted flag is reached only by ``deleted`` false (404
-        otherwise), which restores it. Running experiments protect their variants, and the flag from deletion.
+        otherwise), which restores it. Running experiments protect their variants, and the flag from deletion;
+        active flags that depend on the flag protect it, too.
         """
         row = self._existing(tx.connection, project.id, flag_id)
         changes = _known(changes)
@@ -224,18 +225,19 @@ class FlagService:
         linked: Sequence[LinkedExperiment],
     ) -> dict[str, Any]:
         values = {name: value for name, value in changes.items() if name != "creation_context"}
+
+        def others() -> list[FlagRow]:
+            return store.flag_rows(connection, row.project_id)
+
         if "filters" in values:
             values["filters"] = changed_filters(
                 row.filters, values["filters"], self._cohorts(connection, row.project_id)
             )
-            check_dependencies(
-                values["filters"],
-                row.id,
-                values.get("key", row.key),
-                lambda: store.flag_rows(connection, row.project_id),
-                row.filters,
-            )
+            check_dependencies(values["filters"], row.id, values.get("key", row.key), others, row.filters)
             _protect_variants(row, values["filters"], linked)
+        check_dependents(row, values, others)
+        if _is_enabled(asdict(row) | values) and not _is_enabled(asdict(row)):
+            check_enabled(values.get("filters", row.filters), others)
         values |= self._sealed(row, values)
         _check_combination({**asdict(row), **values}, changes)
         deleting = values.get("deleted", row.deleted)
@@ -302,6 +304,10 @@ class FlagService:
         activity.record(tx, after.project_id, user_id, name, SCOPE, after.id, detail, now=now)
 
 
+def _is_enabled(values: Mapping[str, Any]) -> bool:
+    return bool(values["active"]) and not values["deleted"]
+
+
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name in _FIELDS}
 
@@ -347,11 +353,6 @@ def _protect_variants(row: FlagRow, filters: Mapping[str, Any], linked: Sequence
             f"experiment(s): {running}. Please stop the experiment(s) before removing variants.",
             "filters",
         )
-
-
-def variant_keys(filters: Mapping[str, Any]) -> list[str]:
-    """Return the keys of a flag's variants, in order; [] for a boolean flag."""
-    return [variant["key"] for variant in (filters.get("multivariate") or {}).get("variants") or ()]
 
 
 def _deleted_suffix(row: FlagRow) -> str:

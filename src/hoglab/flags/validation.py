@@ -208,6 +208,11 @@ def _check_variants(filters: Mapping[str, Any]) -> list[str]:
     return [variant["key"] for variant in variants]
 
 
+def variant_keys(filters: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a flag's variants, in order; [] for a boolean flag."""
+    return [variant["key"] for variant in (filters.get("multivariate") or {}).get("variants") or ()]
+
+
 def _check_rest(filters: Mapping[str, Any]) -> None:
     _check_index(filters.get("aggregation_group_type_index"), "aggregation_group_type_index")
     for name in ("early_exit", "feature_enrollment"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hoglab.flags.api.representation import is_eligible_for_experiment, status_of
-from hoglab.flags.service import variant_keys
+from hoglab.flags.validation import variant_keys
 from hoglab.http.fields.fields import parse_bool, parse_integer
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.flags.payloads import REDACTED_PAYLOAD
-from hoglab.flags.service import variant_keys
-from hoglab.flags.validation import unknown_keys_of
+from hoglab.flags.validation import unknown_keys_of, variant_keys
 from hoglab.http.fields.unknown_keys import warnings_of, with_warnings
 from hoglab.http.fields.wire import user_object
 
