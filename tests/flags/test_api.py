@@ -294,10 +294,23 @@ def test_running_experiments_protect_the_flag(server):
             '"Name" (ID: 12). Please stop the experiment(s) before removing variants.'
         ),
     )
+    refusal = (
+        "invalid_input",
+        "key",
+        (
+            'Cannot change the key of a feature flag that is linked to running experiment(s): "Name" (ID: 12). '
+            "Please stop the experiment(s) before changing the key."
+        ),
+    )
+    assert error(server.patch(flag["id"], key="g")) == refusal
+    assert error(server.client.request("PUT", f"{URL}{flag['id']}/", json={"key": "g"})) == refusal
+    assert server.client.get(f"{URL}{flag['id']}/").json()["key"] == "f"
+    assert server.patch(flag["id"], key="f", name="The same key").status_code == 200
     third = {"multivariate": {"variants": [*AB["variants"], {"key": "c", "rollout_percentage": 0}]}}
     assert server.patch(flag["id"], filters=third).status_code == 200
     server.link(flag["id"], server.experiment(12, is_running=True, deleted=True), server.experiment(13))
     assert server.patch(flag["id"], filters=only_a).status_code == 200
+    assert server.patch(flag["id"], key="g").status_code == 200
     assert server.patch(flag["id"], deleted=True).status_code == 200
 
 

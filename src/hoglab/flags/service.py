@@ -194,8 +194,8 @@ class FlagService:
         """Change fields of a flag; its version grows by one, also when the values stay the same.
 
         ``filters`` are merged by top-level key. A deleted flag is reached only by ``deleted`` false (404
-        otherwise), which restores it. Running experiments protect their variants, and the flag from deletion;
-        active flags that depend on the flag protect it, too.
+        otherwise), which restores it. Running experiments protect their variants, and the flag from deletion
+        and from a new key; active flags that depend on the flag protect it, too.
         """
         row = self._existing(tx.connection, project.id, flag_id)
         changes = _known(changes)
@@ -248,6 +248,7 @@ class FlagService:
         elif row.deleted:
             values["key"] = self._restored_key(connection, row, values.get("key"))
         elif values.get("key", row.key) != row.key:
+            _protect_key(linked)
             self._check_new_key(connection, row, values["key"])
         return values
 
@@ -340,6 +341,17 @@ def _protect_from_deletion(linked: Sequence[LinkedExperiment]) -> None:
         raise validation_error(
             f"Cannot delete a feature flag that is linked to running experiment(s): {running}. "
             "Please stop the experiment(s) before deleting the flag."
+        )
+
+
+def _protect_key(linked: Sequence[LinkedExperiment]) -> None:
+    """Raise 400 while an experiment runs: its exposures have the key, so that its results would begin at nothing."""
+    running = _running(linked)
+    if running:
+        raise validation_error(
+            f"Cannot change the key of a feature flag that is linked to running experiment(s): {running}. "
+            "Please stop the experiment(s) before changing the key.",
+            "key",
         )
 
 
