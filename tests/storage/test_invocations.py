@@ -457,7 +457,7 @@ class TestJanitor:
         assert queue.finish([outcome(poisoned, "failed")]) == {poisoned.id}
         assert queue.backlog() == 0
 
-    def test_progress_starts_the_count_anew(self, queue: Queue, clock: Clock) -> None:
+    def test_progress_resets_the_count(self, queue: Queue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         queue.claim()
         clock.advance(HEARTBEAT_LIMIT_S + 1)

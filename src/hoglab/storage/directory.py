@@ -121,7 +121,7 @@ class DataDirectory:
         return draft
 
     def set_aside(self, paths: Iterable[Path]) -> Path:
-        """Move files, and what engines keep beside them, into a new folder; returns it."""
+        """Move files, and what engines keep beside them, into a new folder, and return that."""
         folder = self.path / f"set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
         folder.mkdir(mode=DIRECTORY_MODE)
         for path in paths:

@@ -173,9 +173,9 @@ class Engines(SharedEngines):
 
 
 def upgrade_databases(url: str) -> bool:
-    """Bring the tables of a server's databases up to date, making what is missing; whether there was anything to do.
+    """Bring the tables of a server's databases up to date, and return whether there was anything to do.
 
-    Raises `DatabaseError`.
+    Missing tables are created. Raises `DatabaseError`.
     """
     done = [Database.upgrade(url, metadata) for metadata in (tables.metadata, tables.queue_metadata)]
     return any(done)
@@ -303,7 +303,7 @@ def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> tuple[K
 def _progress(shared: SharedEngines) -> GroupCommitLog | IngestionProgress:
     if isinstance(shared.accepting, GroupCommitLog):
         return shared.accepting
-    assert shared.leased is not None  # noqa: S101 - whatever has no one order has partitions
+    assert shared.leased is not None  # noqa: S101 - a log without one order has partitions
     return IngestionProgress(shared.leased)
 
 

@@ -107,7 +107,7 @@ def check_metadata_exists(
     if not accept_loss:
         text = (
             f"hoglab.db is missing: accounts, flags, experiments, functions and persons are gone, and {names} would "
-            "be shown in whatever project is made next. (--accept-loss sets these files aside and begins anew.)"
+            "be shown in the next project that is made. (--accept-loss sets these files aside and begins without them.)"
         )
         raise FilesDisagreeError(directory.path, [text], acceptable=True)
     aside = directory.set_aside([*others, directory.known_keys_path])
@@ -298,7 +298,7 @@ class Installation:
             _log.warning("loss_accepted", finding=text)
 
     def begin(self, store: WritableStore) -> Identity:
-        """Count one start in all files. From then on they fit together, whatever was accepted before.
+        """Count one start in all files. From then on they fit together, also after an accepted loss.
 
         ``store`` is the one that was checked.
         """
@@ -322,7 +322,7 @@ class Installation:
 
 
 def write_identity(database: Database, table: sa.Table, identity: Identity, **further: object) -> None:
-    """Put an identity into a file, keeping whatever else its row says."""
+    """Put an identity into a file, keeping the other columns of its row."""
     values = {
         "installation_id": identity.installation_id,
         "generation": identity.generation,

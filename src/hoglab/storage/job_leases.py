@@ -1,9 +1,9 @@
-"""Leases of jobs: which process is at work on what, what came of earlier tries, and when the next one may be.
+"""Leases of jobs: which process works on which job, the outcomes of earlier tries, and the time of the next one.
 
 What is to be done stands in tables of the rooms that want it done. A job has a row here from its first claim until it
-ends well. Who writes to the database takes turns, so that of several who claim a job one gets it. A lease lasts so long
-after it was renewed; whoever writes what comes of a job does so in a transaction that finds its lease, which each claim
-gives a new token. So a process that was paused, and whose job another one took meanwhile, writes nothing.
+ends well. Writers of the database take turns, so that of several processes that claim a job one gets it. A lease ends
+some time after its last renewal. The results of a job are written in a transaction that finds its lease, which each
+claim gives a new token. So a process that was paused, and whose job another one took meanwhile, writes nothing.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class JobLeases(BackgroundService):
         wait_s: float = 0.0,
         on_lost: Callable[[], object] | None = None,
     ) -> Iterator[JobLease | None]:
-        """Have a job during the block; None when somebody else is at it, and still is after ``wait_s``.
+        """Provide a job during the block; None when another process works on it, and still does after ``wait_s``.
 
         Unless `end` or `fail` were called the job is given back at the end of the block, as if it had not been tried.
         ``on_lost`` is called when another process turns out to have it meanwhile.
@@ -218,7 +218,7 @@ class JobLeases(BackgroundService):
 
     @contextmanager
     def writing(self, lease: JobLease, *, rebuildable: Rebuildable) -> Iterator[Transaction]:
-        """Provide a transaction for what comes of a job. Raises `JobLostError`, before anything is written."""
+        """Provide a transaction for the results of a job. Raises `JobLostError`, before anything is written."""
         with self._database.write(rebuildable=rebuildable) as tx:
             if tx.connection.scalar(sa.select(_row.token).where(_row.token == lease.token)) is None:
                 raise JobLostError(f"{lease.name.kind} {lease.name.subject} was taken over or cancelled")
@@ -241,7 +241,7 @@ class JobLeases(BackgroundService):
         self._forget(lease.token)
 
     def cancel(self, tx: Transaction, name: JobName) -> None:
-        """Take a job away from whoever is at it."""
+        """Take a job away from the process that works on it."""
         tx.execute(sa.delete(job).where(*_is(name)))
 
     # -- what is held ----------------------------------------------------------------------------------

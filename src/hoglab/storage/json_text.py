@@ -10,7 +10,7 @@ import orjson
 def json_bytes(value: Any) -> bytes:
     """Return the JSON text of a value, in no more memory than it needs. Raises `TypeError` like the encoder.
 
-    The encoder hands out the buffer that it wrote to, cut to size in place. Whoever keeps thousands of them
+    The encoder hands out the buffer that it wrote to, cut to size in place. A caller that keeps thousands of them
     at once occupies fresh pages for each, and touching those takes several times as long as encoding.
     """
     return bytes(memoryview(orjson.dumps(value)))

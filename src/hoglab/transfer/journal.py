@@ -64,7 +64,7 @@ class Journal:
         return self._known.get((file_hash, target), ImportProgress())
 
     def record(self, file_hash: str, target: str, progress: ImportProgress) -> None:
-        """Note how far it came."""
+        """Record how far the import of a file into a target is."""
         self._known[file_hash, target] = progress
         self._file.write(
             orjson.dumps(_Line(file_hash, target, progress), default=msgspec.to_builtins) + b"\n"

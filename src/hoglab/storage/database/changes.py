@@ -93,7 +93,7 @@ class ChangeFeed:
             return frozenset().union(*(known[version] for version in range(since + 1, until + 1)))
 
     def subscribe(self, topic: Topic, listener: Listener) -> Callable[[], None]:
-        """Call ``listener(project_id)`` after each committed change of a topic; returns how to stop that.
+        """Call ``listener(project_id)`` after each committed change of a topic, and return a function that ends this.
 
         Listeners run in the thread of the writer, before its `Database.write` block returns, and outside
         the transaction. An exception in one is logged and reaches nobody else.
@@ -112,9 +112,9 @@ class ChangeFeed:
         return unsubscribe
 
     def refresh(self, connection: Connection) -> int:
-        """Take over versions that another process wrote, and notify of them; returns how many there were.
+        """Take over versions that another process wrote, notify of them, and return how many there were.
 
-        Whoever comes while another thread tells of some waits until everybody knows of these. Where there are none, one
+        A caller that comes while another thread notifies waits until that is done. Where there are none, one
         number is read: versions only ever rise.
         """
         with self._refreshing:
@@ -189,7 +189,7 @@ def check_topic(topic: str) -> None:
 
 
 def bump(connection: Connection, topic: str, project_id: int) -> tuple[str, int, int]:
-    """Raise a version inside the transaction of ``connection``; returns what to publish after the commit."""
+    """Raise a version inside the transaction of ``connection``, and return what to publish after the commit."""
     row = change_version.c
     version = connection.scalar(
         update(change_version)

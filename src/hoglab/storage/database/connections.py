@@ -28,7 +28,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def upgrade(self) -> bool:
-        """Bring the schema up to date; whether there was anything to do."""
+        """Bring the schema up to date, and return whether there was anything to do."""
         ...
 
     def read(self, *, durable: bool) -> AbstractContextManager[Connection]:
@@ -81,7 +81,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def reset_search(self, connection: Connection) -> None:
-        """Begin the index for searching persons anew, in a transaction."""
+        """Empty the index for searching persons, in a transaction; it is filled again afterwards."""
         ...
 
     def purge(self, *, rewrite: bool) -> None:

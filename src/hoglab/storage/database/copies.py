@@ -20,7 +20,7 @@ LAST_LOG_OFFSET = "SELECT seq FROM sqlite_sequence WHERE name = 'event_log_recor
 
 
 class Snapshot:
-    """A file as it was when the snapshot was taken, whatever is written to it meanwhile."""
+    """State of a file when the snapshot was taken; later writes to the file do not show."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path

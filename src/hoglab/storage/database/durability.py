@@ -1,7 +1,7 @@
 """Durability of commits: group commit of the write-ahead log, and the list of what need not wait for it.
 
 SQLite itself would sync the log inside of each commit, with the file locked. Here a commit only appends to the log, and
-whoever waits for the disk syncs the log for all who have committed by then (``fdatasync``), while others go on
+a thread that waits for the disk syncs the log for all who have committed by then (``fdatasync``), while others go on
 writing. The log is read back in the order of its commits, so one that is on disk has all earlier ones with it.
 """
 
@@ -31,11 +31,11 @@ class Rebuildable(enum.Enum):
 
     KEY_USAGE = "when a key or a session was last used: its next use says so again"
     FLAG_CALLS = "when a flag was last called: its next call says so again"
-    COHORT_CALCULATION = "members of dynamic cohorts: whatever was being calculated is calculated again"
-    RESULTS = "computed results: whatever is missing is computed again from events"
+    COHORT_CALCULATION = "members of dynamic cohorts: an interrupted calculation begins again"
+    RESULTS = "computed results: missing ones are computed again from events"
     RECALCULATION_STATUS = "how far a requested computation has come: it begins again"
     JOB_LEASES = "which process is at work on what: after a power cut none is"
-    QUERY_STATUS = "queries that are answered later, and their answers: whoever asks after them asks again"
+    QUERY_STATUS = "queries that are answered later, and their answers: clients send them again"
     BACKFILL_PROGRESS = (
         "how far a backfill has come: it goes on from before, and what is queued is not queued twice"
     )

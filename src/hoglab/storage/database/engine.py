@@ -109,9 +109,9 @@ class Database:
 
     @classmethod
     def upgrade(cls, url_or_path: str | Path, metadata: MetaData = tables.metadata) -> bool:
-        """Bring the schema of a database up to date, making what is missing; whether there was anything to do.
+        """Bring the schema of a database up to date, and return whether there was anything to do.
 
-        Raises the errors of `open`.
+        A missing database is created. Raises the errors of `open`.
         """
         connections = open_connections(url_or_path, metadata)
         try:
@@ -222,7 +222,7 @@ class Database:
             return self._connections.search_is_damaged()
 
     def repair_search(self) -> bool:
-        """Begin the index for searching persons anew when it is damaged; whether it was. Raises `DatabaseError`."""
+        """Rebuild a damaged index for searching persons, and return whether it was damaged. Raises `DatabaseError`."""
         if not self.search_is_damaged():
             return False
         with self.write(rebuildable=Rebuildable.PERSON_SEARCH) as tx:
@@ -235,7 +235,7 @@ class Database:
             self._connections.accept_rows()
 
     def refresh_changes(self) -> int:
-        """Learn of changes that other processes made, and notify of them; returns how many there were.
+        """Read which changes other processes made, notify of them, and return how many there were.
 
         Cheap; meant to be called about once a second where more than one process may write.
         """
@@ -251,7 +251,7 @@ class Database:
             return self._connections.await_change(timeout_s)
 
     def purge(self, *, rewrite: bool = False) -> None:
-        """Have the bytes of what was deleted leave the files.
+        """Remove the bytes of what was deleted from the files.
 
         ``rewrite``: also where the file is not overwritten with each deletion. Raises `DatabaseBusyError`: to be called
         again.

@@ -25,7 +25,7 @@ class PersonRows(Protocol):
         ...
 
     def next_ids(self, connection: Connection, count: int) -> Iterable[int]:
-        """Return ids for so many new persons."""
+        """Return ids for ``count`` new persons."""
         ...
 
     def insert(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -37,7 +37,7 @@ class PersonRows(Protocol):
         ...
 
     def claim(self, connection: Connection, versions: Sequence[tuple[int, int]]) -> int:
-        """Lock persons (id, version) until the end of the transaction; return how many are there in that version."""
+        """Lock persons (id, version) until the end of the transaction, and return how many have that version."""
         ...
 
     def moment(self, connection: Connection) -> int:

@@ -26,11 +26,11 @@ class PersonSearch(Protocol):
         ...
 
     def fill(self, connection: Connection, /) -> bool:
-        """Put in the next persons, in a transaction; whether there are more."""
+        """Put in the next persons, in a transaction, and return whether there are more."""
         ...
 
     def reset(self, connection: Connection, /) -> None:
-        """Begin anew, without what persons were called who are gone, in a transaction. `fill` does the rest."""
+        """Empty the index, so that former names leave it, in a transaction. `fill` puts the persons in again."""
         ...
 
 

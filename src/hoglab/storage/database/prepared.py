@@ -1,6 +1,6 @@
 """Queries that run at every request, compiled once.
 
-SQLAlchemy builds, keys and wraps a statement anew each time it is executed, which costs several times what SQLite
+SQLAlchemy builds, keys and wraps a statement each time it is executed, which costs several times what SQLite
 takes for a point read. A `PreparedSelect` is constant: it is compiled when it is first used, and then goes to the
 driver as text. It sees what every other statement of the connection sees.
 """
@@ -78,7 +78,7 @@ class PreparedSelect:
 def among(column: ColumnElement[Any], values: BindParameter[str] | str) -> ColumnElement[bool]:
     """Return whether a column is one of some values, however many: those of `listed`, or a placeholder for them.
 
-    ``IN`` with a parameter for each number is compiled anew for each count of them, and ends at 32,766.
+    ``IN`` with a parameter for each number is compiled once for each count of them, and ends at 32,766.
     """
     return _Among(column, sa.literal(values) if isinstance(values, str) else values)
 

@@ -92,7 +92,7 @@ class EventLog(ReadTokens, Protocol):
         ...
 
     def wake(self) -> None:
-        """End the wait of whoever waits, or else the next one: for a consumer that is to stop."""
+        """End the wait of the waiting consumer, or else the next wait: for a consumer that is to stop."""
         ...
 
     def position(self, consumer: str) -> int:
@@ -111,7 +111,7 @@ class EventLog(ReadTokens, Protocol):
         ...
 
     def trim(self, up_to: int) -> int:
-        """Delete records up to and including ``up_to``; returns how many bytes became free."""
+        """Delete records up to and including ``up_to``, and return how many bytes became free."""
         ...
 
     def last_offset(self) -> int:

@@ -34,7 +34,7 @@ class Backlog:
         return self._by_owner[owner]
 
     def add(self, last_offset: int, size: int, newest_at: int, owner: int | None = None) -> None:
-        """Add records of that size in total, the last one with this offset, which were appended."""
+        """Count appended records: ``size`` bytes in total, the last one at ``last_offset``."""
         newest = self._pending[-1] if self._pending else None
         if newest is not None and newest.size + size <= self._segment_bytes:
             newest.last_offset = last_offset
@@ -72,7 +72,7 @@ class Backlog:
         return offset
 
     def drop(self, up_to: int) -> None:
-        """Forget records up to and including this offset, which were deleted."""
+        """Subtract the records up to and including this offset, which were deleted."""
         self.finish(up_to)
         while self._finished and self._finished[0].last_offset <= up_to:
             self.finished_bytes -= self._finished.popleft().size

@@ -1,10 +1,10 @@
 """Records that wait beside the log until there is room in it, so that one owner's flood does not delay the others.
 
-The log is read in the order of its offsets. Of each owner (a project) only so much may wait in it; what an owner sends
+The log is read in the order of its offsets. Of each owner (a project) only a share may wait in it; what an owner sends
 beyond that is as durable, but waits in a table of its own, and gets its offset when earlier records of the same owner
-were ingested. How much that is follows the dynamic threshold rule of shared buffers: an owner may have as much in the
-log as is left free of `WINDOW_BYTES`. So one flood takes half of it, two take a third each, and whoever sends little
-always finds room. An owner's records keep their order.
+were ingested. The share follows the dynamic threshold rule of shared buffers: an owner may have as much in the
+log as is left free of `WINDOW_BYTES`. So one flood takes half of it, two take a third each, and an owner that sends
+little always finds room. An owner's records keep their order.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Deferral:
         return None
 
     def note(self, admitted: Admitted) -> None:
-        """Note that these records do not wait any more."""
+        """Count records as moved into the log, so that they wait no longer."""
         waiting = self._waiting[admitted.owner]
         size = sum(admitted.sizes)
         waiting.records -= len(admitted.sizes)
@@ -158,7 +158,7 @@ def step(
 ) -> tuple[Sequence[tuple[int, int, int]], int | None]:
     """Return the deferred records that one transaction moves into the log, and the moment of the first remaining one.
 
-    ``rows``: id, size and moment of the next `STEP_RECORDS` and one more, as far as there are so many.
+    ``rows``: id, size and moment of the next `STEP_RECORDS` + 1 records, or of all if there are fewer.
     """
     total = 0
     for number, (_, size, at) in enumerate(rows):

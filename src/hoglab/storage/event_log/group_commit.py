@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 class CommitWaiter(Protocol):
-    """Whoever waits for a commit."""
+    """Caller that waits for a commit."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...

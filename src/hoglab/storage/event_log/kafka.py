@@ -193,7 +193,7 @@ class KafkaEventLog:
         return group
 
     def _note(self, group: Sequence[_Append], error: Exception | None) -> None:
-        """Count what became of a group, and log when storing begins to fail and when it works again."""
+        """Count the outcome of a group, and log when storing begins to fail and when it works again."""
         size, offsets = sum(append.size for append in group), sum(len(append.records) for append in group)
         if self._address.transactions:  # a commit takes an offset of each partition
             offsets += len({partition for append in group for partition, _ in append.records})
@@ -201,7 +201,7 @@ class KafkaEventLog:
             self._waiting_bytes -= size
             if error is None:
                 self._mean_bytes += (size / offsets - self._mean_bytes) / 8
-                self._backlog_bytes += size  # until it is measured anew
+                self._backlog_bytes += size  # until it is measured again
             else:
                 self._away_until = time.monotonic() + AWAY_S
         if error is not None and not self._failing:
@@ -211,7 +211,7 @@ class KafkaEventLog:
         self._failing = error is not None
 
     def _store(self, group: Sequence[_Append]) -> None:
-        """Have records acknowledged by the brokers. Raises `EventLogFullError`."""
+        """Send records and wait until the brokers acknowledge them. Raises `EventLogFullError`."""
         deadline = time.monotonic() + ACKNOWLEDGED_WITHIN_S
         try:
             producer = self._connected()
@@ -263,7 +263,7 @@ class KafkaEventLog:
         return self._producer
 
     def _give_up(self) -> None:
-        """Let go of the producer, with whatever it has not sent."""
+        """Drop the producer, with the records that it has not sent."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaException):
@@ -348,7 +348,7 @@ class KafkaEventLog:
     # -- reading and ending -------------------------------------------------------------------------
 
     def partition(self, number: int) -> KafkaPartition:
-        """Return a reader of a partition; whoever asks closes it."""
+        """Return a reader of a partition, which the caller closes."""
         return KafkaPartition(self._address, number)
 
     def close(self) -> None:

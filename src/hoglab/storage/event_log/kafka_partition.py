@@ -71,7 +71,7 @@ class KafkaPartition:
         return records
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Wait until a record above ``after`` has arrived or the time is over; return whether one has."""
+        """Wait until a record above ``after`` has arrived or the time is over, and return whether one has."""
         self._go_to(after)
         deadline = time.monotonic() + timeout_s
         while not self._arrived and not self._woken.is_set():
@@ -87,11 +87,11 @@ class KafkaPartition:
         return self._after if self._arrived else max(self._after, self._end)
 
     def wake(self) -> None:
-        """End the wait of whoever waits, or else the next one."""
+        """End the wait of the waiting consumer, or else the next wait."""
         self._woken.set()
 
     def _go_to(self, after: int) -> None:
-        """Have the records behind an offset come, where others would."""
+        """Move the consumer behind an offset, unless it is there already."""
         if self._is_assigned and after in (self._after, self.reached):
             self._after = after
             return
@@ -105,7 +105,7 @@ class KafkaPartition:
         self._after = self._end = after
 
     def _fetch(self, timeout_s: float) -> bool:
-        """Take what arrives within a time; whether any record did."""
+        """Receive the records that arrive within a time, and return whether there were any."""
         try:
             messages = self._consumer.consume(500, timeout_s) if self._arrived else self._first(timeout_s)
         except KafkaException as error:

@@ -1,4 +1,4 @@
-"""Event logs, whatever keeps their records: group commit, bounds, deferral, waiting, tidying.
+"""Rules of event logs with any storage: group commit, bounds, deferral, waiting, deletion of finished records.
 
 One thread writes. It takes every record that waits, has them stored in one transaction that is on disk when it
 ends, and wakes the waiters of each event loop with one call. The more requests wait, the larger the group, so the cost
@@ -145,7 +145,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _check_space(self, size: int) -> None:
-        """Raise `EventLogFullError` when there is no room on the disk for so many bytes."""
+        """Raise `EventLogFullError` when there is no room on the disk for ``size`` bytes."""
 
     @abstractmethod
     def _space_is_scarce(self) -> bool: ...
@@ -159,7 +159,7 @@ class GroupCommitLog(ABC):
 
     @abstractmethod
     def _delete_step(self, up_to: int) -> list[int]:
-        """Delete some records, so few that no writer waits long; returns their sizes."""
+        """Delete some records, few enough that no writer waits long, and return their sizes."""
 
     @abstractmethod
     def _give_back(self, *, scarce: bool) -> None:
@@ -371,7 +371,7 @@ class GroupCommitLog(ABC):
             return self._newest_record > after
 
     def wake(self) -> None:
-        """End the wait of whoever waits, or else the next one: a consumer may be about to wait."""
+        """End the wait of the waiting consumer, or else the next wait: a consumer may be about to wait."""
         with self._arrived:
             self._woken = True
             self._arrived.notify_all()

@@ -1,6 +1,6 @@
 """An event log in partitions, which are read and stored independently of each other.
 
-Order is kept inside of a partition. All events of a distinct id are in the same one, whatever keeps the log, so the
+Order is kept inside of a partition. All events of a distinct id are in the same one in every kind of log, so the
 number of partitions is fixed when the log is made.
 """
 

@@ -55,7 +55,7 @@ class IngestionProgress:
         return self._leases.last_sequence()
 
     def stats(self) -> LogStats:
-        """Return numbers from the first on: whatever was begun, the partitions still have."""
+        """Return numbers from the first on: the partitions still have the records of every begun batch."""
         last = self._leases.last_sequence()
         return LogStats(1 if last else 0, last, 0, 0)
 
@@ -64,7 +64,7 @@ class IngestionProgress:
         self._leases.advance_sequence(number)
 
     def read_token(self, owner: int) -> ReadToken:
-        """See `ReadTokens`: by now, whatever number it gets."""
+        """See `ReadTokens`; the token holds the time, because the number of the record is not known yet."""
         return ReadToken(owner, 0, _now_us())
 
     def resolve(self, token: ReadToken) -> int | None:

@@ -68,9 +68,9 @@ class QuarantineStore(Protocol):
         ...
 
     def replay(self, offsets: Sequence[int] | None, project_id: int | None) -> int:
-        """Have records (None: all) go back to the log; how many."""
+        """Let records (None: all) go back to the log, and return how many."""
         ...
 
     def discard(self, offsets: Sequence[int] | None, project_id: int | None) -> int:
-        """Delete records (None: all) for good; how many."""
+        """Delete records (None: all) for good, and return how many."""
         ...

@@ -1,4 +1,4 @@
-"""Quarantined records in the table ``quarantined_record``, whatever the engine, in SQLAlchemy's words."""
+"""Quarantined records in the table ``quarantined_record`` of any engine, through SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class SqlQuarantineStore:
         return None if row is None else (QuarantinedRecord(*row[:-1]), row.payload)
 
     def replay(self, offsets: Sequence[int] | None, project_id: int | None) -> int:
-        """Have records (None: all) go back to the log; how many."""
+        """Let records (None: all) go back to the log, and return how many."""
         change = sa.update(quarantined_record).where(*_named(offsets), *_of(project_id))
         with self._database.write() as tx:
             return int(tx.execute(change.values(is_replaying=True)).rowcount)
 
     def discard(self, offsets: Sequence[int] | None, project_id: int | None) -> int:
-        """Delete records (None: all) for good; how many."""
+        """Delete records (None: all) for good, and return how many."""
         with self._database.write() as tx:
             deletion = sa.delete(quarantined_record).where(*_named(offsets), *_of(project_id))
             return int(tx.execute(deletion).rowcount)

@@ -31,7 +31,7 @@ MIN_FREE_DISK_BYTES = 200 * MIB
 """With less space on the disk, records are refused, so that the other files can still work."""
 
 LEAST_FREE_DISK_BYTES = MIB
-"""Whatever is set, a disk with less space than this is full."""
+"""Free space below which the disk counts as full, at every setting."""
 
 SPARE_BYTES = 64 * MIB
 """Free pages that the file keeps for what comes next; more of them are given back to the disk."""
@@ -136,7 +136,7 @@ class SqliteEventLog(GroupCommitLog):
         return Stored(self._store(ready, deferred, now), now, ready, deferred)
 
     def _store(self, ready: Sequence[Waiter], deferred: Sequence[tuple[int, Waiter]], now: int) -> int:
-        """Commit both; returns the offset of the first that is ready."""
+        """Commit ready and deferred records, and return the offset of the first ready one."""
         connection = self._appender
         with self._turns.turn():
             row = connection.execute(_LAST).fetchone()

@@ -185,7 +185,7 @@ class Reader(Protocol):
     def stream(
         self, sql: str, parameters: Mapping[str, Any] | None = None, *, rows: int = 256
     ) -> Generator[list[tuple[Any, ...]]]:
-        """Return the rows of a query, so many at a time, as the engine finds them.
+        """Return the rows of a query, ``rows`` at a time, as the engine finds them.
 
         Memory does not grow with the result, and there is no time limit. All are of one state of the store. To be
         closed when it is left early.
@@ -279,7 +279,7 @@ class EventStore(Protocol):
         ...
 
     def erase(self, events: ErasableEvents) -> int:
-        """Delete events; how many. Their bytes are gone after `scrub`.
+        """Delete events, and return how many. Their bytes are gone after `scrub`.
 
         Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.
         """

@@ -71,7 +71,7 @@ QUERY_TIMEOUT_S = 60.0
 
 MIN_FREE_DISK_BYTES = 100 * MIB
 """With less space on the disk nothing is written: a store that hits the end of the disk while it rewrites
-its file has to be opened anew."""
+its file has to be opened again."""
 
 CHECKPOINT_BYTES = 128 * MIB
 """Size of the write-ahead log at which it is worked into the file, which holds the writer up."""
@@ -84,7 +84,7 @@ CHECK_PATIENCE_S = 0.2
 """Time for which a health check waits for the writer, who may be at a checkpoint for seconds."""
 
 KEY_ROWS = 500_000
-"""Events read at once when their keys have to be made anew."""
+"""Events read at once when their keys have to be computed again."""
 
 _BROKEN_JSON = (
     "SELECT seq FROM incoming WHERE NOT json_valid(properties) OR NOT json_valid(person_properties)"
@@ -195,7 +195,7 @@ class DuckDbEventStore:
     def append(
         self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
     ) -> Sequence[int]:
-        """Write rows, overrides and the log position in one transaction; return which of the rows are new.
+        """Write rows, overrides and the log position in one transaction, and return which of the rows are new.
 
         Each row is judged by its own ``log_offset``: one that is not above `position` was stored before, and is not
         written again; it is among the answer when its event was new with that same log record. So a batch may overlap
@@ -258,7 +258,7 @@ class DuckDbEventStore:
     def _write(
         self, batch: EventBatch, positions: Sequence[int], log_offset: int, *, may_replace: bool
     ) -> Sequence[int]:
-        """Store the rows at some positions, where they say something new; return where those are that are new."""
+        """Store the rows at some positions that say something new, and return the positions of the new events."""
         connection = self._file.connection
         connection.execute("BEGIN")
         keys = keys_of_rows(_at(batch.rows, positions))
@@ -286,7 +286,7 @@ class DuckDbEventStore:
         return settled.new
 
     def _settled(self, rows: Sequence[EventRow], positions: Sequence[int], keys: Keys) -> WritePlan:
-        """Decide what becomes of the rows at some positions, which have these keys."""
+        """Return which of the rows at some positions are written, and what they replace; ``keys`` are theirs."""
         suspects = self._known.find(keys)
         if not suspects and not has_repetitions(keys):
             return WritePlan(written=list(positions), new=list(positions))
@@ -339,7 +339,7 @@ class DuckDbEventStore:
             reader.execute("SELECT 1", timeout_s=5)
 
     def _make_usable(self) -> None:
-        """Open the file anew after a fatal error; refuse while the disk is nearly full."""
+        """Open the file again after a fatal error; refuse while the disk is nearly full."""
         if self._closed:
             raise EventStoreUnavailableError("the event store is closed")
         self.check_room()
@@ -395,9 +395,9 @@ class DuckDbEventStore:
             raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
 
     def checkpoint(self) -> None:
-        """Work the write-ahead log into the file, and into the one of the aggregate cache what changed there.
+        """Write the write-ahead logs of the store and of the aggregate cache into their files.
 
-        Called by the writer when it is idle; may do nothing.
+        The writer calls this when it is idle; it may do nothing.
         """
         with self._writing:
             if self._closed or self._file.broken:
@@ -465,7 +465,7 @@ class DuckDbEventStore:
             return uuids(reader, events)
 
     def erase(self, events: ErasableEvents) -> int:
-        """Delete events; how many. Their bytes are gone after `scrub`.
+        """Delete events, and return how many. Their bytes are gone after `scrub`.
 
         Raises `EventStoreUnavailableError` and the errors of `Reader`; some may be gone then, and the call goes on.
         """

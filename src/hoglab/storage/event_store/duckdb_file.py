@@ -93,7 +93,7 @@ class DuckDbFile:
         self._changed = threading.Condition()
 
     def load(self) -> tuple[int, int]:
-        """Create the tables in a new file, or upgrade them; returns the log position and the next ``seq``.
+        """Create the tables in a new file, or upgrade them, and return the log position and the next ``seq``.
 
         Raises `EventStoreUnavailableError` for a file of a newer program.
         """
@@ -183,7 +183,7 @@ class DuckDbFile:
             self.connection.execute("ROLLBACK")
 
     def checkpoints_due(self, at_least: int) -> Iterator[str]:
-        """Yield the statements that write what changed into the files, of those where that is so many bytes."""
+        """Yield the statements that write changes into the files that have at least ``at_least`` bytes of them."""
         if self._wal_bytes() >= at_least:
             yield "CHECKPOINT"
         if self.cache is not None and self.cache.unwritten_bytes(self.connection) >= at_least:

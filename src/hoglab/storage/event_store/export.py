@@ -26,7 +26,7 @@ FileEngineError = duckdb.Error
 
 MEMORY = "512MB"
 PART_ROWS = 100_000
-"""Events that are not sealed are sorted so many at a time."""
+"""Number of events that are sorted at a time, of those that are not sealed."""
 FORMULA = r"^'*[=+\-@\t\r]"
 """Pattern of texts that spreadsheets take for formulas, perhaps behind apostrophes."""
 _FORMULA = anchored(FORMULA)
@@ -143,10 +143,10 @@ def file_engine(database: str = ":memory:", **config: Any) -> Iterator[duckdb.Du
 
 
 def copy_events(store: Path, target: Path, selection: EventSelection, *, file_format: str) -> int:
-    """Write events of a store that no server has open into a new file, in the order of their ingestion; how many.
+    """Write events of a store that no server has open into a new file, and return how many.
 
-    ``file_format`` is parquet, csv or json (lines). Memory is bounded. Raises `EventStoreUnavailableError` when the
-    store cannot be read or the file cannot be written.
+    They stand in the order of their ingestion. ``file_format`` is parquet, csv or json (lines). Memory is bounded.
+    Raises `EventStoreUnavailableError` when the store cannot be read or the file cannot be written.
     """
     _, parameters = selection.condition()
     try:
@@ -186,7 +186,7 @@ def copy_query(
     file_format: str,
     types: Mapping[str, str],
 ) -> int:
-    """Write the rows of a query into a file; how many there were. ``types`` are those of its columns, in order.
+    """Write the rows of a query into a file, and return how many. ``types``: the types of its columns, in order.
 
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe, as in the files of the UI, and so does
     one that such a text could be mistaken for: `without_apostrophe` gives back what it was.

@@ -22,7 +22,7 @@ def write_overrides(
 ) -> None:
     """Apply merges in order, inside the transaction of ``connection``.
 
-    The table always leads to the final person in one step: when B becomes C, whoever became B before
+    The table always leads to the final person in one step: when B becomes C, every person who became B before
     becomes C too. Rows that change say so with the ``log_offset``; the others are left alone.
     """
     changed = changed_by(overrides, _known(connection, overrides))

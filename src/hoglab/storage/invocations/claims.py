@@ -93,20 +93,20 @@ class Waiting(Protocol[R]):
     """The due invocations of a lane (queue and priority), by project and function."""
 
     def next_project(self, after: int) -> int | None:
-        """Return the next one with available invocations, None after the last."""
+        """Return the project after ``after`` that has available invocations, by id; None after all."""
         ...
 
     def next_function(self, project_id: int, after: str) -> str | None:
-        """Return the next function of a project that has due invocations."""
+        """Return the function of a project after ``after`` that has available invocations, by id; None after all."""
         ...
 
     def take(self, project_id: int, function_id: str, most: int) -> list[R]:
-        """Lock the oldest that are due."""
+        """Lock the oldest due invocations of a function, up to ``most``, and return a row for each."""
         ...
 
 
 class Claims:
-    """Remembers whose turn it is. Used by one transaction at a time."""
+    """Memory of whose turn it is. Used by one transaction at a time."""
 
     def __init__(self) -> None:
         self._projects: dict[tuple[str, int], int] = {}

@@ -40,7 +40,7 @@ _TRIM = (
 
 
 def save(connection: sqlite3.Connection, dead: Sequence[DeadLetter]) -> int:
-    """Keep dead letters; returns how many older ones went to make room."""
+    """Keep dead letters, and return how many older ones were deleted to make room."""
     connection.executemany(_SAVE, list(map(values_of, dead)))
     owners = {(letter.project_id, letter.function_id or "") for letter in dead}
     return sum(connection.execute(_TRIM, (*owner, MAX_DEAD_LETTERS)).rowcount for owner in owners)

@@ -79,5 +79,5 @@ class DeadLetters(Protocol):
         ...
 
     def discard(self, project_id: int, wanted: DeadLetterSelection) -> int:
-        """Forget dead letters; returns how many."""
+        """Delete dead letters, and return how many."""
         ...

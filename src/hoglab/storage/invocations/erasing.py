@@ -42,5 +42,5 @@ class RunErasing(Protocol):
         ...
 
     def purge(self) -> None:
-        """Have the bytes of what was erased leave the files. Raises `DatabaseBusyError`: to be called again."""
+        """Remove the bytes of what was erased from the files. Raises `DatabaseBusyError`: to be called again."""
         ...

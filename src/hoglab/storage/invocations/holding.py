@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 
 def hold_all(database: Database, queue: Database, now: datetime) -> Held:
-    """Hold every run that waits, and whatever would become one: for a server that does not run."""
+    """Hold every run that waits, and everything that would become one: for a server that does not run."""
     with queue.write() as tx:
         # Deferred records are delivered by the original, too, so they go before the position where ours begins.
         append_deferred(tx.connection)
@@ -70,7 +70,7 @@ def held_runs(queue: Database) -> int:
 
 
 def release(queue: Database) -> int:
-    """Let them go; how many. To be called before the queue is opened for work."""
+    """Release the held runs, and return how many. To be called before the queue is opened for work."""
     with queue.write() as tx:
         free = sa.update(invocation).where(invocation.c.status == PAUSED).values(status="available")
         runs = int(tx.execute(free).rowcount)

@@ -26,7 +26,7 @@ HEARTBEAT_EVERY_S = 10.0
 HEARTBEAT_LIMIT_S = 30.0
 """Without a heartbeat for this long, the worker is taken for dead."""
 MAX_RESETS = 3
-"""An invocation that lost its worker more often is a poison pill. A finished turn starts the count anew."""
+"""An invocation that lost its worker more often is a poison pill. A finished turn resets the count."""
 RESET_BACKOFF_S = 60.0
 MAX_RESET_BACKOFF_S = 600.0
 """A reset invocation waits a random time up to the first, doubled with each reset, never above the second."""
@@ -57,13 +57,16 @@ class JanitorTables(Protocol):
         ...
 
     def reset(self, beat_before: int, max_resets: int, most: int, due: Callable[[int], int]) -> int:
-        """Make what has no heartbeat since due again, at a moment by its number of resets; how many it was."""
+        """Make invocations without a heartbeat since a moment due again, and return how many.
+
+        ``due`` gives the time by the number of resets.
+        """
         ...
 
     def take_poisoned(
         self, beat_before: int, max_resets: int, most: int, now: int
     ) -> list[ClaimedInvocation]:
-        """Lock what has no heartbeat since and was reset so often."""
+        """Lock invocations without a heartbeat since a moment that were reset ``max_resets`` times."""
         ...
 
     def delete_finished(self, before: int, most: int) -> int:
@@ -71,7 +74,7 @@ class JanitorTables(Protocol):
         ...
 
     def delete_expired(self, now: int, most: int, trace_days: int) -> int:
-        """Delete what is past its time (`expiry`), up to so many rows of each table."""
+        """Delete what is past its time (`expiry`), up to ``most`` rows of each table."""
         ...
 
 
@@ -105,7 +108,7 @@ class Janitor:
         return abs(self._ahead() - self._ahead_s) >= CLOCK_JUMP_S
 
     def follow_clock(self) -> bool:
-        """Move the times in the queue if the clock was set; return whether it was.
+        """Move the times in the queue if the clock was set, and return whether it was.
 
         Waits stay as long as they were meant to be, what was due stays due, and no living worker is taken for dead.
         """
@@ -119,7 +122,7 @@ class Janitor:
         return True
 
     def follow_clock_of_last_time(self) -> bool:
-        """Follow a clock that was set back since the queue was last open; return whether it was.
+        """Follow a clock that was set back since the queue was last open, and return whether it was.
 
         One that was set forward cannot be told from time that passed.
         """

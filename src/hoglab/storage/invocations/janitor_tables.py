@@ -65,7 +65,7 @@ class SqliteJanitorTables:
             connection.execute(_MOVE_WINDOWS, (jump, before))
 
     def reset(self, beat_before: int, max_resets: int, most: int, due: Callable[[int], int]) -> int:
-        """Make what has no heartbeat since due again; how many it was."""
+        """Make invocations without a heartbeat since a moment due again, and return how many."""
         with self._transaction() as connection:
             rows = connection.execute(_STALLED, (beat_before, max_resets, most)).fetchall()
             connection.executemany(_RESET, [(due(count), count + 1, rowid) for rowid, count in rows])
@@ -87,7 +87,7 @@ class SqliteJanitorTables:
             return connection.execute(_DELETE_FINISHED, (before, passed, most)).rowcount
 
     def delete_expired(self, now: int, most: int, trace_days: int) -> int:
-        """Delete what is past its time, up to so many rows of each table."""
+        """Delete what is past its time, up to ``most`` rows of each table."""
         deleted = 0
         with self._transaction() as connection:
             for table, (column, kept) in expiry(trace_days).items():

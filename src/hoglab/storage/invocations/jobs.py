@@ -82,7 +82,7 @@ class Jobs(Protocol):
     """The jobs of all functions. Blocking methods, called from any thread; they raise `DatabaseError`."""
 
     def begin(self, job: ReplayJob, *, alone: bool) -> None:
-        """Write a new one. ``alone``: only if the function has none of its kind that runs. Raises `JobRunsError`."""
+        """Store a new job. ``alone``: only if the function has none of its kind that runs. Raises `JobRunsError`."""
         ...
 
     def get(self, kind: JobKind, project_id: int, function_id: str, job_id: str) -> ReplayJob | None: ...
@@ -98,9 +98,9 @@ class Jobs(Protocol):
         ...
 
     def advance(self, step: JobStep, queued: int) -> None:
-        """Come further without enqueueing anything (else the queue writes it). Raises `JobOverError`."""
+        """Record progress of a job that enqueues nothing with it (else the queue records it). Raises `JobOverError`."""
         ...
 
     def finish(self, job_id: str, status: str, at: datetime, error: str | None = None) -> bool:
-        """Say that one is over; whether it was not before."""
+        """Record that a job is over, and return whether it was not before."""
         ...

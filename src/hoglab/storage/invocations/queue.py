@@ -99,7 +99,7 @@ class InvocationBatch:
     what it is made of. The partition of a `PartitionDone` is kept from others until all is written; where it is
     another's, that raises `LeaseLostError`, and nothing is added. ``masking`` counts take the place of those of the
     same function and hash, which must be those that they were made of. The dead letters with the ids ``retried`` are
-    forgotten. With a ``step``, its job comes so much further.
+    forgotten. With a ``step``, the progress of its job is recorded, too.
     """
 
     invocations: Sequence[NewInvocation] = ()
@@ -141,7 +141,7 @@ class Allowance(Protocol):
         ...
 
     def took(self, project_id: int, function_id: str, number: int) -> None:
-        """Note that it was given so many."""
+        """Note that a function was given ``number`` runs."""
         ...
 
 
@@ -198,7 +198,7 @@ class InvocationQueue(Protocol):
         sizes: Mapping[str, int],
         merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
     ) -> int:
-        """Make one invocation of as many that wait in a queue as their function wants; how many were made.
+        """Make one invocation of as many that wait in a queue as their function wants, and return how many.
 
         Of fewer when one of them is due. ``merge`` makes it, with results to be kept. They are over with that, in one
         transaction. Functions that ``sizes`` does not name keep waiting.
@@ -215,14 +215,14 @@ class InvocationQueue(Protocol):
     ) -> frozenset[str]:
         """Apply the outcomes of turns with logs, metrics and results in one transaction.
 
-        An outcome whose lock token is no longer valid changes nothing, and the result of its invocation is whoever has
-        the lock's to tell; logs, metrics and results of others are written all the same. Returns the ids that were
-        applied.
+        An outcome whose lock token is no longer valid changes nothing, and the result of its invocation is for the
+        holder of the lock to give; logs, metrics and results of others are written all the same. Returns the ids of
+        applied outcomes.
         """
         ...
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
-        """Renew the locks (id -> token); returns the ids that are still held."""
+        """Renew the locks (id -> token), and return the ids that are still held."""
         ...
 
     def sweep(self) -> Sweep:
@@ -265,7 +265,7 @@ class InvocationQueue(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until something was enqueued or released, at most ``timeout_s``; whether it was."""
+        """Sleep until something was enqueued or released, at most ``timeout_s``, and return whether it was."""
         ...
 
     def wake(self) -> None:

@@ -151,7 +151,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
     ) -> None:
         """Open the queue in a file, creating it when it is missing.
 
-        ``steady`` counts seconds whatever is done to the clock of ``now``; by default the system's are taken.
+        ``steady`` counts seconds, also while the clock of ``now`` is set; by default the system's are taken.
         ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: for how long logs and metrics are
         kept. Raises the errors of `Database.open`.
         """
@@ -170,12 +170,12 @@ class SqliteInvocationQueue(UnfinishedCounts):
         self._janitor = Janitor(SqliteJanitorTables(self._transaction), self._now, steady, jitter, trace_days)
         self._janitor.follow_clock_of_last_time()
 
-        self._count_anew(self._reader.execute(COUNT_EACH))
+        self._recount(self._reader.execute(COUNT_EACH))
 
     # -- adding -------------------------------------------------------------------------------------
 
     def enqueue(self, batch: InvocationBatch) -> int:
-        """Add a batch in one transaction; returns how many invocations were new."""
+        """Add a batch in one transaction, and return how many invocations were new."""
         now = self._moment()
         rows = [_row(invocation, now) for invocation in batch.invocations if invocation.repeats is None]
         again = [
@@ -262,7 +262,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         sizes: Mapping[str, int],
         merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
     ) -> int:
-        """Make one invocation of several that waited for each other; returns how many were made."""
+        """Make one invocation of several that waited for each other, and return how many were made."""
         now = self._moment()
         with explained(self._name), self._reading:  # while they only wait, nobody is kept from writing
             due = {
@@ -293,7 +293,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         metrics: Sequence[AppMetric] = (),
         results: Sequence[InvocationResult] = (),
     ) -> frozenset[str]:
-        """Apply the outcomes whose lock tokens are valid; returns their ids."""
+        """Apply the outcomes whose lock tokens are valid, and return their ids."""
         now = self._moment()
         with self._transaction() as connection:
             held = _held(connection, [(outcome.id, outcome.lock_token) for outcome in outcomes])
@@ -328,7 +328,7 @@ class SqliteInvocationQueue(UnfinishedCounts):
         return frozenset(held)
 
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
-        """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; returns the ids that are still held."""
+        """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; return the ids that are still held."""
         now = self._moment()
         with self._transaction() as connection:
             held = _held(connection, list(lock_tokens.items()))
@@ -465,7 +465,7 @@ def utc_clock() -> datetime:
 def _insert(
     connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], again: Sequence[tuple[Any, ...]]
 ) -> Counts[str]:
-    """Add invocations, and (``again``) some that repeat a result; how many of each function are new."""
+    """Add invocations, and (``again``) some that repeat a result, and return how many of each function are new."""
     new: Counts[str] = Counts()
     if rows:
         last = connection.execute(_LAST_ROW).fetchone()[0]

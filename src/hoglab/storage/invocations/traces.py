@@ -66,10 +66,10 @@ _EXPIRED = {
 def still_mine(
     results: Sequence[InvocationResult], outcomes: Sequence[InvocationOutcome], applied: Collection[str]
 ) -> Sequence[InvocationResult]:
-    """Return the results that whoever gave outcomes may tell, of which those of the ids ``applied`` counted.
+    """Return the results that the sender of outcomes may record; only outcomes with the ids ``applied`` counted.
 
-    Who was paused may not put an old result in the place of that of the process that took the run over; nor those of
-    the events that a run is about, whose results name it as their parent.
+    A process that was paused may not overwrite the result of the process that took the run over, nor the results of
+    the events that a run is about, which name the run as their parent.
     """
     lost = {outcome.id for outcome in outcomes if outcome.id not in applied}
     if not lost:
@@ -78,7 +78,7 @@ def still_mine(
 
 
 class Traces:
-    """Used by one transaction at a time."""
+    """Writer of logs, metrics and results. Used by one transaction at a time."""
 
     def __init__(self) -> None:
         self._last_line: OrderedDict[tuple[str, str], int] = OrderedDict()

@@ -83,7 +83,7 @@ class UnfinishedCounts:
             if arrivals:
                 self._wake_all()
 
-    def _count_anew(self, counts: Iterable[tuple[str, int]]) -> None:
+    def _recount(self, counts: Iterable[tuple[str, int]]) -> None:
         """Take what `COUNT_EACH` gives, while no transaction of this process is between its commit and its `_note`."""
         unfinished: Counts[str] = Counts()
         for function_id, number in counts:

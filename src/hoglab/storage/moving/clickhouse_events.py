@@ -152,7 +152,7 @@ class ClickHouseEvents:
         self._note(1, 0, last + 1)
 
     def _note(self, partitions: int, position: int, next_seq: int) -> None:
-        """Note progress, the same in so many partitions."""
+        """Note the same progress in a number of partitions."""
         types = {"log_partition": "UInt16", "log_offset": "Int64", "next_seq": "Int64"}
         columns = {
             "log_partition": list(range(partitions)),
@@ -168,7 +168,7 @@ class ClickHouseEvents:
         if merges:
             projects, old, new, offsets = (list(column) for column in zip(*merges, strict=True))
             columns = {"project_id": projects, "old_person_id": old, "person_id": new, "log_offset": offsets}
-            # Whatever the database of persons learns of from now on is newer.
+            # Every later change of persons is newer.
             further = {"version": [OLDEST_VERSION] * len(merges), "log_partition": [0] * len(merges)}
             self.connection.insert(OVERRIDES, MERGE_TYPES, {**columns, **further})
         self._note(self._partitions, position, next_seq)

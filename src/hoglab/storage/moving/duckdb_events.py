@@ -97,7 +97,7 @@ class DuckDbEvents:
         return [(project, old, new, offset) for project, old, new, offset in rows]
 
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
-        """See `MovingEvents`: whatever came out of an engine is kept."""
+        """See `MovingEvents`: every event that an engine returned is kept as it is."""
         return event, ()
 
     def add(self, events: Sequence[PlacedEvent]) -> None:

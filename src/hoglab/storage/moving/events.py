@@ -96,7 +96,7 @@ class MovingEvents(Protocol):
         ...
 
     def settle(self, position: int, next_seq: int, merges: Sequence[Merge]) -> None:
-        """Have merges and positions be these, whatever they were."""
+        """Replace all merges and positions by these."""
         ...
 
 
@@ -122,7 +122,7 @@ class MovedEvents:
 
 
 def copy_events(old: MovingEvents, new: MovingEvents, on_progress: Callable[[str, int, int], object]) -> int:
-    """Write what is not there yet; how many events that were."""
+    """Write the events that are not there yet, and return how many."""
     every, there = old.count(), new.count()
     written = 0
     with closing(_placed_rows(old.in_order(new.next_seq()))) as rows:
@@ -155,7 +155,7 @@ def compare_events(
         here, there = (digests.get(wrong[0], (0, 0))[0] for digests in (expected, actual))
         raise MoveError(
             f"events differ, on {len(wrong)} days of projects: first of project {wrong[0][0]} on {wrong[0][1]} ({here} "
-            f"here, {there} there). Give this move up (--cancel), empty the target and begin anew"
+            f"here, {there} there). Give this move up (--cancel), empty the target and start again"
         )
     return MovedEvents(every, len(expected), written, different)
 

@@ -1,7 +1,7 @@
 """The records of an event log that were accepted and not ingested yet, on their way into a log of another kind.
 
-They are given out anew there, behind everything that ever was. Of what comes of them, nothing depends on where a record
-is: events without a uuid derive theirs from an id that is in the record.
+They get new offsets there, behind all earlier ones. No effect of a record depends on its offset: events without a uuid
+derive theirs from an id that is in the record.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordFormat:
     """Content of records, as far as a log has to know it."""
 
     divide: Callable[[bytes, int, int], Sequence[tuple[int, bytes]]]
-    """The records of a request with their partitions, of so many, none larger than so many bytes."""
+    """Function of a request, a number of partitions and a limit in bytes: its records, each with its partition."""
     owner: Callable[[bytes], int | None]
     """The project that sent a record; None where it cannot be read."""
 
@@ -115,7 +115,7 @@ def rest_in_topic(log: PartitionedLog, finished: Finished) -> Iterator[tuple[int
 def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFormat) -> int:
     """Append records to a topic that has nothing else, but for those that are there from an attempt before.
 
-    The number of records of the topic then. Raises `MoveError`.
+    Return the number of records of the topic then. Raises `MoveError`.
     """
     there = _chains(log)
     chains = [Chain() for _ in range(log.partitions)]

@@ -113,7 +113,7 @@ def _moved_rows(
 
 
 def cancel(source: Location) -> None:
-    """Let a move that was begun be; what is in the other database already stays there. Raises `MoveError`."""
+    """Give a begun move up; what is in the other database already stays there. Raises `MoveError`."""
     with source.opened() as old:
         home = old.home()
         mark = home and home["move"]
@@ -197,8 +197,8 @@ def _compare(
             on_progress("compared", rows, every)
     if different:
         raise MoveError(
-            f"{name} was changed while it was moved: {', '.join(different)} differ. Stop whatever writes to it, "
-            "give this move up (--cancel), empty the target and begin anew"
+            f"{name} was changed while it was moved: {', '.join(different)} differ. Stop what writes to it, "
+            "give this move up (--cancel), empty the target and start again"
         )
 
 

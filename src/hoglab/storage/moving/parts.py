@@ -151,13 +151,13 @@ class MovedLog:
                 yield record.payload
 
     def move(self, new: Opened) -> int:
-        """Have what waits in the other log; the number of its records there. Raises `MoveError`."""
+        """Copy the waiting records into the other log, and return how many it has then. Raises `MoveError`."""
         if isinstance(self.finished, int):
             return into_topic(self._rest(), self.topic, self.format)
         return into_tables(self.topic, self.finished, new.queue, self.end, self.format)
 
     def settle(self, new: Opened, records: int) -> int:
-        """Have everything that was before be done there; the last number that was given out."""
+        """Mark all earlier records as done there, and return the last number that was given out."""
         progress = tables.ingestion_progress
         with new.database.write() as tx:
             tx.execute(sa.delete(progress))
@@ -228,7 +228,7 @@ class Parts:
         return int(self.home["generation"]) + (self.events is not None)
 
     def begin(self) -> None:
-        """Have the other place for events be that of this move. Raises `MoveError` when it has others."""
+        """Mark the other place for events as the target of this move. Raises `MoveError` when it has other events."""
         if self.events is None:
             return
         new = self.events[1]
@@ -256,7 +256,7 @@ class Parts:
             raise MoveError(str(error)) from error
 
     def settle(self, new: Opened, records: int) -> int | None:
-        """Have the tables that were not copied say what they have to; the last number of a log that moved."""
+        """Fill the tables that were not copied, and return the last number of a log that moved."""
         if self.events is not None:
             with self.old.queue.read() as connection:
                 rows = connection.execute(sa.select(tables.queue_installation)).mappings().all()

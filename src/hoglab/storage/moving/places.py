@@ -41,7 +41,7 @@ def events_in(directory: DataDirectory) -> EventsPlace:
 
 
 def server_as_it_is(url: str) -> Location:
-    """Return a PostgreSQL database that is reached, whoever uses it. Raises `DatabaseError`."""
+    """Return a PostgreSQL database that can be reached, also while others use it. Raises `DatabaseError`."""
     Database.other_sessions(url)
     return Location(url, url, open_connections(url, tables.metadata).name)
 

@@ -100,7 +100,7 @@ def size_of(row: Row) -> int:
 def batches(
     items: Iterable[T], size_of: Callable[[T], int], *, most: int = BATCH_ROWS, most_bytes: int = BATCH_BYTES
 ) -> Iterator[list[T]]:
-    """Yield items in batches, each of which ends at a number of items, or when its size reaches a number of bytes.
+    """Yield items in batches; a batch ends at a number of items, or when its size reaches a number of bytes.
 
     Where a part ends follows from where it begins.
     """

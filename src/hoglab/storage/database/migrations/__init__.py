@@ -42,7 +42,7 @@ class Migratable(Protocol):
 
 
 def migrate(database: Migratable, metadata: MetaData) -> bool:
-    """Run the revisions that the database lacks, all in one transaction; whether there were any.
+    """Run the revisions that the database lacks, all in one transaction, and return whether there were any.
 
     Two processes may start at once: the second one waits for the first and finds nothing to do. Raises
     `SchemaTooNewError` when the stored revision is not one of ours.

@@ -22,7 +22,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=context.config.attributes["metadata"],
     render_item=render_item,
-    render_as_batch=True,  # SQLite changes a table by building it anew
+    render_as_batch=True,  # SQLite changes a table by copying it into a new one
     transactional_ddl=True,
 )
 with context.begin_transaction():

@@ -110,7 +110,7 @@ class PostgresConnections:
             return current_revision(connection)
 
     def upgrade(self) -> bool:
-        """Bring the schema up to date; whether anything was to do. Raises `SchemaTooNewError`."""
+        """Bring the schema up to date, and return whether anything was to do. Raises `SchemaTooNewError`."""
         return migrate(self, self._metadata)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Columns of text that sort and compare by code points, whatever the locale of the database.
+"""Columns of text that sort and compare by code points, in a database of any locale.
 
 So every engine gives the same order, pages that follow each other by a text fit together, and an index of texts serves
 prefixes.

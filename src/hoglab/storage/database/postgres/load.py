@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 EVERY_S = 10.0
 """Interval at which the server is asked."""
 MOST_CONNECTIONS = 0.8
-"""The share of the connections that the server allows, from which on health tells."""
+"""Share of the allowed connections above which health reports a problem."""
 OLD_SNAPSHOT_S = 60.0
 """Age of an open transaction that health reports: rows deleted meanwhile stay, and slow the queue."""
 
-# Whose transactions it may not look at, it counts as connections only; pg_read_all_stats shows them.
+# Of users whose transactions the role may not read, only connections count; pg_read_all_stats lets it read all.
 _QUERY = """
 SELECT count(*) FILTER (WHERE backend_type = 'client backend'),
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
@@ -33,7 +33,7 @@ FROM pg_stat_activity WHERE pid <> pg_backend_pid()
 """
 
 _CONNECTIONS = Gauge(
-    "hoglab_database_connections", "Connections of the PostgreSQL server, whoever uses them."
+    "hoglab_database_connections", "Connections of the PostgreSQL server, of all its users together."
 )
 _MOST = Gauge("hoglab_database_connections_most", "Connections that the PostgreSQL server allows.")
 _OLDEST_S = Gauge(
@@ -58,13 +58,13 @@ class DatabaseLoad(BackgroundService):
     NAME: ClassVar[str] = "database-load"
 
     def __init__(self, connect: Connect, name: str) -> None:
-        """Open no connection yet; ``name`` stands for the database in messages."""
+        """Measure the server that ``connect`` reaches; ``name`` names the database in messages."""
         super().__init__()
         self._session = PostgresSession(connect, name)
         self._seen: Load | None = None
 
     def round(self) -> float:
-        """Return measure, as far as the server answers."""
+        """Measure the server if it answers, and return the seconds until the next round."""
         try:
             [row] = self._session.rows(_QUERY)
         except DatabaseError as error:
@@ -80,7 +80,7 @@ class DatabaseLoad(BackgroundService):
         return EVERY_S
 
     def problems(self) -> list[str]:
-        """Return problems for an operator, a line each."""
+        """Return problems for the operator, a line each."""
         seen, problems = self._seen or Load(), []
         if seen.connections > MOST_CONNECTIONS * seen.most:
             problems.append(
@@ -95,5 +95,5 @@ class DatabaseLoad(BackgroundService):
         return problems
 
     def close(self) -> None:
-        """Give its connection back."""
+        """Close the connection."""
         self._session.close()

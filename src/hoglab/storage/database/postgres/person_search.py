@@ -1,6 +1,6 @@
 """An index of the emails, names and distinct ids of persons by their parts, three letters each, where there can be one.
 
-The extension ``pg_trgm`` makes it. Without that, whoever searches looks at the persons of the project one by one.
+The extension ``pg_trgm`` makes it. Without that, a search looks at the persons of the project one by one.
 """
 
 from __future__ import annotations

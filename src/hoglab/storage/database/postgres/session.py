@@ -1,4 +1,4 @@
-"""A connection of psycopg that is made anew after it was lost, for statements straight through the driver."""
+"""A connection of psycopg that is opened again after it was lost, for statements straight through the driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 ATTEMPTS = 5
 """Maximum attempts of a transaction that PostgreSQL undid, because it and others waited for each other."""
 RETRY_WITHIN_S = 0.05
-"""It begins anew within so long, and so much later each time: at random, for the others may do the same."""
+"""Longest pause before the second attempt of an undone transaction; each further one adds as much.
+
+The pause is random, because the other transactions may be repeated, too."""
 
 _CONFLICTS = Counter(
     "hoglab_database_conflicts",
@@ -37,13 +39,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
-"""Makes a connection that commits each statement by itself."""
+"""Function that opens a connection on which each statement commits by itself."""
 
 
 def tried_again(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate what is one transaction: begin it again, up to `ATTEMPTS` times, when the server undid it for others.
+    """Return a method that repeats its transaction, up to `ATTEMPTS` times in all, when the server undid it for others.
 
-    Transactions lock what they share in one order. This is for the cases in which nobody thought of that.
+    Transactions lock shared rows in one order. This is for cases that this order does not cover.
     """
 
     @wraps(method)
@@ -63,18 +65,19 @@ def tried_again(method: Callable[P, T]) -> Callable[P, T]:
 
 
 def settle(connection: psycopg.Connection[Any]) -> None:
-    """Wait until every statement of a pipeline so far was executed. Raises what any of them raised."""
+    """Wait until every statement of a pipeline so far was executed. Raises the first error of any of them."""
     with connection.pipeline() as pipeline:
         pipeline.sync()
 
 
 class PostgresSession:
-    """One connection, used by one thread at a time; others wait. Raises `DatabaseError` while the server is away."""
+    """One connection, for one thread at a time; others wait. Methods raise `DatabaseError` while the server is away."""
 
     def __init__(self, connect: Connect, name: str, *, relaxed: bool = False) -> None:
-        """Open no connection yet; ``name`` stands for the database in messages.
+        """Use the connection that ``connect`` opens, from the first statement on.
 
-        ``relaxed``: commits do not wait for the disk, for what a crash of the server may undo.
+        ``name`` names the database in messages. ``relaxed``: commits do not wait for the disk, so that a crash of the
+        server may undo the newest ones.
         """
         self.name = name
         self._connect = connect
@@ -84,7 +87,7 @@ class PostgresSession:
 
     @contextmanager
     def using(self) -> Iterator[psycopg.Connection[Any]]:
-        """Provide the connection, whose statements commit by themselves unless in a ``transaction()`` of it."""
+        """Provide the connection, on which each statement commits by itself outside of its ``transaction()``."""
         with self._lock:
             try:
                 yield self._connected()
@@ -100,7 +103,7 @@ class PostgresSession:
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """Provide a block whose statements are stored together or not at all."""
+        """Provide the connection for a block whose statements are stored together or not at all."""
         with self.using() as connection, connection.transaction():
             yield connection
 
@@ -108,7 +111,7 @@ class PostgresSession:
     def pipelined(self) -> Iterator[psycopg.Connection[Any]]:
         """Provide a `transaction` in which statements without a result are sent with the next one, or at the end.
 
-        How many rows a statement changed is known after `settle`, what it gives when it is asked for that.
+        The number of changed rows is known after `settle`; rows of a result are there when they are fetched.
         """
         with self.using() as connection:
             try:
@@ -122,7 +125,7 @@ class PostgresSession:
                 raise
 
     def rows(self, statement: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Return rows of a statement, in a transaction of its own."""
+        """Return the rows of a statement that is a transaction of its own."""
         with self.using() as connection:
             cursor = connection.execute(statement.encode(), parameters, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
@@ -140,7 +143,7 @@ class PostgresSession:
         return self._connection
 
     def close(self) -> None:
-        """Give the connection up; the next statement makes a new one."""
+        """Close the connection; the next statement opens a new one."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

@@ -122,7 +122,7 @@ class SqliteConnections:
         return engine
 
     def prepare(self) -> None:
-        """Bring the schema up to date, and have what is kept beside it."""
+        """Bring the schema up to date, and create what is kept beside it."""
         self.upgrade()
         with self.write() as connection:
             person_search.make(connection)
@@ -205,7 +205,7 @@ class SqliteConnections:
 
     def accept_rows(self) -> None:
         with self.write() as connection:
-            row_digests.make(connection, anew=True)
+            row_digests.make(connection, force=True)
 
     def search_is_damaged(self) -> bool:
         with self.read(durable=False) as connection:
@@ -216,7 +216,7 @@ class SqliteConnections:
         person_search.reset(connection)
 
     def purge(self, *, rewrite: bool) -> None:
-        """Have deleted bytes leave the files: those in free space, where it is rewritten, and the write-ahead log.
+        """Remove deleted bytes from the files: from free space, where that is rewritten, and from the write-ahead log.
 
         Raises `DatabaseBusyError` when somebody reads what was there before.
         """
@@ -232,7 +232,7 @@ class SqliteConnections:
     def give_back(self) -> None:
         """Give free pages at the end of the file back to the disk, a part at a time.
 
-        All of the file is written anew once when it cannot do that and is mostly free.
+        The whole file is rewritten once when it cannot do that and is mostly free.
         """
         free, pages = self._free_pages()
         if free < SPARE_PAGES:

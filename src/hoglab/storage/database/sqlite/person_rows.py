@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-# From the names to the persons, whatever the planner believes: the tables are large, the list is short.
+# From the names to the persons, against the estimates of the planner: the tables are large, the list is short.
 _LOAD = """
 SELECT named.distinct_id, person.id, person.uuid, person.properties, person.is_identified, person.version,
     person.created_at, person.last_seen_at

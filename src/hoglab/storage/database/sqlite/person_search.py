@@ -2,7 +2,7 @@
 
 It belongs to the file, not to the schema: it is made when a file is opened that lacks it. New persons are put in by and
 by (`fill`), in the order of their ids, for that takes less than one by one; triggers add what changes of those who are
-in it. It tells who may be meant, never surely who is: what somebody was called once stays in it until it is begun anew.
+in it. It tells who may be meant, never surely who is: former names of a person stay in it until it is rebuilt.
 """
 
 # ruff: noqa: S608 - our own words
@@ -77,7 +77,7 @@ def make(connection: Connection) -> None:
 
 
 def reset(connection: Connection) -> None:
-    """Begin anew, without what persons were called who are gone, in a transaction. `fill` does the rest."""
+    """Empty the index, so that former names leave it, in a transaction. `fill` puts the persons in again."""
     for statement in _RESET:
         connection.exec_driver_sql(statement)
 
@@ -88,7 +88,7 @@ def is_full(connection: Connection) -> bool:
 
 
 def fill(connection: Connection) -> bool:
-    """Put in the next persons, in a transaction; whether there are more."""
+    """Put in the next persons, in a transaction, and return whether there are more."""
     progress = connection.exec_driver_sql(_PROGRESS).first()
     if progress is None or progress[0] >= progress[1]:
         return False

@@ -2,7 +2,7 @@
 
 Each is the exclusive or of the digests of all rows of a table. Triggers, which only the connections of `Database` have,
 change it in the transaction that changes a row, so that it always fits what was written. Like the index for searches
-the digests belong to the file, not to the schema: they are made when a file is opened that lacks them, and made anew
+the digests belong to the file, not to the schema: they are made when a file is opened that lacks them, and again
 after an upgrade. A change costs some four microseconds, which makes a fifth of ingesting the first event of a person,
 and looking through a million rows takes some four seconds. Queues have none: records of the event log have checksums of
 their own.
@@ -50,12 +50,12 @@ _KEEP = "INSERT OR REPLACE INTO row_digest (name, revision, digest) VALUES (?, ?
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _REVISION = "SELECT version_num FROM alembic_version"
 _RULE = 2
-"""Version of the rule for digests: those of another are made anew, like those of another schema."""
+"""Version of the rule for digests: digests of another version are computed again, as after a change of the schema."""
 _DIGEST, _DIGEST_OF_ALL = "row_digest_with", "row_digest_of_all"
 
 
-def make(connection: Connection, *, anew: bool = False) -> None:
-    """Make the digests that are missing or of an earlier schema, in a transaction. ``anew``: all, whatever they say."""
+def make(connection: Connection, *, force: bool = False) -> None:
+    """Compute the digests that are missing or of an earlier schema, in a transaction. ``force``: all digests."""
     names = _guarded(connection.exec_driver_sql(_TABLES))
     if not names:
         return
@@ -63,7 +63,7 @@ def make(connection: Connection, *, anew: bool = False) -> None:
     revision = f"{connection.exec_driver_sql(_REVISION).scalar_one()}/{_RULE}"
     known = {name: kept_revision for name, kept_revision, _ in connection.exec_driver_sql(_KNOWN)}
     for name in names:
-        if anew or known.get(name) != revision:
+        if force or known.get(name) != revision:
             connection.exec_driver_sql(_KEEP, (name, revision, _digest_of_table(connection, name)))
 
 

@@ -131,7 +131,7 @@ metric_result = Table(
     sqlite_autoincrement=True,
 )
 
-# Spec experiment-results 7.3: a job that computes a metric's whole series anew.
+# Spec experiment-results 7.3: a job that computes a metric's whole series again.
 metric_recalculation = Table(
     "metric_recalculation",
     metadata,

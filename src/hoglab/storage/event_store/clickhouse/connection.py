@@ -40,7 +40,7 @@ SETTINGS: Final = {
     "join_use_nulls": 1,  # a missing side of a join is NULL, not the type's default
     "prefer_column_name_to_alias": 1,  # min(ts) AS ts does not change what ts means beside it
     "cast_keep_nullable": 1,
-    "enable_materialized_cte": 1,  # else a subquery is computed anew wherever it is named
+    "enable_materialized_cte": 1,  # else a subquery is computed again wherever it is named
     "join_algorithm": "hash",  # two thirds of the processor time; what is joined to events is small, or spilled
     "group_by_use_nulls": 0,
     "date_time_input_format": "best_effort",  # of CSV
@@ -190,7 +190,7 @@ class Connection:
             self.client.insert(context=context)
 
     def kill(self, condition: str, *, wait: bool) -> int:
-        """End statements of the server by a condition on ``query_id``; how many were told to end."""
+        """End statements of the server by a condition on ``query_id``, and return how many were told to end."""
         with self.explained():
             # The client appends a format, which this statement understands.
             result = self.client.query(f"KILL QUERY WHERE {condition} {'SYNC' if wait else 'ASYNC'}")

@@ -1,6 +1,6 @@
 """Merges of persons in ClickHouse: the row of somebody counts that the database of persons wrote last.
 
-Several processes write them, in whatever order.
+Several processes write them, in any order.
 """
 
 from __future__ import annotations

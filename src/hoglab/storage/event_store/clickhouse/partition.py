@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS: Final = 50_000
 """Most rows of one insert; fewer than the engine takes for one block."""
 KEY_RECORDS: Final = 100_000
-"""Log records whose events' keys are read at once when they have to be made anew."""
+"""Log records whose events' keys are read at once when the keys have to be computed again."""
 _EXACT: Final = {"optimize_use_projections": 0}
 """Right after rows were deleted, projections still have them."""
 

@@ -190,7 +190,7 @@ class ClickHouseEventStore:
         return [uuid for (uuid,) in self._connection.rows(f"SELECT uuid FROM {EVENTS} WHERE {where}", WIDE)]  # noqa: S608
 
     def erase(self, events: ErasableEvents) -> int:
-        """See `EventStore.erase`. The parts that had the events are written anew before this returns."""
+        """See `EventStore.erase`. The parts that had the events are rewritten before this returns."""
         where = condition_of(events)
         [(count,)] = self._connection.rows(f"SELECT count() FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608
         if count:

@@ -173,9 +173,9 @@ class TypedColumns:
         self._connection.command(f"ALTER TABLE {EVENTS} {', '.join(changes)}", AT_ONCE if wait else None)
 
     def _write(self, usable: Iterable[str]) -> bool:
-        """Have the columns of the newest month that lacks any written; whether there is one.
+        """Let the engine write the columns of the newest month that lacks any, and return whether there is one.
 
-        Nobody waits for it: that is as long as it takes to read a month. While the engine is at it nothing is begun.
+        Nobody waits for the engine, which takes as long as reading a month. While it is at work nothing else is begun.
         """
         sql = f"SELECT count() FROM system.mutations WHERE {_THIS_TABLE} AND NOT is_done"
         if self._connection.rows(sql)[0][0]:

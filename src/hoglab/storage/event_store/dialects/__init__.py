@@ -63,7 +63,7 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def quoted(self, name: str) -> str:
-        """Return a name of a column, whatever characters it has."""
+        """Return a column's name in quotes; it may have any characters."""
         ...
 
     def table(
@@ -88,10 +88,10 @@ class Dialect(PropertyDialect, Protocol):
         ...
 
     def reached_step(self, moment: str, steps: Sequence[str], window_us: int) -> str | None:
-        """Aggregate of rows of which each is one of the steps, or none: the last step that is reached, from 0.
+        """Return an aggregate of rows, each of which is one of the steps or none: the last reached step, from 0.
 
-        Steps are reached one after the other, at the same moment too, within a time of the first one, which may begin
-        anew. None where the engine has no such aggregate.
+        Steps are reached one after the other, at the same moment too, within a time of the first one, which may be
+        reached again. None where the engine has no such aggregate.
         """
         ...
 

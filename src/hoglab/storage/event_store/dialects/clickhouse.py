@@ -4,7 +4,7 @@ Statements read a relation ``resolved_events`` with the columns of `hoglab.stora
 that name, where ``timestamp`` is DateTime64(6, 'UTC'), ``person_id`` Nullable(UUID), ``uuid`` the text of the uuid
 (the engine's own order of UUIDs is another one) and the two property columns are JSON text.
 
-The engine writes numbers anew when it gives the text of a property: ``1.0`` becomes ``1`` and ``1e5`` becomes
+The engine spells numbers its own way when it gives the text of a property: ``1.0`` becomes ``1`` and ``1e5`` becomes
 ``100000``. Filters and breakdowns by the spelling of a number see that.
 """
 

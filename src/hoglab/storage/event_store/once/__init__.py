@@ -1,1 +1,1 @@
-"""Events stored once: which are stored already, and what becomes of one that is sent again."""
+"""Events stored once: which are stored already, and the treatment of events that are sent again."""

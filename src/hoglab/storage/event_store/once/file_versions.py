@@ -99,7 +99,7 @@ def replace_versions(
 ) -> None:
     """Delete versions that rows took the place of, and note it; ``seqs`` are the new rows', by their positions.
 
-    What is sealed leaves a hole in its segment until that is written anew. Nobody may be sealing or erasing.
+    A sealed row leaves a hole in its segment until the segment is rewritten. Nobody may be sealing or erasing.
     """
     olds = [old for old, _ in replaced]
     for table, column, numbers in (

@@ -55,7 +55,7 @@ _log = structlog.get_logger(__name__)
 
 
 def keys_of(project_ids: Sequence[int], uuids: Sequence[UUID]) -> Keys:
-    """Return digests of (project, uuid): evenly spread, whatever version the uuids have."""
+    """Return digests of (project, uuid): evenly spread for uuids of any version."""
     raw = b"".join([uuid.int.to_bytes(16, "big") for uuid in uuids])
     halves = np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
     return keys_of_halves(np.array(project_ids, np.int64), halves[:, 0], halves[:, 1])
@@ -238,7 +238,7 @@ def _sound(
     reason = (
         "damaged" if not is_whole else "of other events" if key is not None else "of events that are gone"
     )
-    _log.warning("event_keys_made_anew", path=str(path), reason=reason)
+    _log.warning("event_keys_rebuilt", path=str(path), reason=reason)
     with suppress(OSError):
         path.unlink(missing_ok=True)
     return None

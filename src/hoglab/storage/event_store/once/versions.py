@@ -64,7 +64,7 @@ class WritePlan:
 
     written: list[int] = field(default_factory=list)
     first_offsets: dict[int, int] = field(default_factory=dict)
-    """Log records by positions of rows: where the event was new, if that was not with the row itself."""
+    """Log offsets with which events were new, by positions of rows: only where that is not the row's own offset."""
     new: list[int] = field(default_factory=list)
     replaced: list[Replacement] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class WritePlan:
 def settle(
     rows: Sequence[EventRow], positions: Iterable[int], stored: Mapping[Identity, Sequence[StoredVersion]]
 ) -> WritePlan:
-    """Decide what becomes of rows at some positions, ascending in the order of the log.
+    """Return which of the rows at some positions, ascending in the order of the log, are written and what they replace.
 
     ``stored`` has the versions of their events that are stored already; also of an attempt to store the same rows that
     was cut off, where an engine leaves such.
@@ -111,7 +111,7 @@ def _settle_event(
 def new_at(
     rows: Sequence[EventRow], positions: Iterable[int], stored: Mapping[Identity, Sequence[StoredVersion]]
 ) -> list[int]:
-    """Return those of the positions, of rows that were stored before, whose events were new with these very records."""
+    """Return the positions of rows, all stored before, whose events were new with the records of these rows."""
     seen: set[tuple[int, Identity]] = set()
     new: list[int] = []
     for position in positions:
@@ -126,7 +126,7 @@ def new_at(
 
 
 def says_the_same(row: EventRow, said: Said | None) -> bool:
-    """Return whether an event says what a stored version of it said.
+    """Return whether an event says the same as a stored version of it.
 
     What the server adds does not count: when the request was sent; the address, where both have one, and its place;
     the time of an event that came without one.

@@ -1,6 +1,6 @@
 """Erasing events: not only out of answers, but out of the file.
 
-The engine marks rows as deleted and leaves their bytes where they were. So segments that lose events are written anew
+The engine marks rows as deleted and leaves their bytes where they were. So segments that lose events are rewritten
 without them, what is left of recent events too, and blocks of the file that are free are overwritten. A segment that
 loses all its events is dropped whole.
 """
@@ -80,7 +80,7 @@ def distinct_ids_since(
 
 
 def erase(reader: Reader, events: ErasableEvents) -> int:
-    """Delete events; how many. Their bytes go with `DuckDbEventStore.scrub`.
+    """Delete events, and return how many. Their bytes go with `DuckDbEventStore.scrub`.
 
     Each step is a transaction: after a failure some may be gone. Raises as `Reader.execute`.
     """
@@ -110,7 +110,7 @@ def erase(reader: Reader, events: ErasableEvents) -> int:
 
 
 def _has_holes(reader: Reader, segment: Segment) -> bool:
-    """Return whether events of a segment were deleted one by one, whose bytes are still there: corrections do that."""
+    """Return whether a segment has the bytes of events that were deleted one by one: corrections do that."""
     [(rows,)] = reader.execute(
         f"SELECT count(*) FROM sealed_events WHERE {within(segment)}", timeout_s=TIMEOUT_S
     )
@@ -144,7 +144,7 @@ def _sharing(reader: Reader) -> list[list[Segment]]:
 
 
 def _fill_up(reader: Reader) -> None:
-    """Have the next sealed events begin a new group of rows, by rows that are no events."""
+    """Fill the last group of rows with rows that are no events, so that the next sealed events begin another."""
     nothing = ", ".join(
         f"{value} AS {name}"
         for name, value in {

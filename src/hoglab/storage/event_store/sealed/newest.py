@@ -1,7 +1,7 @@
 """The newest events that meet a condition: reading costs what is found, not what is stored.
 
 First only what decides the order is read, from the newest window of time on, until there is enough; windows that lie
-further back are longer. Then the columns that are asked for are read of the rows that were found. Whoever asks for
+further back are longer. Then the columns that are asked for are read of the rows that were found. A query for
 somebody's events by distinct id is told the places of sealed ones by an index, unless there are too many of them.
 """
 
@@ -25,7 +25,7 @@ GROWTH = 24
 MAX_WINDOW = timedelta(days=366 * 30)
 """A window that is longer reaches back to the beginning."""
 MAX_PLACES = 2_000
-"""Sealed events that the index is asked for; whoever has more of them has some in the newest windows."""
+"""Sealed events that the index is asked for; a person with more of them has some in the newest windows."""
 
 Key = tuple[datetime, int, int]
 """Sort key of an event: its time, its ``seq``, and its place, -1 where it is not sealed."""

@@ -2,7 +2,7 @@
 
 New events are appended to the table ``events`` in the order in which they come. Later they are moved to
 ``sealed_events``, a segment at a time: the events of a range of ``seq``, sorted by project, name and person. So the
-engine passes over whatever has another name without reading it, and text of one kind lies side by side, which makes it
+engine skips events of other names without reading them, and text of one kind lies side by side, which makes it
 small. Each row has a ``place``, ascending in the order of the table; ``sealed_distinct_id`` tells the places of a
 distinct id by a digest.
 
@@ -56,7 +56,7 @@ class SealingLimits:
     recent_rows: int = 20_480
     """Number of the newest events that are never sealed: they are read most, and cost little to read as they are."""
     growth: int = 3
-    """A segment is merged with others that are together more than one part in so many of its size."""
+    """Divisor of a segment's size: it is merged with others if they are together at least as large as the quotient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def segments(reader: Reader) -> list[Segment]:
 
 
 def seal(reader: Reader, limits: SealingLimits, *, is_idle: bool) -> int:
-    """Seal or merge once, in a transaction of ``reader``; how many rows were written, 0 when nothing is to be done.
+    """Seal or merge once, in a transaction of ``reader``, and return the rows written, 0 when nothing is to be done.
 
     Raises the engine's errors; then nothing has changed.
     """
@@ -104,7 +104,7 @@ def seal(reader: Reader, limits: SealingLimits, *, is_idle: bool) -> int:
 
 
 def _mergeable(known: Sequence[Segment], limits: SealingLimits, *, is_idle: bool) -> Sequence[Segment]:
-    """Return neighbours that become one segment that is worth writing them anew; nothing when there are none."""
+    """Return neighbours that are worth merging into one segment; nothing when there are none."""
     for start in range(len(known)):
         end, rows = start, 0
         while end < len(known) and rows + known[end].rows <= limits.segment_rows:
@@ -148,7 +148,7 @@ def rewrite(
     without: str = "FALSE",
     parameters: Mapping[str, Any] | None = None,
 ) -> int:
-    """Make one segment of what some hold, and of the events up to ``through`` that are not sealed; how many rows.
+    """Merge segments, and the unsealed events up to ``through``, into one segment, and return its number of rows.
 
     ``without``: events that meet this condition, which has ``parameters``, are left out.
     """

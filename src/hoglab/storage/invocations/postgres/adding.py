@@ -76,7 +76,7 @@ _TURN = "SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key"
 def insert(
     connection: psycopg.Connection[Any], invocations: Sequence[NewInvocation], now: int
 ) -> Counts[str]:
-    """Add invocations; how many of each function are new."""
+    """Add invocations, and return how many of each function are new."""
     new: Counts[str] = Counts()
     first = {invocation.id: invocation for invocation in reversed(invocations) if invocation.repeats is None}
     added = [invocation for invocation in invocations if first.get(invocation.id) is invocation]

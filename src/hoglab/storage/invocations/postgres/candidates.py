@@ -86,9 +86,9 @@ class Due(NamedTuple):
 
 
 def due_of(session: PostgresSession, queue: str, most: int, now: int) -> list[Due]:
-    """Return functions with due invocations in a queue, and how many up to ``most``.
+    """Return the functions with due invocations in a queue, each with their number.
 
-    Fewer of each where many have some.
+    Up to ``most`` are counted of a function, and fewer where many functions have some.
     """
     return [
         Due(*row) for row in session.rows(_DUE, {"first": queue, "last": queue, "most": most, "now": now})
@@ -100,7 +100,7 @@ def count_due(
 ) -> int:
     """Return the number of invocations due at a time, up to ``most``.
 
-    Of a project (in each queue and priority) up to ``each``.
+    At most ``most_of_project`` count of a project, in each queue and priority.
     """
     values = {"until": until, "apart": list(apart_from), "most": most, "most_of_project": most_of_project}
     return int(session.value(_COUNT_DUE, _EVERY_QUEUE | values))
@@ -120,7 +120,7 @@ def gathering(session: PostgresSession, queue: str) -> list[str]:
 def ready(
     session: PostgresSession, queue: str, sizes: Mapping[str, int], now: int
 ) -> list[tuple[str, int, int, str]]:
-    """Return lanes with as many as their function wants, or with one that is due."""
+    """Return lanes in which as many invocations wait as their function wants, or in which one is due."""
     values = {
         "first": queue,
         "last": queue,
@@ -147,18 +147,18 @@ class Counted:
         self.taken: Counter[tuple[int, str]] = Counter()
 
     def next_project(self, after: int) -> int | None:
-        """Return the next one with due invocations, None after the last."""
+        """Return the project after ``after`` that has due invocations, by id; None after all."""
         place = bisect_right(self._projects, after)
         return self._projects[place] if place < len(self._projects) else None
 
     def next_function(self, project_id: int, after: str) -> str | None:
-        """Return the next function of a project that has due invocations."""
+        """Return the function of a project after ``after`` that has due invocations, by id; None after all."""
         functions = self._functions[project_id]
         place = bisect_right(functions, after)
         return functions[place] if place < len(functions) else None
 
     def take(self, project_id: int, function_id: str, most: int) -> list[Any]:
-        """Note that so many are to be locked."""
+        """Note that up to ``most`` invocations of a function are to be locked; a placeholder for each is returned."""
         number = min(most, self._left[project_id, function_id])
         self._left[project_id, function_id] -= number
         self.taken[project_id, function_id] += number

@@ -81,7 +81,7 @@ class PostgresJanitorTables:
             connection.execute(_MOVE_WINDOWS, (jump, before))
 
     def reset(self, beat_before: int, max_resets: int, most: int, due: Callable[[int], int]) -> int:
-        """Make what has no heartbeat since due again; how many it was."""
+        """Make invocations without a heartbeat since a moment due again, and return how many."""
         with self._transaction() as connection:
             rows = connection.execute(_STALLED, (beat_before, max_resets, most)).fetchall()
             ids, counts = [id_ for id_, _ in rows], [count for _, count in rows]
@@ -103,7 +103,7 @@ class PostgresJanitorTables:
             return connection.execute(_DELETE_FINISHED, (before, most)).rowcount
 
     def delete_expired(self, now: int, most: int, trace_days: int) -> int:
-        """Delete what is past its time, up to so many rows of each table."""
+        """Delete what is past its time, up to ``most`` rows of each table."""
         deleted = 0
         for table, (column, kept) in expiry(trace_days).items():
             statement = (

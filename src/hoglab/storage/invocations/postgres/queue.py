@@ -2,7 +2,7 @@
 """The invocation queue in tables of PostgreSQL.
 
 Workers in any number of processes claim and finish in batches, each in one transaction of one or two statements; they
-wait for the server twice, whatever is written with it, as long as no order keys are among them. Nobody
+wait for the server twice, however much is written, as long as no order keys are among them. Nobody
 waits for a row that another one is about to take (``SKIP LOCKED``). Claims, heartbeats and outcomes do not wait for the
 disk: after a crash of the server the turns of the last moment are run again, which at-least-once delivery allows. What
 was enqueued waits for the disk, unless it comes from the event log, which has it already.
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 COUNT_EVERY_S = 1.0
 """Interval at which the invocations of each function are counted, for what other processes enqueue and finish."""
 COUNTING_SHARE = 20
-"""The time between two counts is at least so many times what counting takes: with millions it takes long."""
+"""Least ratio of the time between two counts to the time of one count: with millions of rows a count takes long."""
 LISTEN_RETRY_S = 0.5
 """Pause after a failure before notifications are listened to again."""
 
@@ -148,8 +148,8 @@ class PostgresInvocationQueue(UnfinishedCounts):
     ) -> None:
         """Open the queue in an existing schema. ``connect``, ``name``: see `PostgresSession`.
 
-        By default moments are those of the server's clock, which all workers share. ``steady`` counts seconds whatever
-        is done to the clock of ``now``. ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: for how
+        By default moments are those of the server's clock, which all workers share. ``steady`` counts seconds, also
+        while the clock of ``now`` is set. ``jitter`` gives numbers between 0 and 1 for back-off. ``trace_days``: how
         long logs and metrics are kept. Raises `DatabaseError`.
         """
         super().__init__()
@@ -187,7 +187,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     # -- what other processes do --------------------------------------------------------------------
 
     def _listen_until_closed(self) -> None:
-        """Hear of work, tell that this process lives, and count what others do."""
+        """Listen for work, beat for this process, and count what others do, until the queue is closed."""
         while not self._closed.is_set():
             try:
                 with self._listen_session.using() as connection:
@@ -215,9 +215,9 @@ class PostgresInvocationQueue(UnfinishedCounts):
                     self._note(arrivals=1)
 
     def _count(self) -> None:
-        """Count the invocations of each function anew, while this process changes none."""
+        """Count the invocations of each function again, while this process changes none."""
         with self._writing:
-            self._count_anew(self._reader.rows(COUNT_EACH))
+            self._recount(self._reader.rows(COUNT_EACH))
 
     def _read_clock(self) -> None:
         before = time.monotonic_ns() // 1000
@@ -233,7 +233,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     @tried_again
     def enqueue(self, batch: InvocationBatch) -> int:
-        """Add a batch in one transaction; returns how many invocations were new."""
+        """Add a batch in one transaction, and return how many invocations were new."""
         now = self._moment()
         crowded_out = 0
         session = self._durable if batch.position is None else self._relaxed
@@ -285,8 +285,8 @@ class PostgresInvocationQueue(UnfinishedCounts):
     ) -> list[ClaimedInvocation]:
         """Lock and return up to ``limit`` due invocations.
 
-        Priority ascending, then projects and functions in turn, the oldest of each first. Who has any is asked first,
-        and how many; then everybody's share is locked with one statement, but for what others locked meanwhile.
+        Priority ascending, then projects and functions in turn, the oldest of each first. One statement counts the due
+        invocations of each function; another locks the shares, without rows that other processes locked meanwhile.
         """
         self._begin_claim()
         now = self._moment()
@@ -308,7 +308,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
     def _divide(
         self, due: Sequence[candidates.Due], queue: str, room: int, most_each: int, shares: Shares
     ) -> dict[tuple[int, int, str, int], int]:
-        """Yield the number of invocations of each function by priority and project, and when its first is due."""
+        """Return the number of invocations to lock, by priority, project, function and due time of its first."""
         wanted: dict[tuple[int, int, str, int], int] = {}
         first = {(lane.priority, lane.function_id): lane.first for lane in due}
         for priority in sorted({lane.priority for lane in due}):
@@ -332,7 +332,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         sizes: Mapping[str, int],
         merge: Callable[[list[ClaimedInvocation]], tuple[NewInvocation | None, list[InvocationResult]]],
     ) -> int:
-        """Make one invocation of several that waited for each other; returns how many were made."""
+        """Make one invocation of several that waited for each other, and return how many were made."""
         now = self._moment()
         merged = 0
         while ready := candidates.ready(self._reader, queue, sizes, now):
@@ -340,7 +340,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
             for lane in ready:
                 merged += self._gather(lane, sizes[lane[3]], now, merge)
             if merged == before:
-                break  # another process was faster, or nothing came of it
+                break  # another process was faster, or nothing was merged
         return merged
 
     @tried_again
@@ -375,7 +375,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
         metrics: Sequence[AppMetric] = (),
         results: Sequence[InvocationResult] = (),
     ) -> frozenset[str]:
-        """Apply the outcomes whose lock tokens are valid; returns their ids."""
+        """Apply the outcomes whose lock tokens are valid, and return their ids."""
         now = self._moment()
         last = {(outcome.id, outcome.lock_token): outcome for outcome in outcomes}
         values = {
@@ -415,7 +415,7 @@ class PostgresInvocationQueue(UnfinishedCounts):
 
     @tried_again
     def heartbeat(self, lock_tokens: Mapping[str, str]) -> frozenset[str]:
-        """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; returns the ids that are still held."""
+        """Renew locks (id -> token), about every `janitor.HEARTBEAT_EVERY_S`; return the ids that are still held."""
         now = self._moment()
         rows = self._relaxed.rows(_BEAT, (now, list(lock_tokens), list(lock_tokens.values())))
         return frozenset(id_ for (id_,) in rows)

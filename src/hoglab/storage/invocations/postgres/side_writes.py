@@ -147,7 +147,7 @@ def advance(
 
 
 def save_dead(connection: psycopg.Connection[Any], dead: Sequence[DeadLetter]) -> int:
-    """Keep dead letters; returns how many older ones went to make room."""
+    """Keep dead letters, and return how many older ones were deleted to make room."""
     with connection.cursor() as cursor:
         cursor.executemany(_DEAD, [dead_values(letter) for letter in sorted(dead, key=attrgetter("id"))])
     owners = {(letter.project_id, letter.function_id or "") for letter in dead}

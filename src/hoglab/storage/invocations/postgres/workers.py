@@ -54,16 +54,16 @@ class WorkerLease:
         return self._id + str(uuid4())[_ID_LENGTH:]
 
     def beat(self, connection: psycopg.Connection[Any]) -> None:
-        """Say that this process lives."""
+        """Note in the database that this process lives."""
         connection.execute(_BEAT.encode(), (self._id,))
         connection.execute(_FORGET.encode(), (int(WORKER_FORGOTTEN_AFTER_S * 1e6),))
 
     def leave(self, connection: psycopg.Connection[Any]) -> None:
-        """Say that it ends."""
+        """Note in the database that this process ends."""
         connection.execute(_LEAVE, (self._id,))
 
     def release(self, connection: psycopg.Connection[Any], now: int, *, own: bool) -> int:
-        """Make due what dead workers were running, and (``own``) what this one was; how many invocations."""
+        """Make due what dead workers were running, and (``own``) what this one was, and return how many invocations."""
         parameters = {
             "own": self._id if own else "",
             "dead_after": int(WORKER_DEAD_AFTER_S * 1e6),

@@ -1,4 +1,4 @@
-"""Stores beside the queue, in tables of a `Database`: whatever the engine, in SQLAlchemy's words."""
+"""Stores beside the queue, in tables of a `Database` of any engine, through SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WritingQueue(InvocationQueue, RunWriter, Protocol):
     """A queue that also writes what runs leave."""
 
     def close(self) -> None:
-        """Give up what it has open. It is not used afterwards."""
+        """Close the database. The store is not used afterwards."""
         ...
 
 

@@ -61,7 +61,7 @@ class SqlDeadLetters:
             return [StoredDeadLetter(*row) for row in rows]
 
     def discard(self, project_id: int, wanted: DeadLetterSelection) -> int:
-        """Forget dead letters; returns how many."""
+        """Delete dead letters, and return how many."""
         with self._database.write() as tx:
             return int(tx.execute(sa.delete(dead_event).where(*_clauses(project_id, wanted))).rowcount)
 

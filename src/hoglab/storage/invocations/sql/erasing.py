@@ -28,7 +28,7 @@ class SqlRunErasing:
         self._database = database
 
     def erase(self, persons: ErasedPersons, leave_out: LeaveOut) -> bool:
-        """Take persons out of what is kept; whether none of their invocations is at work."""
+        """Remove persons from what is kept, and return whether none of their invocations is at work."""
         is_over = self._erase_invocations(persons, leave_out)
         with self._database.read() as connection:
             rows = _left_behind(connection, persons)
@@ -40,7 +40,7 @@ class SqlRunErasing:
         return is_over
 
     def purge(self) -> None:
-        """Have the bytes of what was erased leave the files."""
+        """Remove the bytes of what was erased from the files."""
         self._database.purge(rewrite=True)
 
     def _erase_invocations(self, persons: ErasedPersons, leave_out: LeaveOut) -> bool:

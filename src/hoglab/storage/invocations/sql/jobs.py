@@ -64,7 +64,7 @@ class SqlJobs:
             return [ReplayJob(**row) for row in connection.execute(query).mappings()]
 
     def advance(self, step: JobStep, queued: int) -> None:
-        """Come further without enqueueing anything. Raises `JobOverError`."""
+        """Record progress of a job that enqueues nothing with it. Raises `JobOverError`."""
         here = (_column.id == step.id, _column.cursor == step.before, _RUNNING)
         values = {
             "cursor": step.cursor,
@@ -78,7 +78,7 @@ class SqlJobs:
                 raise JobOverError(step.id)
 
     def finish(self, job_id: str, status: str, at: datetime, error: str | None = None) -> bool:
-        """Say that one is over; whether it was not before."""
+        """Record that a job is over, and return whether it was not before."""
         over = sa.update(backfill).where(_column.id == job_id, _RUNNING)
         with self._database.write() as tx:
             return bool(tx.execute(over.values(status=status, error=error, finished_at=at)).rowcount)

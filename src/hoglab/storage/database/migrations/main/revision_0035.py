@@ -1,6 +1,6 @@
 """Remember up to where the points of metrics count events and merges, and that a day's newest try failed
 
-Points knew their newest event, which says nothing of persons who were merged: those are computed anew once.
+Points knew their newest event, which says nothing of merged persons: all points are computed again once.
 """
 
 from __future__ import annotations

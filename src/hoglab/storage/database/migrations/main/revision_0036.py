@@ -1,6 +1,6 @@
 """Remember with which actions and cohorts the points of metrics were computed
 
-Beside the files of tables, of which it was known. Points of metrics that name any are computed anew once.
+Until now only the files of tables were remembered. Points of metrics that name any are computed again once.
 """
 
 from __future__ import annotations
