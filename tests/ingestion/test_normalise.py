@@ -127,6 +127,53 @@ def test_a_slow_request_leaves_an_exposure_before_its_conversion(
     assert converted == 40
 
 
+@pytest.mark.parametrize(
+    ("fields", "kind", "field"),
+    [
+        ({"timestamp": "yesterday-ish"}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": ""}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": True}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": -5}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": "\0" + "x" * 5000}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": "2023-13-01T00:00:00Z"}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": "12023-01-01T00:00:00Z"}, "ignored_invalid_timestamp", "timestamp"),
+        ({"timestamp": "2024-01-01T00:00:00Z"}, "event_timestamp_in_future", "timestamp"),
+        ({"offset": "5000"}, "ignored_invalid_timestamp", "offset"),
+        ({"offset": 5.5}, "ignored_invalid_timestamp", "offset"),
+        ({"offset": 10**14}, "ignored_invalid_timestamp", "offset"),
+        ({"offset": -(10**9)}, "event_timestamp_in_future", "offset"),
+    ],
+)
+def test_a_time_that_is_replaced_is_warned_of(fields: dict[str, Any], kind: str, field: str) -> None:
+    ((event,), (warning,)) = read(fields)
+    assert (warning.type, warning.event_uuid, warning.details["field"]) == (kind, event.uuid, field)
+    assert warning.details["value"] == str(fields[field])[:200]
+    assert warning.details["reason"]
+
+
+@pytest.mark.parametrize("sent_at", ["soon", "", True, "12023-01-01T00:00:00Z"])
+def test_a_time_of_sending_that_cannot_be_read_is_warned_of_once(sent_at: Any) -> None:
+    (events, (warning,)) = read({}, {}, sent_at=sent_at)
+    assert (warning.type, warning.event_uuid) == ("ignored_invalid_timestamp", events[0].uuid)
+    assert (warning.details["field"], warning.details["value"]) == ("sent_at", str(sent_at))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"timestamp": None, "offset": None},
+        {"timestamp": "2023-01-01"},
+        {"timestamp": 1672570800},
+        {"offset": 0},
+        {"timestamp": "yesterday-ish", "offset": 5000},  # which overrides it
+    ],
+)
+def test_a_time_that_counts_is_not_warned_of(fields: dict[str, Any]) -> None:
+    (_, warnings) = read(fields)
+    assert warnings == []
+
+
 def test_set_beside_the_properties_wins() -> None:
     event = {
         "properties": {"$set": {"a": 1, "b": 1}, "$set_once": 5},

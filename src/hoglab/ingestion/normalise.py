@@ -14,7 +14,7 @@ import orjson
 from hoglab.capture.envelope import NO_JSON, IncomingEvent, mend_surrogates
 from hoglab.capture.records import DecodedRecord, derived_uuid
 from hoglab.ingestion.elements import take_elements_chain
-from hoglab.ingestion.timestamps import event_time, sent_time
+from hoglab.ingestion.timestamps import IN_FUTURE, event_time, sent_time
 from hoglab.people.batch import IngestionWarning
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.once.versions import SERVERS_OWN
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hoglab.people import Attribution
 
 MAX_UUID_CHARS = 45  # with braces and a prefix
+
+MAX_WARNED_CHARS = 200
+"""Maximum length of the value that a warning quotes."""
 
 INTERNAL_IP = "127.0.0.1"
 """Address of events with the property ``capture_internal`` (spec: sdk-wire 1.8)."""
@@ -70,7 +73,13 @@ def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWa
     # Who brings events of the past is not where they happened.
     ip = None if envelope.historical_migration else header.ip
     events: list[Event] = []
-    for uuid, incoming in zip(_uuids(record), envelope.events, strict=True):
+    uuids = _uuids(record)
+    if sent_at is None and envelope.sent_at is not None:
+        unread = ("sent_at", "cannot be read as a time")
+        warnings.append(
+            _time_ignored(header.project_id, uuids[0], envelope.events[0], envelope.sent_at, unread)
+        )
+    for uuid, incoming in zip(uuids, envelope.events, strict=True):
         if may_be_large and incoming.size_bytes > header.max_event_bytes:
             details = {
                 "eventUuid": str(uuid),
@@ -92,18 +101,19 @@ def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWa
         if type(session_id) is str and not session_id.islower():
             properties["$session_id"] = _lower_uuid(session_id)
         ignore_skew = properties.get("$ignore_sent_at") is True
+        moment, ignored = event_time(
+            incoming.timestamp, incoming.offset, now=now, sent_at=None if ignore_skew else sent_at
+        )
+        if ignored is not None:
+            value = incoming.timestamp if ignored[0] == "timestamp" else incoming.offset
+            warnings.append(_time_ignored(header.project_id, uuid, incoming, value, ignored))
         events.append(
             Event(
                 header.project_id,
                 uuid,
                 incoming.event or "",
                 incoming.distinct_id,
-                event_time(
-                    incoming.timestamp,
-                    incoming.offset,
-                    now=now,
-                    sent_at=None if ignore_skew else sent_at,
-                ),
+                moment,
                 now,
                 properties,
                 envelope.historical_migration,
@@ -111,6 +121,23 @@ def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWa
             )
         )
     return events
+
+
+def _time_ignored(
+    project_id: int, uuid: UUID, incoming: IncomingEvent, value: Any, ignored: tuple[str, str]
+) -> IngestionWarning:
+    """Return the warning that a client's time was replaced, of the type by which PostHog calls it."""
+    field, reason = ignored
+    details = {
+        "eventUuid": str(uuid),
+        "distinctId": incoming.distinct_id,
+        "event": incoming.event,
+        "field": field,
+        "value": str(value)[:MAX_WARNED_CHARS].encode("utf-8", "replace").decode(),
+        "reason": reason,
+    }
+    kind = "event_timestamp_in_future" if reason == IN_FUTURE else "ignored_invalid_timestamp"
+    return IngestionWarning(project_id, kind, uuid, details)
 
 
 def _uuids(record: DecodedRecord) -> list[UUID]:

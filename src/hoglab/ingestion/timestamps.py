@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from hoglab.patterns import ASCII, anchored
 
@@ -98,13 +98,25 @@ def _iso(text: str) -> datetime | None:
         return None
 
 
+class EventTime(NamedTuple):
+    """Moment of an event, and the field of the client that was ignored for it, with the reason."""
+
+    moment: datetime
+    ignored: tuple[str, str] | None = None
+
+
+IN_FUTURE = f"is more than {MAX_FUTURE // timedelta(hours=1)} hours in the future"
+_UNREADABLE = ("timestamp", "cannot be read as a time")
+_NO_OFFSET = ("offset", "is not a whole number of milliseconds")
+
+
 def event_time(
     timestamp: Any,
     offset: Any,
     *,
     now: datetime,
     sent_at: datetime | None,
-) -> datetime:
+) -> EventTime:
     """Return the moment of an event: the time that the client says, less how much its clock is ahead of ours.
 
     ``now`` is when the server received the event, ``sent_at`` when the client sent it, by its own clock. Where they
@@ -116,17 +128,25 @@ def event_time(
     is_transit = abs(skew) <= MAX_TRANSIT
     # An event that says no time happened when it was sent.
     sent = now + min(skew, timedelta()) if is_transit else now
+    ignored = None if offset is None else _NO_OFFSET
+    field = "timestamp"
     try:
         moment = parse_time(timestamp) if timestamp is not None else None
         if moment is None:
             moment = sent
+            if timestamp is not None:
+                ignored = _UNREADABLE
         elif not is_transit:
             moment -= skew
         if type(offset) is int:
+            field = "offset"
             moment = sent - timedelta(milliseconds=offset)
+            ignored = None
     except (OverflowError, OutOfRangeError):
-        return EPOCH
-    return now if moment - now > MAX_FUTURE else moment
+        return EventTime(EPOCH, (field, "is outside of the years 1 to 9999"))
+    if moment - now > MAX_FUTURE:
+        return EventTime(now, (field, IN_FUTURE))
+    return EventTime(moment, ignored)
 
 
 def sent_time(in_body: Any, in_query_ms: int | None) -> datetime | None:
