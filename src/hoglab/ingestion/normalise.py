@@ -74,7 +74,7 @@ def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWa
     ip = None if envelope.historical_migration else header.ip
     events: list[Event] = []
     uuids = _uuids(record)
-    if sent_at is None and envelope.sent_at is not None:
+    if uuids and sent_at is None and envelope.sent_at is not None:
         unread = ("sent_at", "cannot be read as a time")
         warnings.append(
             _time_ignored(header.project_id, uuids[0], envelope.events[0], envelope.sent_at, unread)
