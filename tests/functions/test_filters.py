@@ -107,6 +107,11 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         {"key": "a", "operator": "regex", "value": "("},
         "properties[0].value: Invalid regular expression: missing ): (",
     ),
+    ({"key": "a", "operator": "gte", "value": "abc"}, "properties[0].value: must be a number"),
+    (
+        {"key": "a", "operator": "icontains_multi", "value": []},
+        "properties[0].value: must be at least one text",
+    ),
     (
         {"key": "a", "operator": "nonsense", "value": "x"},
         "properties[0]: Operator nonsense is not supported in filters",

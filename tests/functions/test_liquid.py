@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import time
 from itertools import product
@@ -11,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.functions.conftest import Api
+from tests.generated import examples
 from tests.waiting import PATIENCE_S
 
 from hoglab.filters.hog import FilterContext
@@ -24,6 +28,7 @@ from hoglab.functions.templating.liquid import (
     LiquidTemplate,
     LiquidTemplateError,
 )
+from hoglab.functions.templating.liquid_filters import FILTERS
 from hoglab.hog.errors import HogRuntimeError
 from hoglab.http.identity import Project
 
@@ -160,6 +165,9 @@ ATTACKS = {
     "much output": "{% for i in (1..9999) %}" + "x" * 2_000 + "{% endfor %}",
     "deep json": '{{ \'\\\\"\\\\"\\\\"\'' + " | json" * 40 + " }}",
     "open tags": "{{ html | strip_html }}",
+    "unclosed scripts": "{{ scripts | strip_html }}",
+    "unclosed styles": "{{ styles | strip_html }}",
+    "unclosed comments": "{{ comments | strip_html }}",
     "unclosed outputs": "{{" * 49_000,
     "unclosed tags": "{%" * 49_000 + "}}",
     "unclosed raw": "{%raw%}" * 14_000,
@@ -171,11 +179,42 @@ ATTACKS = {
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=list(ATTACKS))
 def test_no_template_takes_more_than_its_share(attack: str) -> None:
-    variables = {"html": "<script" * 100_000, "text": "ab" * 10_000}
+    variables = {
+        "html": "<script" * 100_000,
+        "scripts": "<script>" * 100_000,
+        "styles": "<style>" * 100_000,
+        "comments": "<!-- >" * 100_000,
+        "text": "ab" * 10_000,
+    }
     started = time.thread_time()
     with contextlib.suppress(LiquidTemplateError):
         assert len(LiquidTemplate.parse(attack).render(variables)) <= 1_000_000
     assert time.thread_time() - started < 3
+
+
+MARKUP = re.compile(r"(?isa)<script.*?</script>|<style.*?</style>|<!--.*?-->|<.*?>")
+PIECES = [
+    "<",
+    ">",
+    "<script",
+    "</script>",
+    "<STYLE>",
+    "</style",
+    "<!--",
+    "--",
+    "->",
+    "a",
+    "İ",
+    "ſ",
+    "\n",
+    "/",
+]
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(html=st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_markup_is_what_the_pattern_says(html: str) -> None:
+    assert FILTERS["strip_html"](html) == MARKUP.sub("", html)
 
 
 LONG_RANGE = "(1..1000000000)"

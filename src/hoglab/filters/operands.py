@@ -18,6 +18,9 @@ from hoglab.filters.searching import compile_search
 MAX_SHOWN: Final = 100
 """Number of characters of an operand that a message repeats."""
 
+MULTIPLE: Final = frozenset({"icontains_multi", "not_icontains_multi"})
+"""Operators that take a list of texts and can do nothing with an empty one."""
+
 _NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Clock for relative dates: whether a text is one does not depend on it."""
 
@@ -91,5 +94,5 @@ _RULES: Final[Mapping[str, Callable[[str, Any], str | None]]] = {
         ("semver_eq", "semver_neq", "semver_gt", "semver_gte", "semver_lt", "semver_lte"), _version
     ),
     **dict.fromkeys(_VERSION_READERS, _version),
-    **dict.fromkeys(("icontains_multi", "not_icontains_multi"), _texts),
+    **dict.fromkeys(MULTIPLE, _texts),
 }

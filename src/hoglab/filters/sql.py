@@ -27,6 +27,7 @@ from hoglab.filters.elements import (
 )
 from hoglab.filters.evaluate import number_of, text_of
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup
+from hoglab.filters.operands import MULTIPLE
 from hoglab.filters.searching import compile_regex
 
 TRUE: Final = "TRUE"
@@ -398,6 +399,8 @@ def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope
         condition.value if isinstance(condition.value, list) and not rule.takes_list else [condition.value]
     )
     written = partial(scope.parameters.written, place=condition.key)
+    if condition.value == [] and condition.operator in MULTIPLE:
+        raise FilterError("must be at least one text", condition.key)
     if rule.valueless:
         return written(rule.test(field_, None, scope))
     if len(values) > MAX_VALUES:
@@ -495,12 +498,10 @@ def _negated(test: _Test) -> _Test:
 
 def _compared(operator: str) -> _Test:
     def test(field_: FilterField, value: Any, scope: FilterScope) -> str:
-        number = number_of(value)
-        if number is not None and number == number:
-            return f"{field_.number} {operator} {scope.parameters.bind(number)}"
-        if value is None or isinstance(value, (dict, list)):
-            return FALSE
-        return f"{field_.text} {operator} {scope.parameters.bind(text_of(value))}"
+        number = _comparable(value)
+        if number is None:
+            raise FilterError("must be a number", "")
+        return f"{field_.number} {operator} {scope.parameters.bind(number)}"
 
     return test
 
@@ -531,7 +532,7 @@ def _dated(operator: str) -> _Test:
         if moment is None:
             raise FilterError("must be a date, such as 2026-01-31, 2026-01-31T12:00:00Z or -7d", "")
         bound = scope.parameters.bind(moment.isoformat())
-        return f"{scope.dialect.moment(field_.text)} {operator} {scope.dialect.moment(bound)}"
+        return f"{scope.dialect.moment(f'trim({field_.text})')} {operator} {scope.dialect.moment(bound)}"
 
     return test
 

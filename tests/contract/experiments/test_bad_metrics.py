@@ -168,6 +168,14 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
         "series[1]: plan: '(' is not a valid regular expression",
     ),
     (
+        FUNNEL | {"series": [EVENT, filtered(operator="gte", value="abc")]},
+        "series[1]: plan: must be a number",
+    ),
+    (
+        FUNNEL | {"series": [EVENT, filtered(operator="icontains_multi", value=[])]},
+        "series[1]: plan: must be at least one text",
+    ),
+    (
         RETENTION | {"completion_event": filtered(type="hogql", key="properties.a = nope")},
         "completion_event: hogql: nope cannot be used in metrics (at character 16)",
     ),

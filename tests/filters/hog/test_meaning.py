@@ -18,6 +18,7 @@ from hoglab.filters.hog import (
     build_filter,
     filter_bytecode,
 )
+from hoglab.filters.hog.conditions import NUMBER_TEXT
 from hoglab.filters.hog.operators import OPERATORS
 from hoglab.filters.model import FilterError
 
@@ -125,17 +126,17 @@ TABLE: list[tuple[str, Any, str]] = [  # one letter for each of VALUES: T matche
     ("not_regex", "ul+", "TTTTTTTTT"),
     ("not_regex", ["^5$", "^10$"], "TTT---TTT"),
     ("gt", 5, "-----T---"),
-    ("gt", "5", "-----TT-T"),
+    ("gt", "5", "-----T---"),
     ("gte", 5, "---TTT---"),
-    ("gte", 0, "--TTTTT--"),
-    ("lt", 6, "--TTT-T--"),
-    ("lte", 5, "--TTT-T--"),
+    ("gte", 0, "---TTT---"),
+    ("lt", 6, "---TT----"),
+    ("lte", 5, "---TT----"),
     ("min", 5, "---TTT---"),
-    ("max", 5, "--TTT-T--"),
+    ("max", 5, "---TT----"),
     ("between", [5, 9], "---TT----"),
-    ("between", [-1, 5], "--TTT-T--"),
-    ("not_between", [5, 9], "--T--TT--"),
-    ("not_between", [6, 20], "--TTT-T--"),
+    ("between", [-1, 5], "---TT----"),
+    ("not_between", [5, 9], "-----T---"),
+    ("not_between", [6, 20], "---TT----"),
     ("in", ["5", 10], "---TTT---"),
     ("in", ["5"], "---TT----"),
     ("not_in", ["5", 10], "TTT---TTT"),
@@ -155,7 +156,12 @@ def test_operators(operator: str, value: Any, expected: str) -> None:
     ("operator", "value", "matching", "others"),
     [
         ("is_date_exact", "2026-01-02", ["2026-01-02", "2026-01-02T00:00:00Z"], ["2026-01-03", 5, "x", ""]),
-        ("is_date_before", "2026-01-02", ["2026-01-01T23:59:59Z"], ["2026-01-02", MISSING, None, "x", 5]),
+        (
+            "is_date_before",
+            "2026-01-02",
+            ["2026-01-01T23:59:59Z", 5, "5"],
+            ["2026-01-02", MISSING, None, "x"],
+        ),
         (
             "is_date_after",
             "2026-01-02T00:00:00+02:00",
@@ -211,6 +217,13 @@ def test_every_operator_is_tested() -> None:
         ({"operator": "between", "value": [9, 5]}, "must be two numbers, the smaller one first"),
         ({"operator": "between", "value": 5}, "must be two numbers, the smaller one first"),
         ({"operator": "between", "value": ["a", "b"]}, "must be two numbers, the smaller one first"),
+        ({"operator": "gte", "value": "abc"}, "must be a number"),
+        ({"operator": "gt", "value": "2026-01-01"}, "must be a number"),
+        ({"operator": "lt", "value": True}, "must be a number"),
+        ({"operator": "max", "value": None}, "must be a number"),
+        ({"operator": "min", "value": [1, "x"]}, "must be a number"),
+        ({"operator": "icontains_multi", "value": []}, "must be at least one text"),
+        ({"operator": "not_icontains_multi", "value": []}, "must be at least one text"),
         ({"operator": "exact", "value": {}}, "must be a string, a number or a boolean"),
         ({"operator": "is_date_before", "value": "nonsense"}, "must be a date"),
         ({"operator": "is_date_after", "value": 17}, "must be a date"),
@@ -552,16 +565,15 @@ def test_other_cohorts_are_refused(identifier: int, reason: str) -> None:
             [32, "%x%", 32, "p", 32, "properties", 1, 2, 2, "toString", 1, 18],
         ),
         (
-            {"properties": [{"key": "p", "operator": "gt", "value": 5}]},
-            [33, 5, 32, "p", 32, "properties", 1, 2, 13],
-        ),
-        (
             {"properties": [{"key": "p", "operator": "regex", "value": "x"}]},
             [32, "p", 32, "properties", 1, 2, 2, "toString", 1, 32, "x", 2, "match", 2],
         ),
         (
             {"properties": [{"key": "p", "operator": "lt", "value": 5}]},
-            [31, 32, "p", 32, "properties", 1, 2, 12, 33, 5, 32, "p", 32, "properties", 1, 2, 15, 3, 2],
+            [
+                *(32, "p", 32, "properties", 1, 2, 2, "toString", 1, 32, NUMBER_TEXT, 2, "match", 2),
+                *(33, 5, 32, "p", 32, "properties", 1, 2, 15, 3, 2),
+            ],
         ),
     ],
 )

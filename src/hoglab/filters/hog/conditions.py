@@ -208,12 +208,18 @@ def matches(place: Expr, pattern: str) -> Leaf:
     return _known(node, _chain(place), "regex", pattern, when_null=compile_regex(pattern).search("null"))
 
 
-def ordered(op: str, place: Expr, value: Scalar) -> Leaf:
-    """Return whether a property is before or behind a value."""
-    node = compare(op, place, const(value))
-    if value.__class__ not in (int, float):
-        return plain(node)
-    return _known(node, _chain(place), "number", (op, value), when_null=ORDER[op](None, value))
+NUMBER_TEXT = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+"""Text that is a number, as flags read it; JSON has no infinite ones."""
+
+
+def ordered(op: str, place: Expr, value: float | str) -> Leaf:
+    """Return whether a property is a number, or text of one, before or behind a value that is such a number or text.
+
+    Nothing else is before or behind it: the operator alone would compare true, null and lists, too. Two texts are
+    compared as texts, not by the numbers in them (spec: hog-runtime 2.9).
+    """
+    node = all_of([call("match", text_of(place), const(NUMBER_TEXT)), compare(op, place, const(value))])
+    return plain(node) if isinstance(value, str) else _known(node, _chain(place), "number", (op, value))
 
 
 def text_of(place: Expr) -> Expr:

@@ -7,13 +7,16 @@ of null is ``null``, its number is 0), and only there, a test for null is put in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from hoglab.filters.evaluate import number_of
 from hoglab.filters.hog.conditions import (
     NOTHING,
+    NUMBER_TEXT,
     ORDER,
     Leaf,
     among,
@@ -32,17 +35,14 @@ from hoglab.filters.hog.conditions import (
 )
 from hoglab.filters.hog.tree import Scalar, array, call, compare, concat, const
 from hoglab.filters.model import FilterError
+from hoglab.filters.operands import MULTIPLE
 from hoglab.filters.semver import caret_range, parse_version, wildcard_range
-from hoglab.hog import HogRuntimeError
+from hoglab.hog import HogRuntimeError, nodes
 from hoglab.hog.values import (
     HogDateTime,
     compile_regex,
     format_number,
-    ge,
-    gt,
     ilike,
-    le,
-    lt,
     read_instant,
     to_number,
 )
@@ -97,6 +97,8 @@ def condition(field: Expr, operator: str, operand: Operand) -> Leaf:
     values = operand.value
     if not isinstance(values, list) or operator in _RANGES:
         return build(field, operand)
+    if not values and operator in MULTIPLE:
+        raise operand.error("must be at least one text")
     if not values:
         return NOTHING
     if len(values) == 1:
@@ -241,40 +243,38 @@ def _not_regex(field: Expr, operand: Operand) -> Leaf:
 
 def _ordered(op: str) -> Build:
     def build(field: Expr, operand: Operand) -> Leaf:
-        value = operand.scalar()
-        return _false_when_null(field, ordered(op, field, value), answer=ORDER[op](None, value))
+        if _number(operand.scalar()) is None:
+            raise operand.error("must be a number")
+        return ordered(op, field, operand.value)
 
     return build
 
 
-def _bounds(operand: Operand) -> tuple[Scalar, Scalar]:
+def _bounds(operand: Operand) -> tuple[float, float]:
     match operand.value:
         case [low, high]:
-            numbers = [_number(bound) for bound in (low, high)]
-            if None not in numbers and numbers[0] <= numbers[1]:  # type: ignore[operator]
-                return low, high
+            bounds = _number(low), _number(high)
+            if bounds[0] is not None and bounds[1] is not None and bounds[0] <= bounds[1]:
+                return bounds[0], bounds[1]
     raise operand.error("must be two numbers, the smaller one first")
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)) or value == "":
+    """Return a value as the number that flags read in it, None for others and for infinite ones."""
+    number = number_of(value)
+    if number is None or not math.isfinite(number):
         return None
-    number = to_number(value)
-    return number if number - number == 0 else None
+    return value if isinstance(value, (int, float)) else to_number(value)
 
 
 def _between(field: Expr, operand: Operand) -> Leaf:
     low, high = _bounds(operand)
-    inside = [ordered(">=", field, low), ordered("<=", field, high)]
-    if ge(None, low) and le(None, high):
-        inside.insert(0, is_set(field))
-    return both(inside)
+    return both([ordered(">=", field, low), ordered("<=", field, high)])
 
 
 def _not_between(field: Expr, operand: Operand) -> Leaf:
     low, high = _bounds(operand)
-    outside = either([ordered("<", field, low), ordered(">", field, high)])
-    return _false_when_null(field, outside, answer=lt(None, low) or gt(None, high))
+    return either([ordered("<", field, low), ordered(">", field, high)])
 
 
 # --- dates ---
@@ -292,8 +292,19 @@ _UNITS = {
 }
 
 
+_NUMBER_IN_BLANKS = rf"^\s*{NUMBER_TEXT[1:-1]}\s*$"
+
+
 def _instant(text: Expr, timezone: str) -> Expr:
     return call("toDateTime", text) if timezone == "UTC" else call("toDateTime", text, const(timezone))
+
+
+def _instant_of(field: Expr, timezone: str) -> Expr:
+    """Return the instant that a property means: numbers and their texts are seconds since 1970, other texts dates."""
+    text = text_of(field)
+    is_number = call("match", text, const(_NUMBER_IN_BLANKS))
+    epoch = call("toDateTime", call("toFloat", field))
+    return nodes.If(0, 0, ((is_number, epoch),), _instant(text, timezone))
 
 
 def _date_operand(operand: Operand) -> Expr | None:
@@ -317,7 +328,7 @@ def _dated(op: str) -> Build:
         wanted = _date_operand(operand)
         if wanted is None:
             raise operand.error("must be a date, such as 2026-01-31, 2026-01-31T12:00:00Z or -7d")
-        instant = _instant(text_of(field), operand.timezone)
+        instant = _instant_of(field, operand.timezone)
         no_date_answers = op in ORDER and ORDER[op](None, _SOME_INSTANT)
         return _false_when_null(instant, plain(compare(op, instant, wanted)), answer=no_date_answers)
 
