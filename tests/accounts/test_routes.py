@@ -228,6 +228,18 @@ class TestKeys:
         assert call("DELETE", one).status_code == 404
         assert call("GET", "/api/users/@me/", key=rolled["value"]).status_code == 401
 
+    def test_a_key_reads_what_it_may_itself(self, call: Call) -> None:
+        """PostHog's agent toolkit offers the tools whose scopes it finds here, with any key."""
+        for scopes, limits in ((["feature_flag:read"], {"scoped_teams": [1]}), (["*"], {})):
+            created = call("POST", KEYS, json={"label": "tool", "scopes": scopes, **limits})
+            current = call("GET", KEYS + "@current", key=created.json()["value"])
+            assert current.status_code == 200, current.text
+            assert current.json() == {
+                **created.json(),
+                "value": None,
+                "last_used_at": current.json()["last_used_at"],
+            }
+
     def test_limits(self, call: Call, accounts: AccountService, clock: Any) -> None:
         organization = accounts.projects()[0].organization_id
         expires_at = clock.now + timedelta(days=1)

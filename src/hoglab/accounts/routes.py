@@ -35,7 +35,7 @@ from hoglab.http.fields.wire import user_object
 from hoglab.http.identity import Level, Principal, Project, scope_satisfied
 from hoglab.http.management import access
 from hoglab.http.management.pagination import Paged, envelope
-from hoglab.http.management.routing import ResourceRouter
+from hoglab.http.management.routing import ANY_KEY, ResourceRouter
 from hoglab.http.responses import json_response
 
 if TYPE_CHECKING:
@@ -348,6 +348,13 @@ def _keys(accounts: AccountService) -> ResourceRouter:
             expires_at=body.expires_at,
         )
         return shown(call, key.id, key.value, 201)
+
+    @router.get("/@current", response=KeyOut, scope=ANY_KEY, limited_keys=True)
+    def read_current_key(call: Call) -> dict[str, Any]:
+        """Read the key that sends the request, without its value: tools ask it what they may do. 404 for a session."""
+        if call.principal.key_id is None:
+            raise errors.not_found()
+        return key_object(own_key(call, call.principal.key_id))
 
     @router.get("/{key_id}", response=KeyOut)
     def read_key(call: Call, key_id: UuidId) -> dict[str, Any]:
