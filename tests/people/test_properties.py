@@ -73,12 +73,30 @@ def test_mirrored_properties() -> None:
         "$set": {"$browser": "mine"},
     }
     mirror_initial_properties("$pageview", properties)
-    assert properties["$set"] == {"$browser": "mine", "utm_source": "news", "$os": "Linux"}
+    assert properties["$set"] == {
+        "$browser": "mine",
+        "utm_source": "news",
+        "$os": "Linux",
+        "$referrer": None,
+    }
     assert properties["$set_once"] == {
         "$initial_browser": "Chrome",
         "$initial_utm_source": "news",
         "$initial_os": "Linux",
     }
+
+
+@pytest.mark.parametrize("name", ["gclid", "utm_source", "fbclid", "$referrer", "$browser"])
+def test_null_clears_the_latest_value_and_keeps_the_first(name: str) -> None:
+    first = f"$initial_{name.removeprefix('$')}"
+    person: dict[str, Any] = {}
+    for value in (None, "a", "b", None):
+        properties: dict[str, Any] = {name: value}
+        mirror_initial_properties("$pageview", properties)
+        outcome = update(person, "$pageview", properties)
+        person = outcome[0] if outcome else person
+        assert person[name] == value
+        assert person.get(first) == (None if value is None and first not in person else "a")
 
 
 @pytest.mark.parametrize("marks", [{"$lib": "posthog-python"}, {"$is_server": True}])

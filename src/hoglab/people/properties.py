@@ -69,7 +69,7 @@ _CAMPAIGN = (
 _HOST_OS = frozenset(("$os", "$os_name", "$os_version"))
 _SERVER_LIBRARIES = frozenset(
     f"posthog-{name}"
-    for name in ("python", "node", "php", "ruby", "go", "java", "rust", "elixir", "dotnet", "server")
+    for name in ("python", "node", "php", "ruby", "go", "java", "rust", "rs", "elixir", "dotnet", "server")
 )
 
 _MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in (*_DEVICE, *_CAMPAIGN)}
@@ -112,7 +112,8 @@ _PROTECTED = frozenset(("email", "name", *_MIRRORED, *_MIRRORED.values()))
 def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
     """Copy what describes the visitor into the event's ``$set`` and ``$set_once`` (there as ``$initial_…``).
 
-    What the event itself sets wins. Changes ``properties``. Servers' operating systems are left out.
+    A null replaces the latest value, but is no first value. What the event itself sets wins. Changes ``properties``.
+    Servers' operating systems are left out.
     """
     if event in UNMIRRORED_EVENTS:
         return
@@ -121,13 +122,14 @@ def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
         return
     if _is_of_server(properties):
         names = [name for name in names if name not in _HOST_OS]
-    values = {name: value for name in names if (value := properties[name]) is not None}
+    values = {name: properties[name] for name in names}
     if not values:
         return
-    once = {_MIRRORED[name]: value for name, value in values.items()}
+    once = {_MIRRORED[name]: value for name, value in values.items() if value is not None}
     given_set, given_once = properties.get("$set"), properties.get("$set_once")
     properties["$set"] = {**values, **given_set} if isinstance(given_set, dict) else values
-    properties["$set_once"] = {**once, **given_once} if isinstance(given_once, dict) else once
+    if once:
+        properties["$set_once"] = {**once, **given_once} if isinstance(given_once, dict) else once
 
 
 def _is_of_server(properties: Properties) -> bool:

@@ -293,6 +293,41 @@ class TestStatic:
         assert answer.json()["count"] == 2
         assert names(people, answer.json()["id"]) == {"ann", "cem"}
 
+    @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "person_id",
+            "Person .id",
+            "Person.id",
+            "person id",
+            "PERSON-ID",
+            '"Person .id"',
+            "distinct_id",
+            "Distinct ID",
+        ],
+    )
+    @pytest.mark.parametrize("columns", [["#"], ["#", "name"], ["name", "#"], ["a", "#", "name"]])
+    def test_delimiters_and_headers(self, people, delimiter, header, columns):
+        with people.database.read() as connection:
+            uuids = list(connection.exec_driver_sql("SELECT uuid FROM person ORDER BY id").scalars())
+        ids = uuids if header.strip('"').lower().startswith("person") else ["ann", "bob"]
+        rows = [[header if name == "#" else name for name in columns]]
+        rows += [[member if name == "#" else "x, y" for name in columns] for member in ids[:2]]
+        quoted = [[f'"{cell}"' if delimiter in cell else cell for cell in row] for row in rows]
+        text = "".join(delimiter.join(row) + "\r\n" for row in quoted)
+        made = create(people, "Uploaded", is_static=True)
+        answer = people.client.patch(f"{URL}{made['id']}/", data={}, files={"csv": ("x.csv", text.encode())})
+        assert answer.status_code == 200, answer.text
+        assert names(people, made["id"]) == {"ann", "bob"}
+
+    def test_ids_of_a_single_column_may_have_delimiters(self, people):
+        people.event("$set", "a;b", **{"$set": {}})
+        answer = people.client.post(
+            URL, data={"name": "Uploaded", "is_static": "true"}, files={"csv": ("x.csv", b"a;b\nann\n")}
+        )
+        assert names(people, answer.json()["id"]) == {"a;b", "ann"}
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -325,6 +360,8 @@ class TestStatic:
             (b"", "empty"),
             (b"\xff\xfe\x00", "UTF-8"),
             (b"a,b\n1,2\n", "several columns"),
+            (b"a;b\n1;2\n", "several columns"),
+            (b"a\tb\n1\t2\n", "several columns"),
             (b"person_id\nnot-a-uuid\n", "not the UUID"),
         ],
     )
@@ -335,6 +372,19 @@ class TestStatic:
         assert answer.status_code == 400
         assert detail in answer.json()["detail"]
         assert server.client.get(URL).json()["count"] == 0
+
+    def test_the_count_follows_merges_and_deletions(self, people):
+        made = create(people, is_static=True, _create_static_distinct_ids=["ann", "bob", "cem"])
+        assert made["count"] == 3
+        people.event("$merge_dangerously", "ann", alias="bob")
+        assert read(people, made["id"])["count"] == len(names(people, made["id"])) == 2
+        with people.database.write() as tx:
+            tx.connection.exec_driver_sql(
+                "DELETE FROM person WHERE id IN (SELECT person_id FROM person_distinct_id WHERE distinct_id = 'cem')"
+            )
+        assert read(people, made["id"])["count"] == len(names(people, made["id"])) == 1
+        (listed,) = people.client.get(URL).json()["results"]
+        assert listed["count"] == 1
 
     def test_adding_and_taking_out(self, people):
         made = create(people, is_static=True, _create_static_distinct_ids=["ann"])

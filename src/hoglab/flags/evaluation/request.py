@@ -21,12 +21,14 @@ MAX_DISTINCT_ID_LENGTH = 200
 MAX_QUERY_FIELDS = 64
 
 _SERVER_AGENTS = tuple(
-    f"posthog-{name}/" for name in ("python", "ruby", "php", "java", "go", "node", "dotnet", "elixir")
+    f"posthog-{name}/"
+    for name in ("python", "ruby", "php", "java", "go", "node", "dotnet", "elixir", "rs", "rust", "server")
 )
 _CLIENT_AGENTS = tuple(f"posthog-{name}/" for name in ("android", "ios", "react-native", "flutter"))
 _BROWSERS = ("Mozilla/", "Chrome/", "Safari/", "Firefox/", "Edge/")
 _SCRIPTS = ("python-requests/", "curl/")
-_BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-dest"})
+_BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest"})
+"""Headers that only browsers send. ``sec-fetch-mode`` is none of them: the fetch of Node.js sends it, too."""
 
 
 class FlagQuery(msgspec.Struct, frozen=True):

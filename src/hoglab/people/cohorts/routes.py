@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hoglab.accounts import store as accounts
@@ -48,9 +49,12 @@ def cohorts_router(
         with database.read() as connection:
             users = accounts.users(connection, {row.created_by_id for row in rows})
             linked = store.exposure_experiments(connection, [row.id for row in rows])
+            # Merges and deletions of persons take members out without a word to the cohort.
+            counts = store.counts_of(connection, [row.id for row in rows if row.is_static])
+        counted = [replace(row, count=counts.get(row.id, 0)) if row.is_static else row for row in rows]
         return [
             cohort_object(row, user_object(users.get(row.created_by_id or 0)), linked.get(row.id, ()))
-            for row in rows
+            for row in counted
         ]
 
     def object_of(row: CohortRow) -> dict[str, Any]:

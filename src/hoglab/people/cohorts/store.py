@@ -199,6 +199,16 @@ def count_members(connection: Connection, cohort_id: int) -> int:
     return connection.scalar(sa.select(sa.func.count()).select_from(members_query(cohort_id).subquery())) or 0
 
 
+def counts_of(connection: Connection, cohort_ids: Collection[int]) -> dict[int, int]:
+    """Return the number of members of cohorts by id; those without members are left out."""
+    counts = (
+        sa.select(cohort_person.c.cohort_id, sa.func.count())
+        .where(cohort_person.c.cohort_id.in_(list(cohort_ids)))
+        .group_by(cohort_person.c.cohort_id)
+    )
+    return {row[0]: row[1] for row in connection.execute(counts)} if cohort_ids else {}
+
+
 def count_persons(connection: Connection, project_id: int) -> int:
     """Return the number of persons of a project."""
     return (

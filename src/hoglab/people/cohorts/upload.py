@@ -14,9 +14,11 @@ from hoglab.http.fields.fields import parse_uuid
 MAX_PERSONS = 1_000_000
 """Maximum number of persons that one request may name."""
 
-PERSON_COLUMNS = frozenset({"person_id", "person-id", "person id", "person_uuid", "uuid"})
-DISTINCT_ID_COLUMNS = frozenset({"distinct_id", "distinct-id", "distinct id", "distinctid"})
-EMAIL_COLUMNS = frozenset({"email", "e-mail", "email_address"})
+PERSON_COLUMNS = frozenset({"person_id", "person_uuid", "uuid"})
+DISTINCT_ID_COLUMNS = frozenset({"distinct_id", "distinctid"})
+EMAIL_COLUMNS = frozenset({"email", "e_mail", "email_address"})
+DELIMITERS = ",;\t|"
+"""Characters that may part the columns of a file; spreadsheets write semicolons where the comma is decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ def read_csv(data: bytes) -> Members:
     """Return the persons of an uploaded file.
 
     The file is UTF-8 with a column ``person_id``, ``distinct_id`` or ``email``; the first of these that it has
-    counts.
+    counts. Case and punctuation of a header do not matter: PostHog exports ``Person .id``. Columns are parted by
+    one of `DELIMITERS`.
 
     A file of a single column needs no header: its values are distinct ids. Raises 400.
     """
@@ -59,22 +62,37 @@ def read_csv(data: bytes) -> Members:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _csv_error("The file is not UTF-8 text.") from None
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise _csv_error(f"The file is not valid CSV: {error}.") from None
-    if not rows:
-        raise _csv_error("The file is empty.")
-    header = [cell.strip().lower() for cell in rows[0]]
-    if (column := _place(header, PERSON_COLUMNS)) is not None:
-        return Members.of(person_ids=_column(rows[1:], column))
-    if (column := _place(header, DISTINCT_ID_COLUMNS)) is not None:
-        return Members.of(distinct_ids=_column(rows[1:], column))
-    if (column := _place(header, EMAIL_COLUMNS)) is not None:
-        return Members(emails=_column(rows[1:], column))
-    if len(header) > 1:
+    has_columns = False
+    for delimiter in DELIMITERS:
+        rows = _rows(text, delimiter)
+        if not rows:
+            raise _csv_error("The file is empty.")
+        header = [_column_name(cell) for cell in rows[0]]
+        if (column := _place(header, PERSON_COLUMNS)) is not None:
+            return Members.of(person_ids=_column(rows[1:], column))
+        if (column := _place(header, DISTINCT_ID_COLUMNS)) is not None:
+            return Members.of(distinct_ids=_column(rows[1:], column))
+        if (column := _place(header, EMAIL_COLUMNS)) is not None:
+            return Members(emails=_column(rows[1:], column))
+        has_columns = has_columns or (len(header) > 1 and all(len(row) == len(header) for row in rows))
+    rows = _rows(text, DELIMITERS[0])
+    if has_columns or len(rows[0]) > 1:
         raise _csv_error("The file has several columns, but none is called person_id, distinct_id or email.")
     return Members.of(distinct_ids=_column(rows, 0))
+
+
+def _rows(text: str, delimiter: str) -> list[list[str]]:
+    """Return the rows of a file that are not blank. Raises 400."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return [row for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise _csv_error(f"The file is not valid CSV: {error}.") from None
+
+
+def _column_name(cell: str) -> str:
+    """Return a header in lower case, with underscores for everything between its words."""
+    return "_".join("".join(char if char.isalnum() else " " for char in cell.lower()).split())
 
 
 def _place(header: list[str], names: frozenset[str]) -> int | None:
