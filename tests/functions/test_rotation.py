@@ -66,7 +66,7 @@ def test_the_command(tmp_path: Path) -> None:
     with DataDirectory.open(data, create=True) as directory:
         Database.open(directory.metadata_path).dispose()
     run = CliRunner().invoke(app, ["secrets", "rotate", "--data", data])
-    assert (run.exit_code, run.stdout) == (0, "encrypted anew: 0\n")
+    assert (run.exit_code, run.stdout) == (0, "encrypted again: 0\n")
     keys = (tmp_path / "data" / KEY_FILE).read_text().split()
     CliRunner().invoke(app, ["secrets", "rotate", "--data", data])
     assert (tmp_path / "data" / KEY_FILE).read_text().split()[1:] == keys

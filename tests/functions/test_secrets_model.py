@@ -382,7 +382,7 @@ def machine(folder: Path, first: FirstStart) -> type[RuleBasedStateMachine]:
 
         @rule()
         def rotate(self) -> None:
-            """A new key in front, everything encrypted anew, the old key forgotten."""
+            """A new key in front, everything encrypted again, the old key forgotten."""
             self.keys = [Fernet.generate_key().decode(), self.keys[0]]
             rotate(self.house.database, SecretBox(self.keys))
             self.keys = self.keys[:1]

@@ -1,7 +1,7 @@
 """One request as records of a log of several partitions: each event in the partition of its distinct id.
 
 A request whose events all belong to one partition is one record, the bytes that came. Others become a record for each
-partition, with JSON text made anew and the places that the events had, so that uuids derived from these are the same
+partition, with JSON text encoded again and the places that the events had, so that derived uuids are the same
 however many partitions there are.
 """
 

@@ -25,7 +25,7 @@ _REQUEST_ID = b"posthog-request-id"
 
 
 class V1Endpoint:
-    """Takes batches and says what became of each event."""
+    """Endpoint that takes batches and answers with the outcome of each event."""
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture

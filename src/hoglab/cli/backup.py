@@ -31,7 +31,7 @@ def backup(
         typer.Option(
             "--keep",
             min=1,
-            help="Afterwards, delete all but so many backups in the folder.",
+            help="Number of backups to keep: older ones in the folder are deleted afterwards.",
             show_default=False,
         ),
     ] = None,
@@ -201,7 +201,7 @@ def repair(data: DataOption = None) -> None:
             if settings.database_url is None:
                 database = Database.open(directory.metadata_path)
                 if database.repair_search():
-                    done.append("the index for searching persons is begun anew")
+                    done.append("the index for searching persons is built again")
                 database.dispose()
     except (DatabaseError, DirectoryError) as error:
         raise OperatorError(str(error)) from error

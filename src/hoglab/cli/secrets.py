@@ -39,4 +39,4 @@ def rotate(data: DataOption = None) -> None:
                 database.dispose()
     except (DirectoryError, DatabaseError, SecretsError) as error:
         raise OperatorError(str(error)) from error
-    echo(f"encrypted anew: {renewed}")
+    echo(f"encrypted again: {renewed}")

@@ -211,7 +211,7 @@ def _open(settings: Settings, *, accept_loss: bool, deliver: bool) -> ServerProc
 
 
 def _check_address_space() -> None:
-    """Refuse a start that would end in the middle, with whatever engine first gets no memory."""
+    """Refuse a start that would end in the middle, in the first engine that gets no memory."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_BYTES:
         raise OperatorError(

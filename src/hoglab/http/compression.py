@@ -25,7 +25,7 @@ _MEDIA_TYPES = ("json", "text/html", "text/css", "text/plain", "image/svg+xml", 
 def compress(response: Response, scope: Scope) -> None:
     """Compress a whole answer where its client accepts that. For answers without secrets; takes 10 ms a megabyte.
 
-    Its entity tag stays: it is that of the state of an object, by which changes are guarded, whatever the coding.
+    Its entity tag stays, because it stands for the state of an object, by which changes are guarded, in any coding.
     """
     headers = response.headers
     kind = headers.get("content-type", "").partition(";")[0]

@@ -70,7 +70,7 @@ class Connections:
             os.close(first)
 
     def are_crowded(self) -> bool:
-        """Return whether so many are open that the calling connection should not be kept for further requests.
+        """Return whether too many are open to keep the calling connection for further requests.
 
         Open files are counted, which takes a while where there are thousands. So every call counts as one more
         connection until the next look, and while connections are crowded looks take a small part of the time. Both

@@ -73,7 +73,7 @@ _NOTES: Notes = {
 _FILTER_NOTES: Notes = {
     **_NOTES,
     "person_id": Note(
-        "Only events of this person, whatever the distinct id.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"
+        "Only events of this person, with any of its distinct ids.", "018f6c1e-7b0a-7000-8000-3f0c9a5b1d22"
     ),
     "properties": Note(
         "Only events that these filters let through: JSON, a list of filters on properties of the event (`type` "

@@ -82,7 +82,7 @@ class Call:
 
     @property
     def raw_json(self) -> Any:
-        """The decoded body, whatever JSON value it is."""
+        """The decoded body, any JSON value."""
         return self.decoded.value
 
     def validate(self, model: type[ModelT], value: Any = None) -> ModelT:

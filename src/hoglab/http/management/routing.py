@@ -184,7 +184,7 @@ class Options(TypedDict, total=False):
     """Whether the handler may take seconds: it then runs in a pool where it keeps no quick one waiting."""
     versioned: bool
     """Whether the answer is one object: it gets an ``ETag``, and GET answers ``If-None-Match``. Handlers that change
-    it pass `Call.if_match` to whoever holds the transaction."""
+    it pass `Call.if_match` to the code that holds the transaction."""
     reads_events: bool
     """Whether the answer follows from stored events: it then tells in `LAG_HEADER` by how much these are late."""
     shows_secret: bool
@@ -310,7 +310,7 @@ class ResourceRouter:
         return register
 
     def forbid_delete(self, path: str, *, scope: Scope = INHERIT) -> None:
-        """Answer DELETE with an empty 405 once the key is known to have the scope, whatever the id."""
+        """Answer DELETE with an empty 405 once the key is known to have the scope, for every id."""
         self.add(
             "DELETE", path, None, scope=scope, status=405, summary="Refused: set deleted by PATCH instead"
         )

@@ -237,7 +237,7 @@ def empty_body() -> Body:
 
 
 def decode(raw: bytes, content_type: ContentType) -> Body:
-    """Decode JSON or a form; an empty body equals ``{}`` whatever its type.
+    """Decode JSON or a form; an empty body of any type equals ``{}``.
 
     Raises 400 ``parse_error``, 413 for a url-encoded form that is too large, and 415.
     """
