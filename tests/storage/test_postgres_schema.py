@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -112,6 +114,26 @@ class TestServersThatStart:
             ("waiting_for_schema", None, HEADS["main"])
         ]
         opened[0].dispose()
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_one_that_waits_can_be_stopped(self, postgres_url: str, tmp_path: Path, number: int) -> None:
+        command = [sys.executable, "-m", "hoglab", "serve", "--data", str(tmp_path), "--port", "0"]
+        server = subprocess.Popen(
+            [*command, "--database-url", postgres_url],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stderr is not None
+        try:
+            line = next(line for line in server.stderr if "waiting_for_schema" in line)
+            assert "hoglab migrate" in line
+            server.send_signal(number)
+            server.communicate(timeout=120)
+            assert server.returncode == 0  # 1 when the wait went on to its end
+        finally:
+            server.kill()
+            server.wait()
 
     def test_the_wait_has_an_end(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pools, "SCHEMA_WAIT_S", 0.0)

@@ -145,18 +145,20 @@ def migrate(database_url: DatabaseOption = None) -> None:
 
 async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> None:
     from hoglab.app import HTTP_GRACE_S
-    from hoglab.http.server import ListenError, claim, stop_on_signals
+    from hoglab.http.server import AskedToEndError, ListenError, claim, ended_by_signals
     from hoglab.http.server import serve as serve_http
 
     _check_address_space()
     stop = asyncio.Event()
-    stop_on_signals(stop)
     try:
         with claim(settings.host, settings.port) as address:  # before the directory is touched
             # A free port where none was named.
-            process = _open(
-                settings.model_copy(update={"port": address.port}), accept_loss=accept_loss, deliver=deliver
-            )
+            with ended_by_signals(stop):
+                process = _open(
+                    settings.model_copy(update={"port": address.port}),
+                    accept_loss=accept_loss,
+                    deliver=deliver,
+                )
             _start(process)
             try:
                 await serve_http(
@@ -168,6 +170,8 @@ async def _serve(settings: Settings, *, accept_loss: bool, deliver: bool) -> Non
                 )
             finally:
                 await asyncio.to_thread(process.stop)
+    except AskedToEndError:
+        _log.info("ended_at_start")
     except ListenError as error:
         raise OperatorError(str(error)) from error
     except MemoryError as error:

@@ -20,8 +20,12 @@ from granian.server.embed import Server
 from hoglab.http.connections import MAX_CONNECTIONS, Connections
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from hoglab.http.app import HoglabApp
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+"""Signals that ask the process to end."""
 GRACE_S = 8.0
 """Time for requests to finish once the server is asked to stop."""
 ABORT_S = 1.0
@@ -183,10 +187,35 @@ async def _finish(app: HoglabApp, serving: asyncio.Task[None], grace_s: float) -
         await serving
 
 
+class AskedToEndError(BaseException):
+    """The process was asked to end while it was starting. No ``except Exception`` takes it for a failure."""
+
+
+@contextmanager
+def ended_by_signals(stop: asyncio.Event) -> Iterator[None]:
+    """Raise `AskedToEndError` in the block when the process is asked to end (SIGTERM, SIGINT), and set ``stop`` then.
+
+    A start waits for databases and other processes in the thread of the event loop, which takes no signals
+    meanwhile. After the block signals set ``stop`` alone.
+    """
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        if not stop.is_set():  # a second signal does not disturb the clearing up
+            stop.set()
+            raise AskedToEndError
+
+    for number in _ENDING:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        stop_on_signals(stop)
+
+
 def stop_on_signals(stop: asyncio.Event) -> None:
     """Set ``stop`` when the process is asked to end (SIGTERM, SIGINT)."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         loop.add_signal_handler(number, stop.set)
 
 

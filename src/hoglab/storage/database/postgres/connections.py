@@ -101,7 +101,14 @@ class PostgresConnections:
             if time.monotonic() >= deadline:
                 raise SchemaTooOldError(self.name, revision)
             if not was_logged:
-                _log.warning("waiting_for_schema", database=self.name, revision=revision, needed=head)
+                _log.warning(
+                    "waiting_for_schema",
+                    database=self.name,
+                    revision=revision,
+                    needed=head,
+                    run="hoglab migrate",
+                    wait_s=SCHEMA_WAIT_S,
+                )
                 was_logged = True
             time.sleep(SCHEMA_POLL_S)
 
