@@ -114,7 +114,7 @@ def test_what_happens_beside_it_is_noticed_until_it_is_accepted(
     database.dispose()
 
 
-def test_a_file_without_digests_gets_them_and_an_upgrade_makes_them_anew(path: Path) -> None:
+def test_a_file_without_digests_gets_them_and_an_upgrade_makes_them_again(path: Path) -> None:
     for statement in ("DROP TABLE row_digest", "UPDATE row_digest SET revision = 'before', digest = 1"):
         beside(path, statement)
         assert damaged(path) == []

@@ -114,7 +114,7 @@ class BackupRepository:
         _sync(self.path)
 
     def forget(self, keep: int) -> int:
-        """Delete all but the newest backups, and the parts that only those needed; how many went."""
+        """Delete all but the newest backups, with parts that no other needs, and return how many backups went."""
         names = self.names()
         gone = names[:-keep]
         for name in gone:

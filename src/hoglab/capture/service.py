@@ -119,7 +119,7 @@ class Capture:
         self._decoders = ThreadPoolExecutor(max_workers=2, thread_name_prefix="capture-decode")
 
     async def accept(self, request: Request, rules: PathRules) -> int:
-        """Make the events of a request durable; how many they were. Raises `Refusal`."""
+        """Make the events of a request durable, and return how many there were. Raises `Refusal`."""
         received_at = self._now()
         if _is_large(request.body):
             loop = asyncio.get_running_loop()
@@ -224,7 +224,7 @@ class Capture:
             raise CaptureRefusedError(refusal.reason, for_now=True) from refusal
 
     async def _append(self, project: KnownProject, record: bytes, *, insist: bool = False) -> None:
-        """Have the log keep a request. Raises `Refusal` 503, and 413 for an event that the log cannot take."""
+        """Append a request to the log. Raises `Refusal` 503, and 413 for an event that the log cannot take."""
         try:
             alone = not self._has_several_projects()
             await self._log.append(record, insist=insist, owner=project.id, alone=alone)

@@ -220,7 +220,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 def raise_file_limit() -> int:
-    """Let the process open as many files as the system allows; returns how many: one is needed per connection."""
+    """Let the process open as many files as the system allows, and return how many: each connection needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS * 2 if hard == resource.RLIM_INFINITY else min(hard, MAX_CONNECTIONS * 2)
     if soft < wanted:

@@ -95,7 +95,7 @@ class Quarantine:
         return self._store.get(offset, project_id)
 
     def replay(self, offsets: Sequence[int] | None = None, project_id: int | None = None) -> int:
-        """Have records (None: all) ingested again, by the server or its next start; how many.
+        """Let the server, or its next start, ingest records (None: all) again, and return how many.
 
         They leave the quarantine when they are in the event log again, and come back when they fail again. Events
         that were stored meanwhile are not stored twice.

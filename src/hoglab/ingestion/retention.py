@@ -69,7 +69,7 @@ class EventRetention:
         self._now = now
 
     def expire(self) -> int:
-        """Delete what is past its time, by whole days (UTC); how many events. Raises the errors of the engines.
+        """Delete events past their time, by whole days (UTC), and return how many. Raises the errors of the engines.
 
         Of several processes one does it at a time.
         """

@@ -56,7 +56,7 @@ class Ingestion(ABC):
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish the batch at hand and end the thread; whether it ended in time."""
+        """Finish the batch at hand, end the thread, and return whether it ended in time."""
         self._stopping.set()
         thread = self._thread
         if thread is None:

@@ -119,7 +119,7 @@ class ExportService:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Return answer nobody new and cut off who is being answered; whether all ended in time."""
+        """Refuse further clients, cut off the present ones, and return whether all answers ended in time."""
         listener, thread = self._listener, self._thread
         if listener is None or thread is None:
             return True
@@ -166,7 +166,7 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
                 self._changed.notify_all()
 
     def cut_off(self, timeout_s: float) -> bool:
-        """End all answers; whether they ended in time."""
+        """End all answers, and return whether they ended in time."""
         with self._changed:
             for request in self._open:
                 with contextlib.suppress(OSError):
@@ -303,7 +303,7 @@ def running_export(path: Path, selection: EventSelection) -> Iterator[RunningExp
 
 @contextmanager
 def running_hold(path: Path) -> Iterator[int]:
-    """Have the server behind a socket keep the files of its store as they are; gives the store's position.
+    """Ask the server behind a socket to keep the files of its store as they are, and provide the store's position.
 
     When the block ends, nothing was written to them since it began. Raises `NotServedError` and `CutOffError`.
     """
@@ -320,7 +320,7 @@ def running_hold(path: Path) -> Iterator[int]:
 
 
 def running_examination(path: Path, *, full: bool) -> StoreReport:
-    """Have the server behind a socket read its store through. Raises `NotServedError` and `CutOffError`."""
+    """Ask the server behind a socket to read its store through. Raises `NotServedError` and `CutOffError`."""
     with contextlib.closing(_Connection(path, timeout_s=MAX_EXAMINATION_S)) as connection:
         answer = _asked(connection, path, EXAMINATION_PATH, b"full" if full else b"quick")
         return msgspec.json.decode(answer.read(), type=StoreReport)

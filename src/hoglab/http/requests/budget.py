@@ -94,7 +94,7 @@ class BodyBudget:
         self._leases: set[Lease] = set()
 
     def watch(self, scope: Scope) -> None:
-        """Have the body of a request charged."""
+        """Charge the body of a request to the budget."""
         scope[_BUDGET_KEY] = self
 
     def admit(self, lease: Lease, size: int) -> None:

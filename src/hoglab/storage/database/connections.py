@@ -46,7 +46,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def announce(self, connection: Connection) -> None:
-        """Have other processes wake from `await_change` once the transaction of a connection is committed."""
+        """Wake other processes from `await_change` once the transaction of a connection is committed."""
         ...
 
     def await_change(self, timeout_s: float) -> bool:
@@ -85,7 +85,7 @@ class DatabaseConnections(Protocol):
         ...
 
     def purge(self, *, rewrite: bool) -> None:
-        """Have the bytes of what was deleted leave the disk, as far as the engine leaves that to us."""
+        """Remove the bytes of what was deleted from the disk, as far as the engine does not do it by itself."""
         ...
 
     def give_back(self) -> None:

@@ -14,11 +14,11 @@ class Counters(Protocol):
     """Counters of a database, read inside the transaction of a connection."""
 
     def last_number(self, connection: Connection, table: str, column: str) -> int:
-        """Return the last one that a column of a table was given; 0 for none."""
+        """Return the last number that a column of a table was given; 0 for none."""
         ...
 
     def go_on_after(self, connection: Connection, table: str, column: str, number: int) -> None:
-        """Let the next one be larger."""
+        """Let the next number of a column be larger than ``number``."""
         ...
 
 

@@ -14,7 +14,7 @@ _GO_ON = sa.text("SELECT setval(CAST(:sequence AS regclass), :number)")
 
 
 def last_number(connection: Connection, table: str, column: str) -> int:
-    """Return the last one of a table; 0 for none."""
+    """Return the last number that a table gave; 0 for none."""
     last = (
         f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {_sequence(connection, table, column)}"  # noqa: S608
     )
@@ -22,7 +22,7 @@ def last_number(connection: Connection, table: str, column: str) -> int:
 
 
 def go_on_after(connection: Connection, table: str, column: str, number: int) -> None:
-    """Let the next one be larger, in a transaction."""
+    """Let the next number of a column be larger than ``number``, in a transaction."""
     if number:
         connection.execute(_GO_ON, {"sequence": _sequence(connection, table, column), "number": number})
 

@@ -90,7 +90,7 @@ class SoleServer(BackgroundService):
 
 @contextmanager
 def starting_alone(connect: Connect, name: str) -> Iterator[None]:
-    """Have what a server begins with to itself during the block: ids, first keys, tables of the event store.
+    """Keep other servers from starting during the block, which makes ids, first keys and tables of the event store.
 
     Raises `AnotherServerError` when others take longer than `START_WAIT_S`.
     """

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 def last_number(connection: Connection, table: str, column: str) -> int:  # noqa: ARG001 - a table has one such key
-    """Return the last one of a table; 0 for none."""
+    """Return the last number that a table gave; 0 for none."""
     row = connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).first()
     return 0 if row is None else int(row[0])
 
 
 def go_on_after(connection: Connection, table: str, column: str, number: int) -> None:
-    """Let the next one be larger, in a transaction. Numbers of rows are no such key: they follow the largest."""
+    """Let the next number of a column be larger than ``number``, in a transaction; rowids follow the largest one."""
     if column == "rowid":
         return
     changed = connection.exec_driver_sql("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number, table))

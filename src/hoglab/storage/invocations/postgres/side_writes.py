@@ -161,7 +161,7 @@ def forget_dead(connection: psycopg.Connection[Any], ids: Sequence[str]) -> None
 
 
 def advance_job(connection: psycopg.Connection[Any], step: JobStep, new: int) -> None:
-    """Note how far a job comes. Raises `JobOverError`."""
+    """Record the progress of a job. Raises `JobOverError`."""
     counts = (step.seen, new, step.settled, step.put_aside)
     cursor = connection.execute(_STEP, (step.cursor, *counts, step.id, step.before))
     settle(connection)
