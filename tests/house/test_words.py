@@ -88,3 +88,41 @@ async def f(): "Return."
         ("Number.", False),
     ]
     assert [it.text for it in descriptions(source) if FRAGMENT.match(it.text)] == ["Of what.", "Those."]
+
+
+EMPTY_NAMES = {"each", "found", "made", "one", "those", "told"}
+"""Names that say nothing of what they hold."""
+
+
+def test_names_say_what_they_hold() -> None:
+    named = {name: bound_names(path.read_text()) & EMPTY_NAMES for name, path in modules().items()}
+    assert {name: names for name, names in named.items() if names} == {}
+
+
+def bound_names(source: str) -> set[str]:
+    """Return the names that a source gives to parameters and variables, wherever it binds them."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                names.add(name)
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.ExceptHandler(name=str(name))
+            ):
+                names.add(name)
+    return names
+
+
+def test_bound_names_are_found() -> None:
+    source = """
+for a, (b, *c) in x:
+    d = [e for e in a if (f := e)]
+async def g(h, *, i):
+    async with j as k: pass
+    match l:
+        case [m, *n]: pass
+lambda o: o
+"""
+    assert bound_names(source) == set("abcdefhikmno")

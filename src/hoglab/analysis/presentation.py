@@ -182,7 +182,9 @@ def _rows(
         **sums_object(baseline, missing=key not in groups),
         "validation_failures": [str(failure) for failure in baseline_failures(baseline)],
     }
-    others = sorted((each for each in variants if each != key), key=lambda each: each not in groups)
+    others = sorted(
+        (variant for variant in variants if variant != key), key=lambda variant: variant not in groups
+    )
     return row, [
         _variant(
             variant,

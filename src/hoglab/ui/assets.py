@@ -94,14 +94,14 @@ class Assets:
             raise AssetError("the web UI's index.html is not as `make ui` makes it")
         page = page.replace(BASE, f'<base href="{escape(prefix)}/ui/" />')
         page = page.replace(VERSION, f'<meta name="hoglab" content="{escape(version)}" />')
-        found = {f"assets/{each.name}": each for each in _files(root.joinpath("assets"))}
-        if odd := [name for name in found if not _HASHED.fullmatch(name)]:
+        by_name = {f"assets/{file.name}": file for file in _files(root.joinpath("assets"))}
+        if odd := [name for name in by_name if not _HASHED.fullmatch(name)]:
             raise AssetError(f"the web UI has a file without a hash in its name: {odd[0]}")
         return cls(
             Asset.of(INDEX, page.encode()),
-            {name: Asset.of(name, each.read_bytes()) for name, each in found.items()},
+            {name: Asset.of(name, file.read_bytes()) for name, file in by_name.items()},
         )
 
 
 def _files(folder: Traversable) -> list[Traversable]:
-    return sorted((each for each in folder.iterdir() if each.is_file()), key=lambda each: each.name)
+    return sorted((file for file in folder.iterdir() if file.is_file()), key=lambda file: file.name)

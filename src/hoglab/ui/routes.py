@@ -88,7 +88,7 @@ class _ToProject:
             raise errors.endpoint_not_found(scope["path"])
         raw = bytes(scope.get("raw_path") or str(scope["path"]).encode()).partition(b"?")[0]
         tail = raw.decode("latin-1").removeprefix(f"{PROJECT}/")
-        if not tail.isascii() or "\\" in tail or any(ord(each) < 33 for each in tail):
+        if not tail.isascii() or "\\" in tail or any(ord(character) < 33 for character in tail):
             raise errors.endpoint_not_found(scope["path"])
         await _redirect(send, f"{self._prefix}{PATH}/p/{tail}")
 
@@ -119,4 +119,6 @@ def _is_known(sent: str | None, tag: str) -> bool:
     """Return whether ``If-None-Match`` names an entity tag, weakly."""
     if sent is None:
         return False
-    return sent.strip() == "*" or any(each.strip().removeprefix("W/") == tag for each in sent.split(","))
+    return sent.strip() == "*" or any(
+        sent_tag.strip().removeprefix("W/") == tag for sent_tag in sent.split(",")
+    )

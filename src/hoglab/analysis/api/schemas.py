@@ -481,7 +481,7 @@ Question = Annotated[
     _QUESTIONS, Field(discriminator="kind", description="A query; `kind` says what is asked.")
 ]
 KINDS: tuple[str, ...] = tuple(
-    get_args(each.model_fields["kind"].annotation)[0] for each in get_args(_QUESTIONS)
+    get_args(question.model_fields["kind"].annotation)[0] for question in get_args(_QUESTIONS)
 )
 """The kinds of queries."""
 

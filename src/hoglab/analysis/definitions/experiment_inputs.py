@@ -158,8 +158,8 @@ class ExperimentInputs:
         a secondary one not at all.
         """
         uuid = metric.get("uuid")
-        secondary = any(each["uuid"] == uuid for each in self.metrics) and uuid not in self.primary
-        family = {None: result} | {each: others[each] for each in others if each != uuid}
+        secondary = any(metric["uuid"] == uuid for metric in self.metrics) and uuid not in self.primary
+        family = {None: result} | {other: others[other] for other in others if other != uuid}
         outside = frozenset({None}) if secondary else frozenset()
         return adjusted(family, self.calculation.statistics.correction, outside=outside)[None]
 

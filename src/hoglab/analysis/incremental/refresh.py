@@ -185,7 +185,7 @@ def _by_place(rows: list[tuple[Any, ...]], key: int) -> dict[tuple[Any, ...], tu
     return totals
 
 
-def _close(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+def _close(first: Any, second: Any) -> bool:
+    if first is None or second is None:
+        return first is second
+    return isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

@@ -121,7 +121,7 @@ def _tally_object(name: str, tally: Tally) -> dict[str, Any]:
         "method": name,
         "false_positives": tally.false_positives / count,
         "false_positives_watched": tally.false_positives_watched / count,
-        "power": tally.found / count,
+        "power": tally.significant / count,
         "power_watched": tally.found_watched / count,
         "coverage": tally.covered / count,
         "refused": tally.refused / count,

@@ -50,7 +50,7 @@ class Tally:
     experiments: int = 0
     false_positives: int = 0
     false_positives_watched: int = 0
-    found: int = 0
+    significant: int = 0
     found_watched: int = 0
     covered: int = 0
     refused: int = 0
@@ -94,7 +94,7 @@ def simulate(
             tally.experiments += 1
             tally.false_positives += null.significant
             tally.false_positives_watched += null.ever
-            tally.found += real.significant
+            tally.significant += real.significant
             tally.found_watched += real.ever
             tally.refused += real.refused
             tally.covered += real.interval is not None and real.interval[0] <= truth <= real.interval[1]

@@ -292,17 +292,19 @@ class _Translation:
         negated = node.op == "!="
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, nodes.Constant) and side.value is None and node.op in ("==", "!="):
-                found = self._translated(other).text
-                return Sql(f"({found} IS {'NOT ' if negated else ''}NULL)", ExpressionKind.TRUTH)
+                operand = self._translated(other).text
+                return Sql(f"({operand} IS {'NOT ' if negated else ''}NULL)", ExpressionKind.TRUTH)
         operator = _COMPARISONS.get(node.op)
         if operator is None:
             raise self._refused(node, f"the operator {node.op} cannot be used in metrics")
         sides = [(side, self._translated(side)) for side in (node.left, node.right)]
-        as_number = any(each.kind is ExpressionKind.NUMBER for _, each in sides)
-        left, right = ((self._as_number if as_number else self._as_text)(each).text for _, each in sides)
+        as_number = any(operand.kind is ExpressionKind.NUMBER for _, operand in sides)
+        left, right = (
+            (self._as_number if as_number else self._as_text)(operand).text for _, operand in sides
+        )
         is_known = any(
-            isinstance(side, nodes.Constant) and not (as_number and each.kind is ExpressionKind.TEXT)
-            for side, each in sides
+            isinstance(side, nodes.Constant) and not (as_number and operand.kind is ExpressionKind.TEXT)
+            for side, operand in sides
         )
         if operator in ("=", "<>") and not is_known:  # both may be missing
             return Sql(f"({left} IS {'' if negated else 'NOT '}DISTINCT FROM {right})", ExpressionKind.TRUTH)
@@ -364,8 +366,8 @@ class _Translation:
     def _extreme(self, first: str, second: str, arguments: tuple[nodes.Expr, ...]) -> Sql:
         """Return the smaller or the larger of two numbers; of NULL and anything NULL."""
         extreme = self._bound(
-            lambda one, other: (
-                f"CASE WHEN {one} {first} {other} THEN {one} WHEN {one} {second} {other} THEN {other} END"
+            lambda left, right: (
+                f"CASE WHEN {left} {first} {right} THEN {left} WHEN {left} {second} {right} THEN {right} END"
             ),
             *map(self.number, arguments),
         )

@@ -279,10 +279,10 @@ class Scope:
             if identifier in inside:
                 raise FilterError(f"cohort {identifier} contains itself", leaf.key)
             if cohort.people is not None:
-                found = self.dialect.one_of_people(
+                membership = self.dialect.one_of_people(
                     self.column("person_id"), self.parameters.bind(cohort.people)
                 )
-                parts.append(self.parameters.written(f"coalesce({found}, FALSE)", leaf.key))
+                parts.append(self.parameters.written(f"coalesce({membership}, FALSE)", leaf.key))
             else:
                 parts.append(group_condition(cohort.filters, self._filter_scope((*inside, identifier))))
         belongs = combined("OR", parts) if parts else FALSE

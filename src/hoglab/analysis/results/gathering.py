@@ -143,7 +143,7 @@ class ExperimentResults:
             metric["uuid"]: store.newest_result(connection, inputs.key(metric)) for metric in inputs.metrics
         }
         results = {uuid: point.result for uuid, point in newest.items() if point is not None and point.result}
-        shown = {uuid: without_step_sessions(each) for uuid, each in corrected(inputs, results).items()}
+        shown = {uuid: without_step_sessions(result) for uuid, result in corrected(inputs, results).items()}
         entries = []
         for shown_metric in inputs.shown:
             entry = metric_object(shown_metric)

@@ -263,11 +263,11 @@ def schema_problem(metric: Mapping[str, Any]) -> str | None:
     try:
         _METRIC.validate_python(metric)
     except ValidationError as error:
-        found = error.errors(include_url=False)
+        problems = error.errors(include_url=False)
         guesses = {unknown.path: unknown.guess for unknown in unknown_keys(StoredMetric, metric)}
-        shown = [_problem(details, guesses) for details in found[:MAX_LISTED_ERRORS]]
+        shown = [_problem(details, guesses) for details in problems[:MAX_LISTED_ERRORS]]
         hint = ""
-        if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in found):
+        if any(e["type"] == "extra_forbidden" and e["loc"][-2:] == ("EventsNode", "id") for e in problems):
             hint = (
                 " EventsNode does not accept an 'id' field. To reference an event, use {'kind': 'EventsNode', "
                 "'event': '<event_name>'} (omit 'id'). To reference an action, switch to {'kind': 'ActionsNode', "

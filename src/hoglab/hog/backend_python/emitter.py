@@ -43,14 +43,14 @@ class Emitter:
     def kind(self, node: n.Expr) -> int:
         return self.unit.kinds.of(node)
 
-    def bind_once(self, made: ast.expr) -> tuple[ast.expr, ast.expr]:
+    def bind_once(self, expression: ast.expr) -> tuple[ast.expr, ast.expr]:
         """Emit the expression for its first and for every later use, evaluated once."""
-        if isinstance(made, ast.Name):
-            return made, name(made.id)
-        if isinstance(made, ast.Constant):
-            return made, const(made.value)
+        if isinstance(expression, ast.Name):
+            return expression, name(expression.id)
+        if isinstance(expression, ast.Constant):
+            return expression, const(expression.value)
         variable = self.unit.fresh("t")
-        return walrus(variable, made), name(variable)
+        return walrus(variable, expression), name(variable)
 
     def constant_of(self, value: object) -> ast.expr:
         return const(value)

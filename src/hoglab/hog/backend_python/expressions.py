@@ -225,14 +225,14 @@ class ExpressionEmitter(Emitter):
         return last_of(first, make(self.expr(left), name(variable)))
 
     def arithmetic(self, node: n.ArithmeticOperation) -> ast.expr:
-        made = self.ordered(
+        fast = self.ordered(
             node.left, node.right, lambda a, b: call(operators.ARITHMETIC_HELPERS[node.op], a, b)
         )
-        return made if made is not None else operators.arithmetic(self, node)
+        return fast if fast is not None else operators.arithmetic(self, node)
 
     def comparison(self, node: n.CompareOperation) -> ast.expr:
-        made = self.ordered(node.left, node.right, lambda a, b: operators.by_helper(node.op, a, b))
-        return made if made is not None else operators.comparison(self, node)
+        fast = self.ordered(node.left, node.right, lambda a, b: operators.by_helper(node.op, a, b))
+        return fast if fast is not None else operators.comparison(self, node)
 
     def between(self, node: n.BetweenExpr) -> ast.expr:
         parts = (node.expr, node.low, node.high)

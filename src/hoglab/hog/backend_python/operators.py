@@ -151,11 +151,11 @@ def _equality(emitter: Emitter, node: n.CompareOperation) -> ast.expr:
     return call(helper, made_left, made_right)
 
 
-def is_null(made: ast.expr, wanted: bool = True) -> ast.expr:
+def is_null(expression: ast.expr, wanted: bool = True) -> ast.expr:
     """Build `value is None`, or `value is not None`."""
-    if isinstance(made, ast.Constant):
-        return const((made.value is None) is wanted)
-    return compare(made, ast.Is() if wanted else ast.IsNot(), const(None))
+    if isinstance(expression, ast.Constant):
+        return const((expression.value is None) is wanted)
+    return compare(expression, ast.Is() if wanted else ast.IsNot(), const(None))
 
 
 def _class_of(known: object) -> tuple[str, int]:

@@ -137,12 +137,12 @@ def reasons(
     case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
 ) -> Iterator[Reason]:
     """Yield the reasons of the verdict: the numbers, how they were read, and what to be careful with."""
-    concerns = [Reason(each.code, each.message, each.metric_uuid) for each in case.critical]
+    concerns = [Reason(problem.code, problem.message, problem.metric_uuid) for problem in case.critical]
     if state is State.INVALID:
         yield from concerns
         return
     said = _clear(case, metrics)
-    yield from (each.reason for each in said)
+    yield from (finding.reason for finding in said)
     yield from concerns
     yield from _about_missing(case)
     yield from _about_the_end(case, state)
@@ -245,13 +245,17 @@ def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
     for metric in case.metrics:
         if not metric.is_primary:
             continue
-        largest = [each.largest_difference for each in metric.variants if each.largest_difference is not None]
+        largest = [
+            variant.largest_difference
+            for variant in metric.variants
+            if variant.largest_difference is not None
+        ]
         if largest:
             bound = _effect(case, metric, max(largest)).removeprefix("+")
             possible.append(f"“{metric.name}” beyond ±{bound}")
     if not possible:
         return "Nothing can be said: no primary metric has statistics."
-    worse = [f"“{each.evidence.variant}”" for each in _primary(said, Decision.WORSE)]
+    worse = [f"“{finding.evidence.variant}”" for finding in _primary(said, Decision.WORSE)]
     also = f" {_joined(list(dict.fromkeys(worse)))} does worse." if worse else ""
     return f"No clear winner: no difference on {_joined(possible)} is likely.{also}"
 

@@ -75,7 +75,7 @@ def _is_plain(scope: Scope, metric: FunnelMeasure) -> bool:
         metric.order is FunnelOrder.ORDERED
         and not scope.resumable
         and not tables_of(metric)
-        and not any(one.may_overlap(other) for one, other in combinations(sources, 2))
+        and not any(first.may_overlap(second) for first, second in combinations(sources, 2))
     )
 
 

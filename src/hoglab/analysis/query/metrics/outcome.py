@@ -27,12 +27,12 @@ class Partial:
     combine: str  # sum, min or max
     zero: str = "0"
 
-    def combined(self, one: str, other: str) -> str:
+    def combined(self, first: str, second: str) -> str:
         """Combine two partials; the embedded engine's extremes ignore NULL."""
         return {
-            "sum": f"{one} + {other}",
-            "max": f"greatest({one}, {other})",
-            "min": f"least({one}, {other})",
+            "sum": f"{first} + {second}",
+            "max": f"greatest({first}, {second})",
+            "min": f"least({first}, {second})",
         }[self.combine]
 
 

@@ -193,7 +193,7 @@ def aggregates(scope: Scope, value: Value, name: str, x: str) -> dict[str, str]:
     if value.math is Math.QUANTILE:
         return {f"{name}_v": scope.dialect.quantile(x, value.level)}
     combine = {partial.name: partial.combine for partial in _value_partials(value, name)}
-    return {each: f"{combine[each]}({text})" for each, text in _of_a_row(value, name, x).items()}
+    return {partial: f"{combine[partial]}({text})" for partial, text in _of_a_row(value, name, x).items()}
 
 
 def _of_a_row(value: Value, name: str, x: str) -> dict[str, str]:
