@@ -53,7 +53,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 test: lint suite ## Check style, types and layers, then run the tests of language, numbers, API and embedded storage
 
 suite: setup
-	$(PYTEST) --target test --max-processor-s 5
+	$(PYTEST) --target test --max-processor-s $(if $(filter all,$(HOGLAB_TEST_EXAMPLES)),30,5)
 
 test-engines: setup ## Run the tests of storage and results on ClickHouse's engine and on PostgreSQL (skipped where these are missing)
 	$(PYTEST) --target engines

@@ -45,8 +45,9 @@ class Destination:
                     tokens.add(self.headers.get("X-Token"))
                     bodies.setdefault(body["uuid"], []).append(self.headers.get("Idempotency-Key"))
                 self.send_response(200)
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", "2")
                 self.end_headers()
+                self.wfile.write(b"ok")  # as Slack's webhooks acknowledge a message
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 pass

@@ -161,6 +161,7 @@ def test_without_neighbours_all_events_are_transformed(shared: Shared) -> None:
     assert any(FAILED in event.properties for event in shared.run(300)), "that was more than a share"
 
 
+@pytest.mark.slow
 def test_filters_and_inputs_count_too(shared: Shared) -> None:
     slow = "arrayExists(a -> arrayExists(b -> a + b = 0.5, range(200)), range(200))"
     never = {"properties": [{"type": "hogql", "key": slow}]}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from cryptography.fernet import Fernet
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -464,6 +465,7 @@ def values_of(inputs: dict[str, Any]) -> dict[str, Any]:
     return {key: item if item in (ABSENT, SHOWN) else item["value"] for key, item in shown.items()}
 
 
+@pytest.mark.slow
 @proves("F10.7", "F10.1", "F10.2", "F10.3", "F10.4", "F8.6")
 def test_lives_of_secrets(prepared: tuple[Path, FirstStart], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(prepared[0], tmp_path / "data"))

@@ -67,7 +67,7 @@ def policy(answer: Answer) -> str | None:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
 @pytest.mark.parametrize("accept", [b"text/html", b"*/*"])
 def test_every_answer_that_is_no_json_has_a_policy(hoglab: Hoglab, method: str, accept: bytes) -> None:
-    headers = [(b"authorization", f"Bearer {KEY}".encode()), (b"accept", accept)]
+    headers = [(b"authorization", f"Bearer {KEY}".encode()), (b"accept", accept), (b"host", b"localhost")]
 
     async def answers() -> dict[str, Answer]:
         found = {}

@@ -39,6 +39,7 @@ from hoglab.functions.configuration.schemas import StatusOut
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.runtime import compile_configuration, filter_globals
 from hoglab.functions.status import status_of
+from hoglab.functions.templates import acknowledgements
 from hoglab.hog import HogSourceError
 from hoglab.http.errors import BareError, not_found, validation_error
 from hoglab.http.fields.fields import parse_integer, parse_uuid
@@ -350,7 +351,14 @@ def _test_run(
         raise _refused("Invalid invocation ID")
     if function.type not in TESTED_TYPES:
         raise _refused("Invalid function type")
-    report = tests.run(call.project, function, globals_, run_id=run_id, mock=body.mock_async_functions)
+    report = tests.run(
+        call.project,
+        function,
+        globals_,
+        run_id=run_id,
+        mock=body.mock_async_functions,
+        responses=acknowledgements(function.template_id),
+    )
     return report.answer()
 
 

@@ -24,7 +24,7 @@ from hoglab.functions.icons import icon_url
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["UNUSABLE", "Follows", "Template", "catalogue", "find_template"]
+__all__ = ["UNUSABLE", "Follows", "Template", "acknowledgements", "catalogue", "find_template"]
 
 UNUSABLE = frozenset({"hidden"})
 """Statuses of templates from which nothing may be created."""
@@ -64,6 +64,8 @@ class Template:
     readme: str
     folder: str
     follows: Follows | None = None
+    answers: tuple[dict[str, Any], ...] = ()
+    """Responses of the service to a run's requests, in turn, with which test runs go on that send none."""
 
     def wire(self) -> dict[str, Any]:
         """Return the template object of the API."""
@@ -92,6 +94,12 @@ class Template:
 
 ALIASES: Mapping[str, str] = {}
 """Other ids of templates, each with its present id."""
+
+
+def acknowledgements(template_id: str | None) -> tuple[dict[str, Any], ...]:
+    """Return the answers with which the service of a template accepts what is sent; none without a template."""
+    template = None if template_id is None else find_template(template_id)
+    return () if template is None else template.answers
 
 
 def find_template(template_id: str) -> Template | None:
@@ -136,4 +144,5 @@ def _read(folder: Traversable) -> Template:
         readme=folder.joinpath("README.md").read_text("utf-8"),
         folder=folder.name,
         follows=Follows(**described["follows"]) if "follows" in described else None,
+        answers=tuple(described.get("answers", ())),
     )
