@@ -68,7 +68,8 @@ def page(template: Template) -> str:
 def _followed(follows: Follows) -> str:
     """Return the sentence that names the document which a template follows."""
     read = "" if follows.read is None else f", as it was on {follows.read}"
-    ends = "" if follows.ends is None else f", which the service may refuse from {follows.ends} on"
+    day = f"{follows.ends} on" + (" (estimated)" if follows.is_estimate else "")
+    ends = "" if follows.ends is None else f", which the service may refuse from {day}"
     version = "" if follows.version is None else f" Version of the API: {follows.version}{ends}."
     return f"It follows <{follows.document}>{read}.{version}"
 

@@ -35,13 +35,15 @@ class Follows:
     """The document of a service that a template follows.
 
     ``read``: the day on which it was last compared with the template, None where that was before such days were noted.
-    ``ends``: the day from which the service may refuse ``version``, None where none is known.
+    ``ends``: the day from which the service may refuse ``version``, None where none is known. ``is_estimate``: the
+    service names no day, so that ``ends`` follows from how long earlier versions lasted.
     """
 
     document: str
     read: date | None = None
     version: str | None = None
     ends: date | None = None
+    is_estimate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
