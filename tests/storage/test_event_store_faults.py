@@ -30,7 +30,7 @@ def batch(offset):
         for number in range(21)
     ]
     if offset > 1:
-        rows.append(event_row(3 * offset, uuid=uuid5(UUID(int=offset - 1), "3")))
+        rows.append(event_row(3 * offset, uuid=uuid5(UUID(int=offset - 1), "3"), distinct_id="u3"))
     return EventBatch(rows, [PersonOverride(1, UUID(int=offset), UUID(int=offset + 1))])
 
 store = DuckDbEventStore(Path(sys.argv[1]), memory="200MB")

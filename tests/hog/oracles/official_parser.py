@@ -14,8 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from tests.waiting import PATIENCE_S
-
 STUB = Path(__file__).parent / "official_stub"
 CALLS = {
     "program": "parse_program_json",
@@ -60,7 +58,7 @@ class OfficialParser:
         """Ends the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=PATIENCE_S)
+        self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
 
