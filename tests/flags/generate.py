@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hoglab.filters.operands import operand_problem
+
 WORDS = [
     "pro",
     "free",
@@ -57,8 +59,8 @@ VERSION_OPERATORS = [
 class Draw:
     """Random flags and people that both sides support.
 
-    With ``savable``, flags keep to what the API accepts: shares that sum to 100, overrides that exist and at
-    least one condition. Without it they also have the odd shapes that old rows may hold.
+    With ``savable``, flags keep to what the API accepts: shares that sum to 100, overrides and variants that exist,
+    operands that can match, and at least one condition. Without it they also have the odd shapes of old rows.
     """
 
     def __init__(self, seed: int, *, savable: bool = False) -> None:
@@ -112,6 +114,8 @@ class Draw:
                 "operator": "semver_wildcard",
                 "value": choose.choice(["1.*", "0.*", "1.2.*", "0.2.*"]),
             }
+        if self.savable and operand_problem(made["operator"], made["value"]) is not None:
+            return self.property_filter()
         return {"type": "person", **made}
 
     def condition(self, variants: list[str]) -> dict[str, Any]:
@@ -156,12 +160,16 @@ class Draw:
         plain = not by_device and not any(c["aggregation_group_type_index"] == 0 for c in filters["groups"])
         if persons and plain and filters["groups"] and choose.random() < 0.4:
             base = choose.choice(persons)
+            variants = [
+                variant["key"] for variant in (base["filters"]["multivariate"] or {}).get("variants", ())
+            ]
+            values = [True, False, *(variants if self.savable else ["control", "test"])]
             filters["groups"][0]["properties"].append(
                 {
                     "type": "flag",
                     "key": str(base["id"]),
                     "operator": "flag_evaluates_to",
-                    "value": choose.choice([True, False, "control", "test"]),
+                    "value": choose.choice(values),
                 }
             )
         return {
