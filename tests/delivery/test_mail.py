@@ -310,6 +310,9 @@ def test_addresses_of_servers(text: str, expected: MailServer) -> None:
         "smtps://mail.example.com?tls=none",
         "smtp://mail.example.com?timeout=3",
         "smtp://mail.example.com/path",
+        "smtp://mail.example.com?recipient_an_hour=0",
+        "smtp://mail.example.com?recipient_an_hour=many",
+        "smtp://mail.example.com?recipient_an_hour=10000000000000",
     ],
 )
 def test_what_is_no_address_of_a_server(text: str) -> None:

@@ -294,3 +294,16 @@ def test_the_operator_may_limit_where_e_mails_go(mailbox: Mailbox, address: str,
     answer = asyncio.run(Mailer(server, LIMITS).send(wanted, 1))
     assert isinstance(answer, MailSent) is allowed
     assert len(mailbox.mails) == allowed
+
+
+def test_the_address_of_the_server_says_how_many_an_address_gets(mailbox: Mailbox) -> None:
+    wanted = email_of([email()], "key", LIMITS)
+    assert isinstance(wanted, Email)
+
+    async def story() -> list[MailSent | MailFailure]:
+        mailer = Mailer(MailServer.parse(f"{mailbox.url}&recipient_an_hour=25"))
+        return [await mailer.send(wanted, 1) for _ in range(26)]
+
+    *allowed, refused = asyncio.run(story())
+    assert allowed == [MailSent()] * 25
+    assert refused == MailFailure("An address gets at most 25 e-mails an hour of a project", retriable=False)

@@ -68,7 +68,7 @@ class LossyMailbox:
         self._mailbox.answer = self._answer
         self._seen: set[str] = set()
         self.lost = 0
-        self.url = self._mailbox.url
+        self.url = f"{self._mailbox.url}{'&' if '?' in self._mailbox.url else '?'}recipient_an_hour=100000"
 
     def _answer(self, number: int) -> str:
         message_id = str(self._mailbox.attempts[number].message["Message-ID"])

@@ -76,7 +76,10 @@ class MailLimits:
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Address and settings of the server that sends e-mails. ``recipient_domains``: empty for any."""
+    """Address and settings of the server that sends e-mails.
+
+    ``recipient_domains``: empty for any. ``recipient_an_hour``: None for the number in `MailLimits`.
+    """
 
     host: str
     port: int
@@ -84,6 +87,7 @@ class MailServer:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     recipient_domains: frozenset[str] = frozenset()
+    recipient_an_hour: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> MailServer:
@@ -95,7 +99,7 @@ class MailServer:
             raise ValueError(f"is not the address of a mail server: {SMTP_URL_FORM}") from None
         if url.scheme not in ("smtp", "smtps") or not host:
             raise ValueError(f"is not the address of a mail server: {SMTP_URL_FORM}")
-        if url.path not in ("", "/") or url.fragment or set(url.query) - {"tls"}:
+        if url.path not in ("", "/") or url.fragment or set(url.query) - {"tls", "recipient_an_hour"}:
             raise ValueError(f"has more parts than such an address has: {SMTP_URL_FORM}")
         wanted = url.query.get("tls", "implicit" if url.scheme == "smtps" else "starttls")
         tls = next((known for known in PORTS if known == wanted), None)
@@ -103,7 +107,11 @@ class MailServer:
             raise ValueError("has a tls that is not one of starttls, implicit (smtps) and none")
         if (url.user is None) != (url.password is None):
             raise ValueError("has a user or a password, but not both")
-        return cls(host, port or PORTS[tls], tls, url.user, url.password)
+        most = url.query.get("recipient_an_hour")
+        if most is not None and not (most.isascii() and most.isdigit() and 0 < int(most[:10]) <= 1_000_000):
+            raise ValueError("has a recipient_an_hour that is not a number from 1 to 1000000")
+        recipient_an_hour = None if most is None else int(most)
+        return cls(host, port or PORTS[tls], tls, url.user, url.password, recipient_an_hour=recipient_an_hour)
 
     def only_to(self, domains: Iterable[str]) -> MailServer:
         """Return the server with the domains that its e-mails may go to, none for any."""
@@ -265,6 +273,8 @@ class Mailer:
         """Create the mailer. ``server`` is None when there is none; then no e-mail is sent."""
         self._server = server
         self.limits = limits or MailLimits()
+        if server is not None and server.recipient_an_hour is not None:
+            self.limits = replace(self.limits, recipient_an_hour=server.recipient_an_hour)
         self._recipients = _Recipients(self.limits)
 
     async def send(self, email: Email, project_id: int) -> MailSent | MailFailure:
