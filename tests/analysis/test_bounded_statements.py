@@ -58,6 +58,7 @@ def child(
     )
 
 
+@pytest.mark.slow
 def test_the_worst_statements_are_planned_in_time_and_memory() -> None:
     """In a process with so little memory and processor time that it would be killed."""
     done = child("-m", "tests.analysis.worst_statements")

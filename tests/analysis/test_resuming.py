@@ -77,6 +77,7 @@ def experiment(engine: Stateful) -> Experiment:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_in_about_the_order_of_time_results_are_those_of_all_events(lasting: Stateful) -> None:
     """Most events come in order, some late; ends are sometimes in the middle of what came."""
     bench = Bench(lasting)

@@ -73,6 +73,7 @@ def numbers(answer: Answer) -> dict[str, float]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_shared_results_are_those_of_each_question_alone(bench: Bench) -> None:
     @settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=seeds, setting=a_setting())

@@ -137,6 +137,7 @@ def corrected(events: list[Event], random: Random) -> list[Event]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_after_every_batch_results_are_those_of_all_events(lasting: Stateful) -> None:
     """Events come late, out of order and twice; people merge; time goes on; and there are two metrics."""
     bench = Bench(lasting)

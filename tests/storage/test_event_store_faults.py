@@ -47,6 +47,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_ten_times_it_loses_and_doubles_nothing(tmp_path: Path) -> None:
     path = tmp_path / "events.duckdb"
     chance = random.Random(2)

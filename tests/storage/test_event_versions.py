@@ -218,5 +218,6 @@ def oracle_until(records: list[list[EventRow]], done: int) -> Oracle:
     return oracle
 
 
+@pytest.mark.slow
 def test_events_are_stored_as_the_oracle_says(engine: Any, tmp_path: Path) -> None:
     run_history(engine, tmp_path)

@@ -106,6 +106,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "text"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.slow
 def test_a_file_that_does_not_fit_is_told_and_can_be_accepted(
     lived: Path, data: Path, fault: Callable[[Path, Path], None], text: str
 ) -> None:

@@ -226,6 +226,7 @@ def started(address: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.faults
+@pytest.mark.slow
 def test_jobs_of_processes_that_are_killed_or_paused_are_done_once_each(
     address: str, database: Database
 ) -> None:

@@ -88,6 +88,7 @@ def test_answers_that_are_final(server: Server, status: int, error: type[Excepti
         Sender(server.url, "phc_x", sleep=lambda _: pytest.fail("waited")).send(b"{}")
 
 
+@pytest.mark.slow
 def test_a_server_that_was_never_there() -> None:
     with pytest.raises(SendError, match="cannot be reached"):
         Sender("127.0.0.1:9", "phc_x", sleep=lambda _: pytest.fail("waited")).send(b"{}")
