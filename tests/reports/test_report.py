@@ -31,14 +31,10 @@ def row(key: str, **fields: Any) -> dict[str, Any]:
 
 def compared(key: str, interval: list[float] | None, p_value: float | None, **fields: Any) -> dict[str, Any]:
     significant = p_value is not None and p_value < 0.05
-    return row(
-        key,
-        method="frequentist",
-        confidence_interval=interval,
-        p_value=p_value,
-        significant=significant,
-        **fields,
-    )
+    # The baseline has 20: the effect is the difference of the means.
+    total = 20 if interval is None or None in interval else 20 * (1 + sum(interval) / 2)
+    shown = {"sum": total, "sum_squares": 20 + total, "confidence_interval": interval, "p_value": p_value}
+    return row(key, method="frequentist", significant=significant, **{**shown, **fields})
 
 
 def report(*variants: dict[str, Any], kind: str = "mean", **fields: Any) -> MetricReport:
@@ -446,9 +442,10 @@ def test_every_math_has_a_label() -> None:
 
 def test_a_percentile_is_not_called_a_mean() -> None:
     found = report(
-        compared("a", [0.1, 0.3], 0.001, quantile=8),
+        compared("a", [0.1, 0.3], 0.001, quantile=8, quantile_level=0.9),
         kind="quantile",
         quantile=7.5,
+        quantile_level=0.9,
         metric={"quantile_level": 0.9},
     )
     text = in_terminal(whole(None, metrics=(found,)))

@@ -58,7 +58,9 @@ UP, DOWN, NEITHER = (0.01, 0.09), (-0.09, -0.01), (-0.03, 0.042)
 
 def evidence(variant: str, interval: tuple[float, float] | None) -> Evidence:
     significant = interval is not None and (interval[0] > 0 or interval[1] < 0)
-    return Evidence(variant, interval, significant, problem=None if interval else "fewer than 50 people")
+    above = None if interval is None or sum(interval) == 0 else sum(interval) > 0
+    problem = None if interval else "fewer than 50 people"
+    return Evidence(variant, interval, above, is_significant=significant, problem=problem)
 
 
 def metric(
@@ -181,7 +183,9 @@ def test_goals_are_symmetric(case: Case) -> None:
 
     def turned(each: Evidence) -> Evidence:
         return replace(
-            each, interval=None if each.interval is None else (-each.interval[1], -each.interval[0])
+            each,
+            interval=None if each.interval is None else (-each.interval[1], -each.interval[0]),
+            is_above=None if each.is_above is None else not each.is_above,
         )
 
     other = replace(
@@ -384,7 +388,10 @@ def test_relative_effects_err_downwards_more_often_by_what_the_baseline_is_known
                 )
                 compared = compare(config, control, treated)
                 interval = compared.credible_interval or compared.confidence_interval
-                one = Evidence("test", interval, compared.significant is True)
+                assert interval is not None
+                one = Evidence(
+                    "test", interval, sum(interval) > 0, is_significant=compared.significant is True
+                )
                 for falls in (False, True):
                     found[falls, one.direction(wants_decrease=falls)] += 1
             for falls, sign in ((False, 1), (True, -1)):

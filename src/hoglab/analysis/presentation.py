@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -11,11 +13,13 @@ from hoglab.analysis.query import Answer, Groups
 from hoglab.analysis.query.model import FunnelMeasure, Metric, QuantileMeasure, RatioMeasure, RetentionMeasure
 from hoglab.statistics import (
     Correction,
+    DifferenceType,
     FrequentistConfig,
     Method,
     Proportion,
     QuantileSample,
     Ratio,
+    RefusalError,
     Retention,
     SampleMean,
     StatisticsConfig,
@@ -24,6 +28,7 @@ from hoglab.statistics import (
     WithCovariate,
     baseline_failures,
     compare,
+    estimate_effect,
 )
 from hoglab.statistics.verdict import Evidence
 
@@ -121,11 +126,15 @@ def adjusted(
 
 
 def evidence_of(
-    row: Mapping[str, Any], config: StatisticsConfig, baseline_failures: Sequence[str] = ()
+    row: Mapping[str, Any],
+    config: StatisticsConfig,
+    metric_type: str,
+    baseline: Mapping[str, Any] | None = None,
 ) -> Evidence:
     """Return the evidence of a row about its variant: the rule of significance for every presentation of results.
 
-    A corrected p-value decides where there is one. The row of the baseline, which has no method, gives no evidence.
+    A corrected p-value decides where there is one. The row of the baseline, which has no method, gives no evidence;
+    ``baseline`` is that row, for the others.
     """
     interval = row.get("credible_interval") or row.get("confidence_interval")
     complete = interval is not None and None not in interval
@@ -133,14 +142,22 @@ def evidence_of(
     problem = None
     if not complete and "method" in row:
         own = [FAILURES.get(code, code) for code in row["validation_failures"]]
-        behind = [f"baseline: {FAILURES.get(code, code)}" for code in baseline_failures]
+        codes = () if baseline is None else baseline["validation_failures"]
+        behind = [f"baseline: {FAILURES.get(code, code)}" for code in codes]
         problem = ", ".join(own or behind) or NO_STATISTICS
     significant = bool(row.get("significant"))
     if corrected is not None and isinstance(config.inference_config, FrequentistConfig):
         significant = bool(corrected < config.inference_config.alpha)
+    is_above, means = None, None
+    if complete and baseline is not None:
+        groups = statistics_of(baseline, metric_type), statistics_of(row, metric_type)
+        with suppress(RefusalError):
+            is_above, means = _is_above(row, config, *groups), (groups[0].mean, groups[1].mean)
     return Evidence(
         variant=row["key"],
         interval=(interval[0], interval[1]) if interval is not None and complete else None,
+        is_above=is_above,
+        means=means,
         is_significant=significant,
         p_value=row.get("p_value") if corrected is None else corrected,
         chance_to_win=row.get("chance_to_win"),
@@ -170,6 +187,25 @@ def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatist
     if row.get("covariate_sum") is None:
         return plain
     return WithCovariate(plain, *(row.get(name) or 0.0 for name in _SUMS[3:]))
+
+
+def _is_above(
+    row: Mapping[str, Any],
+    config: StatisticsConfig,
+    baseline: SufficientStatistics,
+    variant: SufficientStatistics,
+) -> bool | None:
+    """Return whether a variant's mean is above the baseline's by its method; None where they are equal.
+
+    A posterior says it by its chance, which contains the prior. Else the difference of the means does, with CUPED
+    that of the adjusted ones, whatever difference the experiment shows. Raises `RefusalError`.
+    """
+    chance = row.get("chance_to_win")
+    if chance is not None:
+        return None if chance == 0.5 else bool(chance > 0.5)
+    absolute = replace(config.inference_config, difference_type=DifferenceType.ABSOLUTE)
+    effect, _ = estimate_effect(replace(config, inference_config=absolute), baseline, variant)
+    return None if effect.estimate == 0 else effect.estimate > 0
 
 
 def _rows(

@@ -171,7 +171,8 @@ def _results(report: ExperimentReport, metric: MetricReport, comparison: Compari
             rows.append((*row, MISSING, group.problem or "", ""))
         else:
             relative, is_share = report.is_relative, metric.is_share
-            effect = effect_text(group.effect, relative=relative, is_share=is_share)
+            baseline = comparison.baseline.mean
+            effect = effect_text(group.effect, relative=relative, is_share=is_share, baseline=baseline)
             shown = element("span", {"class": _direction(metric, group)}, effect)
             interval = interval_text(group.interval, relative=relative, is_share=is_share)
             rows.append((*row, shown, interval, metric.certainty(group)))

@@ -78,10 +78,9 @@ class Comparison:
         cls, metric_type: str, baseline: Json, variants: Sequence[Json], config: StatisticsConfig
     ) -> Comparison:
         """Read the rows of a result, or of one cell of its breakdowns."""
-        failures = baseline["validation_failures"]
         return cls(
             _group(metric_type, baseline, config),
-            tuple(_group(metric_type, row, config, failures) for row in variants),
+            tuple(_group(metric_type, row, config, baseline) for row in variants),
         )
 
     @property
@@ -298,15 +297,13 @@ def metric_report(
     )
 
 
-def _group(
-    metric_type: str, row: Json, config: StatisticsConfig, baseline_failures: Sequence[str] = ()
-) -> Group:
+def _group(metric_type: str, row: Json, config: StatisticsConfig, baseline: Json | None = None) -> Group:
     return Group(
         key=row["key"],
         size=row["number_of_samples"],
         total=None if metric_type == "quantile" else row["sum"],
         mean=_mean(metric_type, row),
-        evidence=evidence_of(row, config, baseline_failures),
+        evidence=evidence_of(row, config, metric_type, baseline),
         row=row,
     )
 

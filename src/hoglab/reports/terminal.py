@@ -159,7 +159,9 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
                     f"  {group.key}",
                     *_totals(metric, group),
                     Text(
-                        effect_text(group.effect, relative=relative, is_share=metric.is_share)
+                        effect_text(
+                            group.effect, relative=relative, is_share=metric.is_share, baseline=baseline.mean
+                        )
                         if group.effect is not None
                         else MISSING,
                         _style(metric, group),

@@ -5,11 +5,16 @@ from __future__ import annotations
 MISSING = "–"
 
 
-def effect_text(effect: float, *, relative: bool, is_share: bool = False) -> str:
+def effect_text(
+    effect: float, *, relative: bool, is_share: bool = False, baseline: float | None = None
+) -> str:
     """Write an effect with its sign, or 0: in percent when it is a share of the baseline.
 
-    A difference of shares is in percentage points.
+    A difference of shares is in percentage points. A negative mean of the ``baseline`` is named beside a relative
+    effect, whose sign is then not that of the difference: ``-25.0% of -2``.
     """
+    if relative and baseline is not None and baseline < 0 and effect != 0:
+        return f"{effect:+.1%} of {number_text(baseline)}"
     unit = "%" if relative else " pp" if is_share else ""
     if effect == 0:
         return f"0{unit}"

@@ -1,7 +1,7 @@
 // One experiment in the list, with what is known of its first primary metric.
 
 import { Badge, Link, Name } from "../kit/basics"
-import { clipped, counted, countText, effectText, MISSING, visible } from "../lib/format"
+import { clipped, counted, countText, MISSING, visible } from "../lib/format"
 import { pathOf } from "../lib/router"
 import { linear } from "../lib/scale"
 import { absolute, daysBetween } from "../lib/time"
@@ -9,7 +9,7 @@ import { STATUS_WORDS } from "../lib/words"
 import { FOREST_EDGE } from "../plots/axis"
 import { Interval } from "../plots/forest"
 import { bestOf, type Experiment, type Summary, warningOf } from "./listing"
-import { certaintyOf, styleOf } from "./reading"
+import { changeText, certaintyOf, meanOf, styleOf } from "./reading"
 
 const FOREST = 110
 
@@ -69,7 +69,7 @@ function Effect({ summary, limit }: { summary: Summary; limit: number }) {
         <div class="effect-line">
           <Interval axis={axis} bounds={best.bounds} effect={best.effect} tone="unclear" units={units} label={visible(best.row.key.slice(0, 80))} height={24} />
           <span class="effect-words">
-            {effectText(best.effect, units)} <span class="quiet"><Name text={best.row.key} /></span>
+            {changeText(best.effect, units, meanOf(summary.metric.metric_type, best.baseline))} <span class="quiet"><Name text={best.row.key} /></span>
           </span>
         </div>
       </td>

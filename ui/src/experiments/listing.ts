@@ -1,7 +1,7 @@
 // What a list of experiments asks for, and the orders that only the stored results know.
 
 import type { Query, Schemas } from "../api/client"
-import { boundsOf, certaintyOf, effectOf, type VariantRow, WITHHELD } from "./reading"
+import { type BaselineRow, boundsOf, certaintyOf, effectOf, meanOf, type VariantRow, WITHHELD } from "./reading"
 
 export type Experiment = Schemas["ExperimentOut"]
 export type Summary = Schemas["ResultSummaryOut"]
@@ -13,12 +13,16 @@ const SUMMARIES = 100
 const BY_RESULTS = ["people", "effect", "certainty"] as const
 
 /** The variant of the first primary metric whose effect is largest in the wanted direction. */
-export function bestOf(summary: Summary): { row: VariantRow; bounds: readonly [number, number]; effect: number } | null {
-  const sign = summary.metric?.goal === "decrease" ? -1 : 1
-  const found = (summary.metric?.result?.variant_results ?? []).flatMap((row) => {
+export function bestOf(summary: Summary): { row: VariantRow; baseline: BaselineRow; bounds: readonly [number, number]; effect: number } | null {
+  if (!summary.metric?.result) return null
+  const { baseline, variant_results: others } = summary.metric.result
+  // Of a negative baseline a relative effect is negative where the value rises.
+  const isTurned = summary.statistics.difference_type === "relative" && (meanOf(summary.metric.metric_type, baseline) ?? 0) < 0
+  const sign = (summary.metric.goal === "decrease") === isTurned ? 1 : -1
+  const found = others.flatMap((row) => {
     const bounds = boundsOf(row)
     const effect = effectOf(bounds)
-    return bounds && effect !== null ? [{ row, bounds, effect }] : []
+    return bounds && effect !== null ? [{ row, baseline, bounds, effect }] : []
   })
   return found.sort((a, b) => sign * (b.effect - a.effect))[0] ?? null
 }

@@ -71,6 +71,12 @@ export function problemText(codes: readonly string[]): string | null {
   return codes.length === 0 ? null : codes.map((code) => PROBLEMS[code] ?? code).join(" ")
 }
 
+/** A change in words. Of a negative baseline a rise is a negative share, so the baseline is named beside it. */
+export function changeText(effect: number, style: EffectStyle, baseline: number | null): string {
+  const text = effectText(effect, style)
+  return style.relative && baseline !== null && baseline < 0 && effect !== 0 ? `${text} of ${numberText(baseline)}` : text
+}
+
 /** What the verdict decides of one variant on one metric. While something critical stands nothing is better or worse. */
 export function toneOf(verdict: Verdict | null, metricUuid: string | null, variant: string): Tone {
   if (verdict === null || verdict.withholds_decisions) return "unclear"
@@ -108,7 +114,7 @@ export function readingsOf(results: Results, metric: Metric, places: ReadonlyMap
     const effect = effectOf(bounds)
     return {
       ...common(row),
-      change: effect === null ? null : effectText(effect, style),
+      change: effect === null ? null : changeText(effect, style, meanOf(metric.metric_type, baseline)),
       certainty: certaintyOf(row, withheld),
       effect,
       bounds,

@@ -144,7 +144,7 @@ def _evidence(
             uuid=shown_metric.metric["uuid"],
             name=shown_metric.name,
             is_primary=shown_metric.is_primary,
-            variants=_variants(inputs, results.get(shown_metric.metric["uuid"])),
+            variants=_variants(inputs, shown_metric.metric, results.get(shown_metric.metric["uuid"])),
             wants_decrease=_wants_decrease(shown_metric.metric),
             is_share=shown_metric.metric["metric_type"] in _OF_SHARES,
         )
@@ -158,15 +158,17 @@ def corrected(inputs: ExperimentInputs, results: Mapping[str, Result]) -> dict[s
     return dict(adjusted(results, inputs.calculation.statistics.correction, outside=outside))
 
 
-def _variants(inputs: ExperimentInputs, result: Result | None) -> list[Evidence]:
+def _variants(inputs: ExperimentInputs, metric: Mapping[str, Any], result: Result | None) -> list[Evidence]:
     config = inputs.calculation.statistics
     if result is None:
         baseline = config.baseline_key(inputs.calculation.variants) if inputs.calculation.variants else ""
         return [
             Evidence(key, problem="not computed") for key in inputs.calculation.variants if key != baseline
         ]
-    failures = result["baseline"]["validation_failures"]
-    return [evidence_of(row, config, failures) for row in result["variant_results"]]
+    baseline_row = result["baseline"]
+    return [
+        evidence_of(row, config, metric["metric_type"], baseline_row) for row in result["variant_results"]
+    ]
 
 
 def _wants_decrease(metric: Mapping[str, Any]) -> bool:

@@ -75,6 +75,13 @@ class Evidence:
     variant: str
     interval: Interval | None = None
     """Interval of the effect."""
+    is_above: bool | None = None
+    """Whether the variant's mean is above the baseline's, adjusted as the test is; None: equal, or not known.
+
+    A relative effect does not say: of a negative baseline it is negative where the mean is above.
+    """
+    means: tuple[float, float] | None = None
+    """Means of the baseline and of the variant, as measured."""
     is_significant: bool = False
     """Whether the method calls the effect significant; its p-value is corrected where the experiment asks for that."""
     p_value: float | None = None
@@ -90,12 +97,11 @@ class Evidence:
 
     def direction(self, *, wants_decrease: bool) -> Decision:
         """Return the decision of this evidence alone: better or worse, by the goal of the metric, where significant."""
-        effect = self.effect
-        if effect is None:
+        if self.interval is None:
             return Decision.MISSING
-        if not self.is_significant or effect == 0:
+        if not self.is_significant or self.is_above is None:
             return Decision.UNCLEAR
-        return Decision.BETTER if (effect < 0) == wants_decrease else Decision.WORSE
+        return Decision.WORSE if self.is_above == wants_decrease else Decision.BETTER
 
     @property
     def strength(self) -> float:

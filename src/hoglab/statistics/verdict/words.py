@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hoglab.statistics.config import BayesianConfig
 from hoglab.statistics.multiple_testing import Correction
-from hoglab.statistics.numbers import effect_text, interval_text
+from hoglab.statistics.numbers import effect_text, interval_text, number_text
 from hoglab.statistics.verdict.model import (
     Action,
     Case,
@@ -48,7 +48,13 @@ class _Said:
 
     @property
     def effect(self) -> str:
-        return _effect(self.case, self.metric, self.evidence.effect or 0.0)
+        baseline = None if self.evidence.means is None else self.evidence.means[0]
+        return effect_text(
+            self.evidence.effect or 0.0,
+            relative=self.case.is_relative,
+            is_share=self.metric.is_share,
+            baseline=baseline,
+        )
 
     @property
     def numbers(self) -> str:
@@ -57,7 +63,10 @@ class _Said:
         interval = interval_text(
             self.evidence.interval, relative=self.case.is_relative, is_share=self.metric.is_share
         )
-        return f"“{self.metric.name}”: {self.effect} ({self.case.level * 100:g} % interval {interval})"
+        means = self.evidence.means
+        is_odd = self.case.is_relative and means is not None and means[0] < 0
+        way = f"from {number_text(means[0])} to {number_text(means[1])}, " if means and is_odd else ""
+        return f"“{self.metric.name}”: {way}{self.effect} ({self.case.level * 100:g} % interval {interval})"
 
     @property
     def reason(self) -> Reason:
