@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +16,18 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.delivery.bodies.transforming import TransformationProcess
-from hoglab.functions.environments import clean_null_values, is_known_bot_ip, is_known_bot_user_agent
+from hoglab.functions.body_run import BodyRun
+from hoglab.functions.environments import (
+    body_environment,
+    clean_null_values,
+    is_known_bot_ip,
+    is_known_bot_user_agent,
+)
 from hoglab.functions.runtime import transformations
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.runtime.transformations import Transformations
 from hoglab.functions.secrets.box import SecretBox
+from hoglab.hog import check
 from hoglab.storage.database import Database
 from hoglab.storage.invocations import AppMetric, LogEntry
 
@@ -47,6 +55,7 @@ class Pipeline:
         self.watched: list[str] = []
         self.stopped: set[str] = set()
         self.slowed: set[str] = set()
+        self.clock = datetime(2026, 1, 2, tzinfo=UTC)
         self.runner = Transformations(
             FunctionRegistry(database, box),
             process,
@@ -55,6 +64,7 @@ class Pipeline:
             is_slowed=self.slowed.__contains__,
             watch=lambda function_id, _ms: self.watched.append(function_id),
             site_url="https://h.example",
+            now=lambda: self.clock,
         )
 
     def _record(self, metrics: Sequence[AppMetric], logs: Sequence[LogEntry]) -> None:
@@ -71,6 +81,23 @@ class Pipeline:
 
     def counts(self) -> dict[tuple[str, str], int]:
         return {(one.metric_name, one.metric_kind): one.count for one in self.metrics}
+
+
+class Bare:
+    """Runs programs on events without a server around them."""
+
+    def __init__(self, process: TransformationProcess) -> None:
+        self.process = process
+
+    def run(self, hog: str, name: str) -> BodyRun:
+        event = {"uuid": str(UUID_1), "event": name, "properties": {}}
+        (run,) = self.process.run("f", hog, b"{}", [orjson.dumps({"event": event})])
+        return run
+
+
+@pytest.fixture
+def bare(process: TransformationProcess) -> Bare:
+    return Bare(process)
 
 
 @pytest.fixture
@@ -117,6 +144,95 @@ def test_falsy_results_drop_the_event(pipeline: Pipeline, result: str) -> None:
     pipeline.add("print('never')\nreturn event", "after")
     assert pipeline.run(Event()) == []
     assert pipeline.counts() == {("succeeded", "success"): 1, ("dropped", "other"): 1}
+    assert [line.level for line in pipeline.logs] == ([] if result else ["warn"])
+
+
+# The paths of a program, of which `A` returns something for the event `a` and `B` returns nothing for `b`.
+PATHS = {
+    "A": [
+        "return event",
+        "return null",
+        "return { 'properties': {} }",
+        "throw Error('x')",
+        "{ return event }",
+    ],
+    "B": [
+        "",
+        "let x := 1",
+        "print(1)",
+        "return;",
+        "{ let y := 2 }",
+        "if (event.event = 'a') { return event }",
+    ],
+}
+
+
+@pytest.mark.parametrize("with_value", PATHS["A"])
+@pytest.mark.parametrize("without", PATHS["B"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "if (event.event = 'a') {{ {A} }} else {{ {B} }}",
+        "if (event.event != 'a') {{ {B} }} else if (event.event = 'a') {{ {A} }}",
+        "try {{ if (event.event = 'b') {{ throw Error() }} {A} }} catch (e) {{ if (event.event = 'a') {{ {A} }} {B} }}",
+        "for (let name in ['a']) {{ if (event.event = name) {{ {A} }} }} {B}",
+        "while (true) {{ if (event.event = 'a') {{ {A} }} else {{ {B} return; }} }}",
+        "let f := () -> {{ return event }} if (event.event = 'a') {{ {A} }} {B}",
+    ],
+)
+def test_a_path_without_value_is_found_when_saved_and_told_when_it_drops_events(
+    bare: Bare, program: str, with_value: str, without: str
+) -> None:
+    hog = program.format(A=with_value, B=without)
+    environment = body_environment("transformation")
+    assert "missing-return" in {finding.code for finding in check(hog, environment)}
+    runs = [bare.run(hog, name) for name in ("a", "b")]
+    assert [run.returned for run in runs] == [True, False], hog
+    assert runs[1].value is None
+    complete = f"{program.format(A=with_value, B=with_value)} return event"
+    assert "missing-return" not in {finding.code for finding in check(complete, environment)}
+    assert bare.run(complete, "b").returned
+
+
+def test_dropped_events_are_counted_in_one_line_a_minute(pipeline: Pipeline) -> None:
+    label = pipeline.add("if (event.event = 'kept') { return event }")
+    function_id = label.partition("(")[2].rstrip(")")
+    kept = Event("kept", uuid=uuid4())
+    assert pipeline.run(kept, *(Event(uuid=uuid4()) for _ in range(3))) == [kept]
+    pipeline.run(Event(), Event())
+    pipeline.clock += timedelta(seconds=59)
+    pipeline.run(Event())
+    assert [line.message.partition(",")[0] for line in pipeline.logs] == ["3 events were dropped"]
+    pipeline.clock += timedelta(seconds=1)
+    pipeline.run(kept)
+    assert [line.message.partition(",")[0] for line in pipeline.logs] == [
+        "3 events were dropped",
+        "3 events were dropped",
+    ]
+    assert {(line.level, line.log_source_id) for line in pipeline.logs} == {("warn", function_id)}
+    pipeline.clock += timedelta(hours=1)
+    pipeline.run(kept)
+    assert len(pipeline.logs) == 2, "there is nothing new to tell"
+
+
+@pytest.mark.parametrize("name", ["uuid", "timestamp", "elements_chain", "url", "person", "$set"])
+def test_changes_that_are_ignored_are_told(pipeline: Pipeline, name: str) -> None:
+    pipeline.add(f"let e := event\ne['{name}'] := '2020-01-01T00:00:00Z'\nreturn e")
+    before = Event(properties={"a": 1})
+    (event,) = pipeline.run(before)
+    assert (event.uuid, event.timestamp) == (UUID_1, datetime(2026, 1, 1, 10, tzinfo=UTC))
+    assert pipeline.counts() == {("succeeded", "success"): 1}
+    (line,) = pipeline.logs
+    assert line.level == "warn"
+    assert line.message.startswith(f"1 event was returned with another `{name}`: ")
+
+
+def test_an_unchanged_event_is_not_told(pipeline: Pipeline) -> None:
+    pipeline.add("return event")
+    pipeline.add(
+        "return {'properties': event.properties, 'uuid': event.uuid, 'timestamp': event.timestamp}", "b"
+    )
+    pipeline.run(Event(properties={"$elements_chain": "a", "$current_url": "https://x.io"}))
     assert pipeline.logs == []
 
 

@@ -10,7 +10,8 @@ class BodyRun(msgspec.Struct, array_like=True):
 
     ``value`` is what the program returned, as JSON; None when it is falsy, or when there was an ``error``.
     ``lines`` were printed; ``used_s`` is its computing time in seconds. ``given_up`` means that it was not run,
-    because the function had been too slow on other events of the same batch.
+    because the function had been too slow on other events of the same batch. ``returned`` is false when the program
+    came to its end, or to a ``return``, without a value.
     """
 
     value: bytes | None = None
@@ -18,3 +19,4 @@ class BodyRun(msgspec.Struct, array_like=True):
     lines: list[str] = []
     used_s: float = 0.0
     given_up: bool = False
+    returned: bool = True

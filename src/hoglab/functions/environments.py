@@ -219,6 +219,7 @@ TRANSFORMATION = replace(
         "Transformations only have access to project, event, and inputs."
     ),
     globals=TRANSFORMATION_GLOBALS,
+    without_value="the event is dropped then: write `return event`, or `return null` where it shall be dropped",
 )
 """Environment of inputs and, with any globals, bodies of transformations.
 

@@ -37,6 +37,8 @@ class Environment:
         roots: the only globals that may be read, None when any may.
         refusal: the message for other globals; `{names}` stands for their names, sorted.
         sure_roots: globals that every execution gets.
+        without_value: the consequence for a program that ends without a value, told in a finding; None where nobody
+            needs its value.
         globals: the globals that executions may get, for hints; None where they are unknown. Other globals may be
             read too, unless `roots` restricts them.
     """
@@ -48,6 +50,7 @@ class Environment:
     refusal: str = "Unknown global variable: {names}"
     sure_roots: frozenset[str] = frozenset()
     globals: Globals | None = None
+    without_value: str | None = None
 
     def with_functions(self, *functions: Function) -> Environment:
         """Return this environment with more functions, which replace functions of equal names."""

@@ -23,7 +23,7 @@ from hoglab.hog.parser.recursion import ensure_stack
 from hoglab.hog.rt.context import FREE_UNITS, Context, Limits, NeedsBudgetError, activate, active
 from hoglab.hog.rt.conversion import from_json, to_json
 from hoglab.hog.rt.json_text import stringify
-from hoglab.hog.rt.values import Value
+from hoglab.hog.rt.values import ENDED, Value
 from hoglab.hog.tracebacks import ErrorInfo, explain
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Result:
 
     `value` is a Hog value (`to_json` makes plain data of it), null after an error. `duration_us` is computing time,
     without waiting; `memory` an upper estimate of the bytes in use; `printed` the lines printed since the
-    execution was started or replayed; `dropped_lines` the number of further lines.
+    execution was started or replayed; `dropped_lines` the number of further lines. `returned` is false when a program
+    came to its end, or to a `return`, without a value.
     """
 
     value: Value
@@ -56,6 +57,7 @@ class Result:
     duration_us: int
     memory: int
     error: ErrorInfo | None
+    returned: bool
 
     @property
     def json(self) -> Any:
@@ -382,13 +384,14 @@ class Execution:
         self._lines = self.printed_lines
         self._generator = self._context = None
         result = Result(
-            value=value,
+            value=None if value is ENDED else value,
             printed=tuple(self._lines),
             dropped_lines=self._dropped + context.dropped_lines,
             steps=context.steps,
             duration_us=round(self.used_s * 1e6),
             memory=context.memory,
             error=error,
+            returned=value is not ENDED,
         )
         return Finished(result)
 
@@ -488,7 +491,7 @@ def _at_once(program: Program, variables: dict[str, Value], context: Context) ->
         raise context.tripped
     if value.__class__ is GeneratorType:
         raise HogRuntimeError("This text waits for the host and cannot be evaluated at once")
-    return value
+    return None if value is ENDED else value
 
 
 def _raise(error: BaseException, program: Program) -> NoReturn:

@@ -13,7 +13,7 @@ from hoglab.hog.interpreter import VISITORS, Interpreted, run_on
 from hoglab.hog.interpreter.machine import Machine
 from hoglab.hog.interpreter.statements import Returned
 from hoglab.hog.rt.printing import repr_value
-from hoglab.hog.rt.values import Value, copy_value
+from hoglab.hog.rt.values import ENDED, Value, copy_value
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -87,7 +87,7 @@ class _Watched(Machine):
         elif isinstance(node, n.VariableAssignment):
             self.tell(node, *self.assigned(node.left))
         elif isinstance(node, n.ReturnStatement) and isinstance(result, Returned):
-            self.tell(node, ("return", result.value))
+            self.tell(node, ("return", None if result.value is ENDED else result.value))
         return result
 
     def assigned(self, left: n.Expr) -> list[tuple[str, Value]]:

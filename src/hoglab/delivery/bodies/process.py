@@ -280,7 +280,11 @@ def _transformed(program: Program, seed: str, shared: dict[str, Any], text: byte
     if isinstance(step, Suspended):
         step = execution.fail(f"Unknown async function '{step.name}'")
     result = step.result
-    run = BodyRun(lines=[_clean(line) for line in result.printed], used_s=result.duration_us / 1e6)
+    run = BodyRun(
+        lines=[_clean(line) for line in result.printed],
+        used_s=result.duration_us / 1e6,
+        returned=result.returned,
+    )
     if result.error is not None:
         run.error = _clean(result.error.message)
         return run

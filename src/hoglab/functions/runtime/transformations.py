@@ -19,6 +19,7 @@ from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
 from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.runtime.globals import filter_globals
+from hoglab.functions.runtime.notices import Notices
 from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.invocations import AppMetric, LogEntry
@@ -45,6 +46,9 @@ OVER_SHARE = (
 )
 
 _logger = structlog.get_logger(__name__)
+
+APPLIED = frozenset({"event", "distinct_id", "properties"})
+"""Members of a returned event that take effect, as in PostHog; the others stay what they were."""
 
 _INPUT_ERRORS = (HogRuntimeError, HogLimit, HogThrow)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -193,6 +197,7 @@ class Transformations:
         self._shares = shares or ComputeShares()
         self._site_url = site_url
         self._now = now
+        self._notices = Notices(now)
 
     def transform(self, project_id: int, events: list[EventT]) -> list[EventT]:
         """Return the remaining events, in order, changed in place."""
@@ -277,6 +282,10 @@ class Transformations:
                     flight.is_dropped = True
                 else:
                     flight.outcomes[outcome].append(label)
+        notes.logs += [
+            self._entry(notes, function, event_uuid, "warn", text, self._now())
+            for event_uuid, text in self._notices.due(function.id)
+        ]
         excess_s = sum(map(notes.quota.excess_s, (function.filter, function.id)))
         if excess_s:
             notes.slow_s += excess_s
@@ -355,7 +364,13 @@ class Transformations:
         notes.count(function, "succeeded")
         if result is None:
             notes.count(function, "dropped")
+            if not run.returned:
+                self._notices.without_value(function.id, str(event.uuid))
             return None
+        seen = {} if flight.shown is None else flight.shown["event"]
+        ignored = [name for name in result if name not in APPLIED and result[name] != seen.get(name)]
+        if ignored:
+            self._notices.ignored_members(function.id, str(event.uuid), [redact(name) for name in ignored])
         event.properties = result["properties"]
         event.event = result.get("event", event.event)
         event.distinct_id = result.get("distinct_id", event.distinct_id)

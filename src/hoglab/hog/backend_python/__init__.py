@@ -121,7 +121,7 @@ def _emitted(
     unit.sure_roots = sure_roots
     emitter = FunctionEmitter(unit, names.scopes[tree])
     if isinstance(tree, n.Program):
-        body = emitter.block(tree.declarations)
+        body = [*emitter.block(tree.declarations), ast.Return(name("ended"))]
     else:
         body = emitter.hoist(list(_global_fields(tree, names))) if bounded else []
         body += emitter.returned_value(tree)

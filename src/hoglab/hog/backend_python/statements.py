@@ -164,7 +164,9 @@ class FunctionEmitter(ExpressionEmitter):
         return [run(self.expr(node.expr))]
 
     def returned(self, node: n.ReturnStatement) -> list[ast.stmt]:
-        return [ast.Return(const(None) if node.expr is None else self.value(node.expr))]
+        if node.expr is not None:
+            return [ast.Return(self.value(node.expr))]
+        return [ast.Return(name("ended") if isinstance(self.scope.node, n.Program) else const(None))]
 
     def thrown(self, node: n.ThrowStatement) -> list[ast.stmt]:
         return [ast.Raise(call("thrown", self.value(node.expr)), None)]

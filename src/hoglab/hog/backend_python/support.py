@@ -12,7 +12,7 @@ from hoglab.hog.rt import access, coerce, printing
 from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.conversion import dict_key
 from hoglab.hog.rt.numbers import to_double
-from hoglab.hog.rt.values import SCALARS, HogError, HogFunction, HogTuple, Value
+from hoglab.hog.rt.values import ENDED, SCALARS, HogError, HogFunction, HogTuple, Value
 
 if TYPE_CHECKING:
     from hoglab.hog.rt.context import Context
@@ -111,6 +111,7 @@ NAMES: dict[str, Any] = {
     "clamp": to_double,
     "copy": access.copied,
     "dict": dict,
+    "ended": ENDED,
     "extended": extended,
     "fail": fail,
     "float": float,

@@ -13,7 +13,7 @@ from hoglab.hog import nodes as n
 from hoglab.hog.rt.numbers import exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hoglab.hog.compiler.symbols import Symbol, SymbolTable
     from hoglab.hog.stdlib.registry import Function
@@ -172,14 +172,45 @@ def is_step(node: n.Expr) -> bool:
 
 
 def always_returns(node: n.Node) -> bool:
-    """Return whether every path through the statement ends in `return` or `throw`."""
+    """Return whether every path through the statement ends in `return` or `throw`, or never ends."""
+    return next(open_ends(node), None) is None
+
+
+def open_ends(node: n.Node) -> Iterator[n.Node]:
+    """Yield the statements after which a run may go on behind ``node``, which may be a program; none if it never does.
+
+    They are innermost statements, an `if` without `else`, or an empty block.
+    """
     if isinstance(node, (n.ReturnStatement, n.ThrowStatement)):
-        return True
-    if isinstance(node, n.Block):
-        return any(always_returns(statement) for statement in node.declarations)
-    if isinstance(node, n.IfStatement):
-        return node.else_ is not None and always_returns(node.then) and always_returns(node.else_)
-    return False
+        return
+    if isinstance(node, (n.Block, n.Program)):
+        ends: Sequence[n.Node] = (node,)
+        for statement in node.declarations:
+            ends = list(open_ends(statement))
+            if not ends:
+                return
+        yield from ends
+    elif isinstance(node, n.IfStatement):
+        yield from open_ends(node.then)
+        if node.else_ is None:
+            yield node
+        else:
+            yield from open_ends(node.else_)
+    elif isinstance(node, n.TryCatchStatement):
+        yield from open_ends(node.try_stmt)
+        for clause in node.catches:
+            yield from open_ends(clause.block)
+    elif not _is_endless(node):
+        yield node
+
+
+def _is_endless(node: n.Node) -> bool:
+    """Return whether a statement is a loop that only `return` and errors end."""
+    if isinstance(node, n.ForStatement):
+        return node.condition is None
+    return (
+        isinstance(node, n.WhileStatement) and isinstance(node.expr, n.Constant) and node.expr.value is True
+    )
 
 
 # --- one visit per node class

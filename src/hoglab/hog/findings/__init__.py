@@ -10,6 +10,7 @@ Only certain findings are reported. The codes:
 | `too-many-arguments` | warning | a call of an own function that must fail |
 | `not-callable`, `not-iterable`, `no-property` | warning | a value that surely is of the wrong kind |
 | `wrong-kind`, `not-a-number` | warning | an argument or operand that surely is of the wrong kind |
+| `missing-return` | warning | a program whose value somebody needs, and that may end without one |
 | `unreachable` | warning | code behind a `return` or `throw` |
 | `unused-result`, `no-effect`, `dropped-value` | warning | a value that is thrown away |
 | `constant-condition`, `constant-comparison` | warning | always true, or always false |
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
 from hoglab.hog.compiler.types import infer_types
-from hoglab.hog.findings.flow import flow_findings
+from hoglab.hog.findings.flow import flow_findings, return_findings
 from hoglab.hog.findings.names import name_findings
 from hoglab.hog.findings.values import filter_findings, value_findings
 
@@ -52,6 +53,8 @@ def findings(
     kinds = infer_types(tree, names, functions)
     name_findings(tree, names, functions, globals_)
     flow_findings(tree, names, functions)
+    if program.env.without_value is not None and isinstance(tree, n.Program):
+        return_findings(tree, names, program.env.without_value)
     value_findings(tree, names, functions, kinds)
     if is_filter and isinstance(tree, n.Expr):
         filter_findings(tree, names, kinds)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hoglab.hog import nodes as n
 from hoglab.hog.compiler.analyse import Effects, ProgramFacts, analyse
 from hoglab.hog.compiler.optimise import UNKNOWN, Folder
-from hoglab.hog.compiler.types import always_returns
+from hoglab.hog.compiler.types import always_returns, open_ends
 from hoglab.hog.rt.printing import is_truthy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hoglab.hog.compiler.symbols import SymbolTable
     from hoglab.hog.stdlib.registry import Function
@@ -22,6 +22,34 @@ def flow_findings(tree: n.Program | n.Expr, names: SymbolTable, functions: Mappi
     """Report unreachable code, unused results and constant conditions."""
     facts: ProgramFacts = analyse(tree, names, functions)
     _Flow(names, functions, Effects(names, facts, functions)).look(tree)
+
+
+def return_findings(tree: n.Program, names: SymbolTable, consequence: str) -> None:
+    """Report the places where a program ends, or returns, without a value. ``consequence`` is the hint."""
+    for node in open_ends(tree):
+        message = (
+            "The program may end here without `return`" if node is not tree else "The program has no `return`"
+        )
+        names.report("warning", "missing-return", message, node, consequence)
+    for node in _own_returns(tree):
+        if node.expr is None:
+            names.report("warning", "missing-return", "This `return` has no value", node, consequence)
+
+
+def _own_returns(tree: n.Program) -> Iterator[n.ReturnStatement]:
+    """Yield the `return`s of a program itself that may be reached, in no particular order; not those of functions."""
+    pending: list[n.Node] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, n.ReturnStatement):
+            yield node
+        elif isinstance(node, n.Program | n.Block):
+            for statement in node.declarations:
+                pending.append(statement)
+                if always_returns(statement):
+                    break
+        elif isinstance(node, n.Statement | n.Catch) and not isinstance(node, n.Function):
+            pending += n.children(node)
 
 
 class _Flow:

@@ -13,7 +13,7 @@ from hoglab.hog import nodes as n
 from hoglab.hog.compiler.analyse import loop_charge
 from hoglab.hog.errors import HogLimit
 from hoglab.hog.rt.calls import callback
-from hoglab.hog.rt.values import HogFunction, Value
+from hoglab.hog.rt.values import ENDED, HogFunction, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ class Machine:
         context.budget.live_roots = self.live
 
     def run(self, tree: n.Program | n.Expr) -> Value:
-        """Return the value of an expression, or what a program returns."""
+        """Return the value of an expression, or what a program returns; `ENDED` when it ends without `return`."""
         return self.evaluate(self.program(tree) if isinstance(tree, n.Program) else tree)
 
     def program(self, tree: n.Program) -> Generator[Any, Any, Value]:
@@ -92,7 +92,7 @@ class Machine:
             returned = yield statement
             if returned is not None:
                 return returned.value
-        return None
+        return ENDED
 
     # --- visits
 
@@ -155,6 +155,11 @@ class Machine:
                 yield from visit.gi_frame.f_locals.values()
 
     # --- variables and functions
+
+    @property
+    def is_in_function(self) -> bool:
+        """Whether a function of the program is being executed, not the program itself."""
+        return len(self.frames) > 1
 
     def bind(self, symbol: Symbol, value: Value) -> list[Value]:
         """Create a new variable; closures made before keep the former one."""

@@ -12,7 +12,7 @@ from hoglab.hog.backend_python.support import thrown
 from hoglab.hog.errors import HogThrow
 from hoglab.hog.rt.access import get_property, items, set_property, values
 from hoglab.hog.rt.printing import is_truthy
-from hoglab.hog.rt.values import Value
+from hoglab.hog.rt.values import ENDED, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -80,8 +80,10 @@ def expression(_machine: Machine, node: n.ExprStatement) -> Visit:
     return None
 
 
-def return_(_machine: Machine, node: n.ReturnStatement) -> Visit:
-    return Returned(None if node.expr is None else (yield node.expr))
+def return_(machine: Machine, node: n.ReturnStatement) -> Visit:
+    if node.expr is not None:
+        return Returned((yield node.expr))
+    return Returned(None if machine.is_in_function else ENDED)
 
 
 def throw(machine: Machine, node: n.ThrowStatement) -> Visit:

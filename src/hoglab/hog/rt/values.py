@@ -31,6 +31,17 @@ MAX_NODES: Final = 1_000_000
 
 
 @final
+class Ended:
+    """Type of `ENDED`."""
+
+    __slots__ = ()
+
+
+ENDED: Final = Ended()
+"""Result of a program that came to its end, or to a `return`, without a value. It is no Hog value: hosts read null."""
+
+
+@final
 class HogTuple(list[Any]):
     """An array with the tuple mark: it prints with parentheses and `typeof` says tuple."""
 
