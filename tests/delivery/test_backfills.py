@@ -197,6 +197,39 @@ def test_it_goes_on_where_it_was_when_the_server_died(
     assert sorted(hit.json["n"] for hit in receiver.hits) == list(range(7))
 
 
+@pytest.mark.parametrize("corrections", [1, 3])
+def test_events_that_are_corrected_while_it_runs_are_among_them(
+    house: House,
+    receiver: Receiver,
+    history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    corrections: int,
+) -> None:
+    """Before its beginning, and in each window: one that was read, one that is read next, and the last."""
+    monkeypatch.setattr(rules, "WINDOW", 3)
+    events = history.keep_numbers(9)
+
+    def correct(*numbers: int) -> None:
+        for version in range(corrections):
+            history.keep(*(stored("past", {"n": n, "v": version}, uuid=events[n].row.uuid) for n in numbers))
+
+    correct(0)
+    function = house.create(TELL.replace("'n'", "'v': event.properties.v, 'n'"), values={"url": receiver.url})
+    job = history.begin(function)
+    assert job.total == 9
+    correct(0, 5, 8)
+    for numbers in ((1, 4), (1, 4, 7), ()):
+        history.backfills.step(history.read(job))
+        correct(*numbers)
+    done = history.finish(job)
+    assert (done.status, done.seen, done.queued) == ("completed", 9, 9)
+    house.run()
+    last = corrections - 1
+    assert sorted((hit.json["n"], hit.json["v"]) for hit in receiver.hits) == [
+        (0, last), (1, None), (2, None), (3, None), (4, last), (5, last), (6, None), (7, last), (8, last),
+    ]  # fmt: skip
+
+
 def test_a_cancelled_one_ends_and_a_step_at_hand_enqueues_nothing(
     house: House, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

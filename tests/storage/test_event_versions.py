@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.event_rows import event_row
-from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, query
+from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, append, query
 
-from hoglab.storage.event_store import EventBatch, EventRow, EventStore, EventStoreUnavailableError
+from hoglab.storage.event_store import EventBatch, EventRow, EventStore, EventStoreUnavailableError, Reader
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.history import TimeRange
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -216,6 +217,60 @@ def oracle_until(records: list[list[EventRow]], done: int) -> Oracle:
     for offset, rows in enumerate(records[:done], 1):
         oracle.take(offset, rows)
     return oracle
+
+
+class Moving:
+    """A reader behind whose back the store goes on: after some of its statements it stores what comes next."""
+
+    def __init__(self, reader: Reader, store: EventStore, batches: list[EventRow]) -> None:
+        self._reader, self._store, self._batches = reader, store, batches
+
+    def execute(self, sql: str, parameters: Any = None, *, timeout_s: float | None = None) -> Any:
+        rows = self._reader.execute(sql, parameters, timeout_s=timeout_s)
+        if self._batches:
+            append(self._store, self._batches.pop(0))
+        return rows
+
+
+def test_windows_have_each_event_once_however_often_it_is_corrected_meanwhile(
+    engine: Any, tmp_path: Path
+) -> None:
+    """After the extent was read, between two windows, and between the statements of one."""
+    uuid = {number: UUID(int=number) for number in range(1, 8)}
+    offset = 1
+
+    def version(number: int) -> EventRow:
+        nonlocal offset
+        offset += 1
+        return event_row(offset, uuid=uuid[number], properties=b'{"v":%d}' % offset)
+
+    stores = stores_of(engine, tmp_path / "one")
+    store = stores.open()
+    try:
+        append(store, *(event_row(1, uuid=uuid[number]) for number in (1, 2, 3, 4, 5)))
+        append(store, version(1))
+        if isinstance(store, DuckDbEventStore):
+            store.seal(AT_ONCE, is_idle=True)
+        everything = TimeRange(1, MIDNIGHT - timedelta(days=9), MIDNIGHT + timedelta(days=9))
+        with store.reader() as reader:
+            extent = everything.extent(reader)
+            assert extent is not None
+            assert extent.count == 5
+            append(store, version(2), version(1))
+            offset += 1
+            append(store, event_row(offset, uuid=uuid[6]))  # too late
+            seen: list[int] = []
+            for after in range(extent.first_seq - 1, extent.last_seq, 2):
+                last = min(after + 2, extent.last_seq)
+                meanwhile = [version(number) for number in (3, 2, 3, 4)]
+                moving: Any = Moving(reader, store, meanwhile)
+                rows = everything.window(moving, after, last, end=extent.last_seq)
+                seen += [row.uuid.int for _, row in rows]
+        assert sorted(seen) == [1, 2, 3, 4, 5]
+    finally:
+        store.close()
+        if isinstance(stores, ClickHouseStores):
+            stores.close()
 
 
 @pytest.mark.slow

@@ -79,9 +79,11 @@ def directory(tmp_path: Path) -> Iterator[DataDirectory]:
             (tables.quarantined_record, quarantined),
         )
         store = EmbeddedEventStore(directory.events_path, memory="200MB")
-        rows = [event_row(1 + number // 2, uuid=UUID(int=number + 1)) for number in range(2 * DONE)]
+        rows = [event_row(1 + number % (DONE - 1), uuid=UUID(int=number + 1)) for number in range(2 * DONE)]
         merged = [PersonOverride(1, UUID(int=2), UUID(int=3))]
-        store.append(EventBatch(rows, merged, is_checked=True), log_offset=DONE)
+        store.append(EventBatch(rows, merged, is_checked=True), log_offset=DONE - 1)
+        correction = event_row(DONE, uuid=rows[7].uuid, properties=b'{"plan":"free"}')
+        assert store.append(EventBatch([correction]), log_offset=DONE) == []
         store.set_identity("i", 1, 4)
         store.close()
         yield directory
@@ -134,7 +136,10 @@ def places(directory: DataDirectory, prepared_url: str, events_url: str, kafka: 
 def events_in(place: Location) -> list[Any]:
     assert place.events is not None
     with place.events.opened() as events:
-        return [[placed(row) for part in events.in_order(1) for row in part], events.merges()]
+        stored = [placed(row) for part in events.in_order(1) for row in part]
+        corrections = list(events.corrections())
+        assert len(corrections) == 1
+        return [stored, events.merges(), corrections]
 
 
 def in_topic(place: Location) -> list[bytes]:
@@ -172,7 +177,7 @@ def check_whole(place: Location, moved: Moved) -> None:
     assert queue(place, tables.deferred_record.c.id) == []
     assert queue(place, tables.consumer_position.c.consumer) == []
     assert queue(place, tables.quarantined_record.c.offset) == [7]
-    assert queue(place, tables.event_log_head.c.last_offset) == [2 * DONE], "above all places and offsets"
+    assert queue(place, tables.event_log_head.c.last_offset) == [2 * DONE + 1], "above all places and offsets"
     check_generation(place, 2)
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.clickhouse import ClickHouseServer
 from tests.storage.event_rows import NOW, event_row
-from tests.storage.event_stores import append
+from tests.storage.event_stores import append, query
 
 from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
@@ -20,7 +20,16 @@ from hoglab.storage.moving import Location, MoveError, estimates
 from hoglab.storage.moving import events as moving
 from hoglab.storage.moving.clickhouse_events import BOUNDED, MENDED, ClickHouseEvents, database_place
 from hoglab.storage.moving.duckdb_events import DuckDbEvents, file_place
-from hoglab.storage.moving.events import EventsPlace, MovingEvents, compare_events, copy_events, placed
+from hoglab.storage.moving.events import (
+    Correction,
+    EventsPlace,
+    MovingEvents,
+    compare_events,
+    copy_corrections,
+    copy_events,
+    in_utc,
+    placed,
+)
 
 PARTITIONS = 3
 
@@ -135,6 +144,81 @@ def test_events_that_are_sent_again_are_known_where_they_would_come_now(
     stored = append(store, *again, new_one, log_partition=2, first_seq=70)
     assert stored == {new_one.uuid}
     store.close()
+
+
+CHANGES = (
+    "SELECT project_id, timestamp, old_seq, seq, first_seq, log_offset FROM event_correction ORDER BY 1, 3"
+)
+
+
+@pytest.fixture
+def corrected(tmp_path: Path) -> EventsPlace:
+    """Events in a file of which many were corrected, some twice, and one that is older than ClickHouse can say."""
+    path = tmp_path / "corrected.duckdb"
+    store = DuckDbEventStore(path, memory="200MB")
+    old = datetime(1850, 1, 1, 5, tzinfo=UTC)
+    events = [*rows(), event_row(30, uuid=UUID(int=99), timestamp=old)]
+    store.append(EventBatch(events, is_checked=True), log_offset=30)
+    assert store.seal(SealingLimits(busy_rows=1, idle_rows=1, recent_rows=20), is_idle=True)
+    for offset, some in ((31, events[::3]), (32, events[::5])):
+        again = [replace(event, log_offset=offset, properties=b'{"v":%d}' % offset) for event in some]
+        assert append(store, *again) == set()
+    assert len(query(store, CHANGES)) == len(events[::3]) + len(events[::5])
+    store.set_identity("i", 1, 4)
+    store.close()
+    return file_place(path)
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_there_and_back_what_was_corrected_is_known(
+    corrected: EventsPlace,
+    database: EventsPlace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_cut_off: bool,
+) -> None:
+    from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
+
+    monkeypatch.setattr("hoglab.storage.moving.clickhouse_events.BATCH_ROWS", 7)
+    monkeypatch.setattr("hoglab.storage.moving.duckdb_events.READ_ROWS", 7)
+    back = file_place(tmp_path / "back.duckdb")
+    with corrected.opened() as old, database.opened() as new, back.opened() as again:
+        expected = list(old.corrections())
+        for here, there in ((old, new), (new, again)):
+            if is_cut_off:
+                with pytest.raises(ZeroDivisionError):
+                    there.write_corrections(cut_after(expected, 20))
+            copy_corrections(here, there)
+        kept = [(row[0], new.kept_moment(row[1]), *row[2:]) for row in expected]
+        assert list(new.corrections()) == list(again.corrections()) == kept
+        assert kept != expected
+        assert isinstance(new, ClickHouseEvents)
+        url = new.url
+    file = DuckDbEventStore(tmp_path / "back.duckdb", memory="200MB")
+    server = ClickHouseEventStore(url, tmp_path / "keys", memory="200MB", query_timeout_s=60)
+    asked = [
+        [(row[0], in_utc(row[1]), *row[2:]) for row in query(store, CHANGES)] for store in (file, server)
+    ]
+    assert asked == [kept, kept]
+    file.close()
+    server.close()
+
+
+def cut_after(corrections: list[Correction], count: int) -> Iterator[Correction]:
+    yield from corrections[:count]
+    raise ZeroDivisionError
+
+
+def test_one_correction_that_differs_is_noticed(
+    corrected: EventsPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with corrected.opened() as old, file_place(tmp_path / "other.duckdb").opened() as new:
+        every = list(old.corrections())
+        write = new.write_corrections
+        for wrong in (every[:-1], every[1:], [*every[:-1], (*every[-1][:-1], 7)]):
+            monkeypatch.setattr(new, "write_corrections", lambda _, wrong=wrong: write(wrong))
+            with pytest.raises(MoveError, match="corrections of events are not the same"):
+                copy_corrections(old, new)
 
 
 @pytest.mark.parametrize("cut_at", ["before", "within", "behind"])

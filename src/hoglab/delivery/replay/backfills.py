@@ -300,7 +300,7 @@ class _History:
     def _window(self, job: ReplayJob, last: int) -> list[tuple[int, EventRow]]:
         wanted = TimeRange(job.project_id, job.since, job.until)
         with self._store.reader() as reader:
-            return wanted.window(reader, job.cursor, last, timeout_s=QUERY_TIMEOUT_S)
+            return wanted.window(reader, job.cursor, last, end=job.last_seq, timeout_s=QUERY_TIMEOUT_S)
 
     def end(self, job: ReplayJob, status: str, error: str | None = None) -> None:
         """Record the end of a job, unless that was done."""

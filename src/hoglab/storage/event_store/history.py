@@ -27,12 +27,15 @@ _COLUMNS = [
 _WHERE = "project_id = $project_id AND timestamp >= $since AND timestamp < $until"
 _EXTENT = f"SELECT min(seq), max(seq), count(*) FROM stored_events WHERE {_WHERE}"  # noqa: S608 - our own words
 _SELECTED = ", ".join("whole_properties AS properties" if name == "properties" else name for name in _COLUMNS)
-_WINDOW = (
-    f"SELECT {_SELECTED} FROM resolved_events WHERE {_WHERE} "  # noqa: S608 - our own words
-    "AND seq > $after AND seq <= $last "
-    "ORDER BY seq"
-)
-
+_IN_RANGE = f"SELECT {_SELECTED} FROM resolved_events WHERE {_WHERE} "  # noqa: S608 - our own words
+_WINDOW = f"{_IN_RANGE} AND seq > $after AND seq <= $last ORDER BY seq"
+_CORRECTED = """
+SELECT max(seq) FROM event_correction WHERE project_id = $project_id AND first_seq IN (
+    SELECT first_seq FROM event_correction
+    WHERE project_id = $project_id AND old_seq > $after AND old_seq <= $last AND seq > $end
+) GROUP BY first_seq ORDER BY 1
+"""
+"""The newest places of events that stood between two places, and were corrected to one behind the end."""
 
 _LAST = "SELECT next_seq - 1 FROM store_state"
 _NEWEST = f"SELECT {_SELECTED} FROM resolved_events WHERE project_id = $project_id AND seq > $after"  # noqa: S608
@@ -101,15 +104,33 @@ class TimeRange:
         return Extent(first, last, count) if count else None
 
     def window(
-        self, reader: Reader, after: int, last: int, *, timeout_s: float | None = None
+        self, reader: Reader, after: int, last: int, *, end: int | None = None, timeout_s: float | None = None
     ) -> list[tuple[int, EventRow]]:
         """Return the events behind place ``after`` up to ``last``, with their places, in the order of ingestion.
 
+        ``end`` is the place up to which windows will be read; None: up to ``last``. An event of the window that was
+        corrected after the ``end`` was decided stands behind it: it is among the answer, as it is now.
         Persons are as they were when the events came, under the ids that merges gave them since.
         """
-        parameters = {**self._parameters(), "after": after, "last": last}
-        events = reader.execute(_WINDOW, parameters, timeout_s=timeout_s)
-        return [(row[0], _row(self.project_id, dict(zip(_COLUMNS, row, strict=True)))) for row in events]
+        parameters = {**self._parameters(), "after": after, "last": last, "end": end or last}
+
+        def run(sql: str) -> list[tuple[Any, ...]]:
+            return reader.execute(sql, parameters, timeout_s=timeout_s)
+
+        events = run(_WINDOW)
+        # Looked for after the events: one that is gone by a correction was noted before it went.
+        places, corrected = run(_CORRECTED), list[tuple[Any, ...]]()
+        while places:
+            listed = ", ".join(str(place) for (place,) in places)
+            corrected = run(f"{_IN_RANGE} AND seq IN ({listed}) ORDER BY seq")
+            places, before = run(_CORRECTED), places
+            if places == before:
+                break
+        rows = [
+            (row[0], _row(self.project_id, dict(zip(_COLUMNS, row, strict=True))))
+            for row in (*events, *corrected)
+        ]
+        return list({row.identity: (seq, row) for seq, row in rows}.values()) if corrected else rows
 
     def _parameters(self) -> dict[str, Any]:
         return {"project_id": self.project_id, "since": self.since, "until": self.until}

@@ -19,19 +19,23 @@ from hoglab.storage.event_store.clickhouse.merging import MERGE_TYPES
 from hoglab.storage.event_store.clickhouse.reader import ClickHouseReader, bounded
 from hoglab.storage.event_store.clickhouse.rows import chunks, columns_of, indexes_of, month_of, readable
 from hoglab.storage.event_store.clickhouse.schema import (
+    CORRECTION_TYPES,
+    CORRECTIONS,
     EVENTS,
     OVERRIDES,
     POSITIONS,
     TYPES,
     upgrade,
 )
-from hoglab.storage.moving.events import BATCH_ROWS, READ_ROWS, SELECTED, EventsPlace
+from hoglab.storage.moving.events import BATCH_ROWS, READ_ROWS, SELECTED, EventsPlace, in_utc
+from hoglab.storage.moving.rows import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from hoglab.storage.event_store import EventRow
-    from hoglab.storage.moving.events import Merge, PlacedEvent
+    from hoglab.storage.moving.events import Correction, Merge, PlacedEvent
 
 SORTED_PLACES: Final = 500_000
 """Number of places whose events the engine sorts at once."""
@@ -119,6 +123,27 @@ class ClickHouseEvents:
             "SELECT project_id, old_person_id, person_id, log_offset FROM person_override"
         )
         return [(project, old, new, offset) for project, old, new, offset in rows]
+
+    def corrections(self) -> Generator[Correction]:
+        """See `MovingEvents`."""
+        columns = ", ".join(CORRECTION_TYPES)
+        sql = f"SELECT {columns} FROM {CORRECTIONS} FINAL ORDER BY project_id, old_seq"
+        reader = ClickHouseReader(self.connection, _LIMITS, 0)
+        with closing(reader.stream(sql, rows=READ_ROWS)) as parts:
+            for rows in parts:
+                yield from [(row[0], in_utc(row[1]), *row[2:]) for row in rows]
+
+    def write_corrections(self, corrections: Iterable[Correction]) -> None:
+        """See `MovingEvents`."""
+        self.connection.command(f"TRUNCATE TABLE {CORRECTIONS}")
+        for batch in batches(corrections, lambda _: 0, most=BATCH_ROWS):
+            columns = dict(zip(CORRECTION_TYPES, map(list, zip(*batch, strict=True)), strict=True))
+            columns["timestamp"] = [bounded(moment) for moment in columns["timestamp"]]
+            self.connection.insert(CORRECTIONS, CORRECTION_TYPES, columns)
+
+    def kept_moment(self, moment: datetime) -> datetime:
+        """See `MovingEvents`."""
+        return bounded(moment)
 
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
         """See `MovingEvents`."""

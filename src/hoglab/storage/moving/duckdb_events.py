@@ -7,25 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from hoglab.storage.database.types import to_micros
 from hoglab.storage.event_store import EventStoreUnavailableError
-from hoglab.storage.event_store.arrow import ArrowTable, integers, small_integers, uuids
+from hoglab.storage.event_store.arrow import ArrowTable, integers, microseconds, small_integers, uuids
 from hoglab.storage.event_store.deadlines import QueryDeadlines
 from hoglab.storage.event_store.duckdb import CHECKPOINT_BYTES, MAX_SPILL_BYTES, MIB
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, DuckDbReader, first_line
 from hoglab.storage.event_store.export import MEMORY, seq_parts
 from hoglab.storage.event_store.rows import table_of
-from hoglab.storage.moving.events import READ_ROWS, SELECTED, EventsPlace
+from hoglab.storage.moving.events import READ_ROWS, SELECTED, EventsPlace, in_utc
+from hoglab.storage.moving.rows import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from hoglab.storage.event_store import EventRow
-    from hoglab.storage.moving.events import Merge, PlacedEvent
+    from hoglab.storage.moving.events import Correction, Merge, PlacedEvent
 
 TIMEOUT_S = 3600.0
 """Time limit of what is asked beside the events themselves."""
 _ADD = "INSERT INTO events BY NAME SELECT * FROM incoming"
+_CORRECTIONS = (
+    "SELECT project_id, timestamp, old_seq, seq, first_seq, log_offset FROM event_correction "
+    "ORDER BY project_id, old_seq"
+)
+_ADD_CORRECTIONS = "INSERT INTO event_correction BY NAME SELECT * FROM incoming"
 _ADD_MERGES = "DELETE FROM person_override; INSERT INTO person_override BY NAME SELECT * FROM incoming"
 
 
@@ -96,6 +104,34 @@ class DuckDbEvents:
             )
         return [(project, old, new, offset) for project, old, new, offset in rows]
 
+    def corrections(self) -> Generator[Correction]:
+        """See `MovingEvents`."""
+        with self._reader() as reader:
+            for rows in reader.stream(_CORRECTIONS, rows=READ_ROWS):
+                yield from [(row[0], in_utc(row[1]), *row[2:]) for row in rows]
+
+    def write_corrections(self, corrections: Iterable[Correction]) -> None:
+        """See `MovingEvents`: in one transaction."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM event_correction")
+            for batch in batches(corrections, lambda _: 0, most=READ_ROWS):
+                projects, moments, old_seqs, seqs, first_seqs, offsets = zip(*batch, strict=True)
+                columns = {
+                    "project_id": small_integers(projects),
+                    "timestamp": microseconds(list(map(to_micros, moments))),
+                    "old_seq": integers(old_seqs),
+                    "seq": integers(seqs),
+                    "first_seq": integers(first_seqs),
+                    "log_offset": integers(offsets),
+                }
+                connection.register("incoming", ArrowTable(columns))
+                connection.execute(_ADD_CORRECTIONS)
+                connection.unregister("incoming")
+
+    def kept_moment(self, moment: datetime) -> datetime:
+        """See `MovingEvents`."""
+        return moment
+
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
         """See `MovingEvents`: every event that an engine returned is kept as it is."""
         return event, ()
@@ -125,15 +161,25 @@ class DuckDbEvents:
     @contextmanager
     def _writing(self, incoming: ArrowTable) -> Iterator[duckdb.DuckDBPyConnection]:
         """Provide a transaction with rows as the engine's table ``incoming``."""
+        with self._transaction() as connection:
+            connection.register("incoming", incoming)
+            yield connection
+        connection.unregister("incoming")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Provide a transaction, which is taken back when the block raises."""
         connection = self._file.connection
         try:
-            connection.register("incoming", incoming)
             connection.execute("BEGIN")
             yield connection
             connection.execute("COMMIT")
-            connection.unregister("incoming")
         except duckdb.Error as error:
+            self._file.roll_back()
             raise EventStoreUnavailableError(f"{self.name}: {first_line(error)}") from error
+        except BaseException:
+            self._file.roll_back()
+            raise
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:

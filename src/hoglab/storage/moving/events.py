@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from hashlib import blake2b
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from hoglab.storage.moving.errors import MoveError
 from hoglab.storage.moving.rows import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
 BATCH_ROWS = 50_000
 BATCH_BYTES = 32 * 1024 * 1024
@@ -41,6 +42,9 @@ PlacedEvent = tuple[int, EventRow]
 """An event with its ``seq``."""
 Merge = tuple[int, UUID, UUID, int]
 """Project, the person that was merged, the one it became, and the position from which on that is so."""
+Correction = tuple[int, datetime, int, int, int, int]
+"""Project, the time that the event had, its place then, its place now, its first place, and the position from which on
+that is so: the columns of `event_correction`."""
 Day = tuple[int, date]
 """A project and a day in UTC."""
 Digest = tuple[int, int]
@@ -85,6 +89,18 @@ class MovingEvents(Protocol):
 
     def merges(self) -> list[Merge]:
         """Return all of them, as they count now."""
+        ...
+
+    def corrections(self) -> Generator[Correction]:
+        """Return what is known of rows that others took the place of, in the order of project and former place."""
+        ...
+
+    def write_corrections(self, corrections: Iterable[Correction]) -> None:
+        """Replace all that is known of corrections; cut off, it is to be called again."""
+        ...
+
+    def kept_moment(self, moment: datetime) -> datetime:
+        """Return a moment as it comes out again."""
         ...
 
     def kept(self, event: EventRow) -> tuple[EventRow, Sequence[str]]:
@@ -160,6 +176,20 @@ def compare_events(
     return MovedEvents(every, len(expected), written, different)
 
 
+def copy_corrections(old: MovingEvents, new: MovingEvents) -> None:
+    """Write what is known of corrections, and make sure that it is the same on both sides. Raises `MoveError`."""
+    with closing(old.corrections()) as leaving:
+        new.write_corrections(leaving)
+    with closing(old.corrections()) as leaving, closing(new.corrections()) as arrived:
+        for number, (here, there) in enumerate(zip_longest(leaving, arrived), 1):
+            if here is not None:
+                here = (here[0], new.kept_moment(here[1]), *here[2:])
+            if here != there:
+                raise MoveError(
+                    f"corrections of events are not the same in {new.name}: number {number} differs"
+                )
+
+
 def placed(row: Sequence[Any]) -> PlacedEvent:
     """Return an event of a row of `SELECTED`, the same from every engine."""
     cells = dict(zip(COLUMNS, row, strict=True))
@@ -167,15 +197,14 @@ def placed(row: Sequence[Any]) -> PlacedEvent:
     for name in ("properties", "person_properties"):
         cells[name] = cells[name].encode()
     for name in ("timestamp", "captured_at", "person_created_at"):
-        cells[name] = _in_utc(cells[name])
+        cells[name] = None if cells[name] is None else in_utc(cells[name])
     if isinstance(cells["uuid"], str):
         cells["uuid"] = UUID(cells["uuid"])
     return cells.pop("seq"), EventRow(groups=groups, **cells)
 
 
-def _in_utc(moment: datetime | None) -> datetime | None:
-    if moment is None:
-        return None
+def in_utc(moment: datetime) -> datetime:
+    """Return a moment of an engine, which may leave out that it is UTC, as one that says so."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -17,7 +17,7 @@ from hoglab.storage.event_store.maintenance import FAILURES
 from hoglab.storage.identity import PEOPLE_STAGE
 from hoglab.storage.invocations.holding import DISPATCHING
 from hoglab.storage.moving.errors import MoveError
-from hoglab.storage.moving.events import MovedEvents, compare_events, copy_events
+from hoglab.storage.moving.events import MovedEvents, compare_events, copy_corrections, copy_events
 from hoglab.storage.moving.location import LEFT_OUT
 from hoglab.storage.moving.log import OF_A_LOG, into_tables, into_topic, rest_in_tables, rest_in_topic
 
@@ -251,6 +251,7 @@ class Parts:
             new.settle(position, old.next_seq(), merges)
             if sorted(new.merges()) != merges:
                 raise MoveError(f"merges of persons are not the same in {new.name}")
+            copy_corrections(old, new)
             return compare_events(old, new, written, on_progress)
         except FAILURES as error:
             raise MoveError(str(error)) from error
