@@ -1,27 +1,34 @@
-"""The one place that compiles regular expressions of the standard library's engine.
+"""Regular expressions of the server: the functions of the language's library, and two more.
 
-That engine holds the interpreter while it searches, so a pattern that takes more than linear time lets one text of a
-stranger stop the server. Each pattern is compiled by a function that says how it is used. A test reads all of them,
-tells from their form whether they stay linear in that use, and attacks them. Patterns of users run in other engines: in
-RE2, or in one with a time limit (`hoglab.filters.backtracking`).
+The rule that patterns of the standard library's engine obey is in `hoglab.hog.patterns`. Patterns of users run in other
+engines: in RE2, or in one with a time limit (`hoglab.filters.backtracking`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from re import ASCII, DOTALL, IGNORECASE, MULTILINE, VERBOSE, Match, escape
-from typing import Any, AnyStr, Protocol
+from typing import Any
 
 import re2
+
+from hoglab.hog.patterns import (
+    ASCII,
+    DOTALL,
+    IGNORECASE,
+    MULTILINE,
+    Match,
+    Searched,
+    anchored,
+    escape,
+    searched,
+)
 
 __all__ = [
     "ASCII",
     "DOTALL",
     "IGNORECASE",
     "MULTILINE",
-    "VERBOSE",
-    "Anchored",
     "Match",
     "Searched",
     "alternatives",
@@ -29,39 +36,7 @@ __all__ = [
     "escape",
     "linear",
     "searched",
-    "trusted",
 ]
-
-Searched = re.Pattern
-"""A pattern that may be looked for anywhere in a text."""
-
-
-class Anchored(Protocol[AnyStr]):
-    """A pattern that is tried at one place of a text; to search for it could take quadratic time."""
-
-    @property
-    def pattern(self) -> AnyStr: ...
-
-    def match(self, string: AnyStr, pos: int = 0, endpos: int = ...) -> Match[AnyStr] | None:
-        """Return the match that begins at a place."""
-
-    def fullmatch(self, string: AnyStr, pos: int = 0, endpos: int = ...) -> Match[AnyStr] | None:
-        """Return the match that is the whole text."""
-
-
-def anchored(pattern: AnyStr, flags: int = 0) -> Anchored[AnyStr]:
-    """Compile a pattern that takes linear time at one place of a text, whatever the text is."""
-    return re.compile(pattern, flags)
-
-
-def searched(pattern: AnyStr, flags: int = 0) -> Searched[AnyStr]:
-    """Compile a pattern that takes linear time to search for, whatever the text is."""
-    return re.compile(pattern, flags)
-
-
-def trusted(pattern: str, flags: int = 0) -> Searched[str]:
-    """Compile a pattern that meets nothing but texts which are part of the product. It is not attacked by tests."""
-    return re.compile(pattern, flags)
 
 
 def alternatives(forms: Iterable[str]) -> Searched[str]:

@@ -1,6 +1,4 @@
-"""The language is a library of its own: it works where little else is installed.
-
-Of ours that is `hoglab.patterns`, one module without imports of ours, which compiles regular expressions."""
+"""The language is a library of its own: it works where nothing else of hoglab, and little of others, is installed."""
 
 import importlib.metadata
 import json
@@ -13,7 +11,6 @@ from pathlib import Path
 from tests.waiting import PATIENCE_S
 
 import hoglab.hog
-import hoglab.patterns
 
 PACKAGES = ("google-re2", "orjson", "tzdata")
 """What docs/hog.md says it needs."""
@@ -51,7 +48,6 @@ def test_it_runs_alone(tmp_path: Path) -> None:
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     (tmp_path / "hoglab/__init__.py").touch()
-    shutil.copy(hoglab.patterns.__file__, tmp_path / "hoglab")
     for package in PACKAGES:
         install(package, tmp_path)
     done = subprocess.run(
@@ -75,4 +71,4 @@ def test_importing_it_brings_in_nothing_else_of_ours() -> None:
     )
     ours = done.stdout.split()
     assert ours
-    assert all(f"{name}.".startswith(("hoglab.hog.", "hoglab.patterns.")) for name in ours)
+    assert all(f"{name}.".startswith("hoglab.hog.") for name in ours)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from tests.hog.oracles.programs import expressions, oracle_settings
 
+from hoglab.hog.formatter.unparse import write
 from hoglab.hog.nodes import dump
 from hoglab.hog.parser import parse_expression
-from hoglab.hog.unparse import write
 
 
 def shape(source: str) -> str:

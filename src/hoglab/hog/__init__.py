@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from hoglab.hog import codegen, nodes, values
+from hoglab.hog import codegen, nodes, patterns, values
 from hoglab.hog.backend_javascript import JavaScript
 from hoglab.hog.compiler.templates import Path, map_texts, order_inputs
 from hoglab.hog.env import (
@@ -129,6 +129,7 @@ __all__ = [
     "order_inputs",
     "parse_expression",
     "parse_program",
+    "patterns",
     "read_set",
     "reads",
     "run",

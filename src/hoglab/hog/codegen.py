@@ -28,7 +28,7 @@ from hoglab.hog.backend_python.unit import Constants
 from hoglab.hog.compiler.analyse import read_paths
 from hoglab.hog.compiler.lower import lower
 from hoglab.hog.compiler.symbols import SymbolTable, resolve
-from hoglab.hog.unparse import write
+from hoglab.hog.formatter.unparse import write
 
 __all__ = [
     "Constants",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from hoglab.patterns import searched
+from hoglab.hog.patterns import searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

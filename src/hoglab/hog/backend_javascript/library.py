@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hoglab.hog.backend_javascript.names import function_name
-from hoglab.patterns import MULTILINE, trusted
+from hoglab.hog.patterns import MULTILINE, trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from hoglab.hog.errors import HogCompileError
-from hoglab.patterns import DOTALL, VERBOSE, Match, trusted
+from hoglab.hog.patterns import DOTALL, VERBOSE, Match, trusted
 
 _TOKEN = trusted(
     r"""

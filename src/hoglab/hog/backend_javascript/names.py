@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
-from hoglab.patterns import anchored, searched
+from hoglab.hog.patterns import anchored, searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoglab.hog import nodes as n
+from hoglab.hog.patterns import searched
 from hoglab.hog.suggestions import Guesses, closest
-from hoglab.patterns import searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hoglab.patterns import searched
+from hoglab.hog.patterns import searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hoglab.hog.errors import HogSyntaxError
-from hoglab.patterns import DOTALL, Match, anchored, escape, searched
+from hoglab.hog.patterns import DOTALL, Match, anchored, escape, searched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.patterns import IGNORECASE, anchored
 from hoglab.hog.rt.values import FIRST_INSTANT, LAST_INSTANT, HogDate, HogDateTime
-from hoglab.patterns import IGNORECASE, anchored
 
 UTC: Final = dt.UTC
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=UTC)

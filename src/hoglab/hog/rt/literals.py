@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final, NamedTuple, NoReturn
 
-from hoglab.patterns import anchored
+from hoglab.hog.patterns import anchored
 
 MAX_TEXTS: Final = 8
 """Maximum number of texts searched for one after the other; a pattern with more is left to RE2."""

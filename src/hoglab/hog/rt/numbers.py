@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from hoglab.patterns import anchored
+from hoglab.hog.patterns import anchored
 
 MAX_SAFE_INTEGER: Final = 2**53
 """Largest magnitude up to which every integer is exact in an IEEE double."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.patterns import anchored
 from hoglab.hog.rt.values import HogTuple, Value, too_deep
-from hoglab.patterns import anchored
 
 AST_KEY: Final = "__hx_ast"
 

@@ -4,9 +4,9 @@ Python counts characters.  They differ only for characters beyond U+FFFF, which 
 from its partner stays in the text as a lone surrogate until the text leaves the program.
 """
 
+from hoglab.hog.patterns import Match, searched
 from hoglab.hog.rt import utf16
 from hoglab.hog.rt.context import LONG, charge
-from hoglab.patterns import Match, searched
 
 _WIDE = searched("[\U00010000-\U0010ffff]")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias, final
 
 from hoglab.hog.errors import HogRuntimeError
-from hoglab.patterns import anchored
+from hoglab.hog.patterns import anchored
 
 Value: TypeAlias = Any
 """Any Hog value.  The type checker cannot say more: Hog is dynamically typed."""

@@ -6,12 +6,12 @@ from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from hoglab.hog.errors import HogRuntimeError
+from hoglab.hog.patterns import searched
 from hoglab.hog.rt.context import Context
 from hoglab.hog.rt.printing import js_string
 from hoglab.hog.rt.text import clean
 from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.registry import expect_string, function
-from hoglab.patterns import searched
 
 declare = partial(function, category="strings")
 

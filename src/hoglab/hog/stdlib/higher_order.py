@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from hoglab.hog.errors import HogThrow
+from hoglab.hog.patterns import searched
 from hoglab.hog.rt.access import values
 from hoglab.hog.rt.calls import callback
 from hoglab.hog.rt.coerce import eq
@@ -16,7 +17,6 @@ from hoglab.hog.rt.printing import is_truthy, js_string
 from hoglab.hog.rt.values import CONTAINER_COST, VALUE_COST, HogError, HogTuple, Value
 from hoglab.hog.stdlib.arrays import account
 from hoglab.hog.stdlib.registry import function
-from hoglab.patterns import searched
 
 declare = partial(function, category="arrays", cost="callback", context=True, pure=False, exact=True)
 

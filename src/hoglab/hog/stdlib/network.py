@@ -3,9 +3,9 @@
 import ipaddress
 from functools import lru_cache
 
+from hoglab.hog.patterns import anchored
 from hoglab.hog.rt.values import Value
 from hoglab.hog.stdlib.registry import function
-from hoglab.patterns import anchored
 
 _NETWORK = anchored(r"[0-9A-Fa-f.:]{2,45}/[0-9]{1,3}")
 _MAX_ADDRESS = 64

@@ -1,8 +1,7 @@
 """Trees of expressions as source text, for people.
 
-The text parses to the same tree (but for `not` before a bracket, which is read as a call).
-
-The formatter is for texts that authors wrote, and keeps their form.
+The text parses to the same tree (but for `not` before a bracket, which is read as a call). Unlike
+`hoglab.hog.formatter.printer`, which lays out what authors wrote, it begins with a tree and knows no comments.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from hoglab.hog import nodes as n
 from hoglab.hog.errors import quote
 from hoglab.hog.parser.lexer import LITERALS, RESERVED
-from hoglab.patterns import anchored
+from hoglab.hog.patterns import anchored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
