@@ -12,7 +12,7 @@ from hoglab.accounts.service import AccountService
 from hoglab.accounts.sessions.service import SessionService
 from hoglab.actions.store import names as action_names
 from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
-from hoglab.analysis.execution.behaviour import performers
+from hoglab.analysis.execution.behaviour import performers, rule_problem
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService
@@ -109,7 +109,11 @@ class Services(SharedServices):
         self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
         self.catch_up = catch_up = CatchUp(engines.log, ingestion_view.stored)
         self.cohorts = cohorts = CohortService(
-            database, users=flags_naming_cohort, actions=action_names, catch_up=catch_up
+            database,
+            users=flags_naming_cohort,
+            actions=action_names,
+            rule_problem=partial(rule_problem, store.dialect),
+            catch_up=catch_up,
         )
         self.experiments = experiments = ExperimentService(
             database,

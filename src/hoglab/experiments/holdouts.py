@@ -16,6 +16,7 @@ from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import HoldoutRow
 from hoglab.experiments.wire.presentation import holdout_object
 from hoglab.experiments.wire.schemas import HoldoutCreate, HoldoutPatch
+from hoglab.flags.validation import check_conditions
 from hoglab.http.errors import not_found, validation_error
 from hoglab.http.fields.unknown_keys import refuse, within
 
@@ -121,12 +122,13 @@ def _checked(value: Any) -> list[dict[str, Any]]:
         raise validation_error("Filters must be a list of objects.", "filters")
     if not value:
         raise validation_error("Filters must not be empty.", "filters")
-    for item in value:
+    for index, item in enumerate(value):
         share = item.get("rollout_percentage")
         if share is None or isinstance(share, bool) or not isinstance(share, int | float):
             raise validation_error("Rollout percentage must be present.", "filters")
         if not math.isfinite(share) or not 0 <= share <= 100:
             raise validation_error("Rollout percentage must be between 0 and 100.", "filters")
+        check_conditions(item, f"filters[{index}]")
     return value
 
 

@@ -18,6 +18,9 @@ from hoglab.filters.searching import compile_search
 MAX_SHOWN: Final = 100
 """Number of characters of an operand that a message repeats."""
 
+PATTERNS: Final = frozenset({"regex", "not_regex"})
+"""Operators that take a regular expression."""
+
 MULTIPLE: Final = frozenset({"icontains_multi", "not_icontains_multi"})
 """Operators that take a list of texts and can do nothing with an empty one."""
 
@@ -34,13 +37,27 @@ def operand_problem(operator: str, value: Any) -> str | None:
     return None if rule is None else rule(operator, value)
 
 
+def text_problem(operator: str, value: Any) -> str | None:
+    """Return why a filter with this operand, or list of operands, cannot be looked for in texts.
+
+    None for one that can be, and for operators that look for no text. Metrics and functions have this rule in common
+    with flags, which take no list of patterns.
+    """
+    values = value if isinstance(value, list) else [value]
+    if operator in PATTERNS and not all(isinstance(pattern, str) for pattern in values):
+        return "must be a regular expression, as text"
+    if operator in MULTIPLE and (not values or None in values):
+        return "must be at least one text"
+    return None
+
+
 def _shown(value: Any) -> str:
     return text_of(value)[:MAX_SHOWN]
 
 
 def _number(operator: str, value: Any) -> str | None:
     number = number_of(value)
-    if number is not None and not math.isnan(number):
+    if number is not None and math.isfinite(number):
         return None
     return f"Operator {operator} requires a number, got {_shown(value)}."
 
@@ -54,9 +71,8 @@ def _range(operator: str, value: Any) -> str | None:
 
 
 def _pattern(operator: str, value: Any) -> str | None:
-    pattern = text_of(value)
     try:
-        if isinstance(value, str) and compile_search(pattern) is not None:
+        if isinstance(value, str) and compile_search(value) is not None:
             return None
     except FilterError as error:
         return f"Operator {operator} cannot use {_shown(value)}: {error.message}."
@@ -76,7 +92,7 @@ def _version(operator: str, value: Any) -> str | None:
 
 
 def _texts(operator: str, value: Any) -> str | None:
-    return f"Operator {operator} requires at least one text." if value == [] or value is None else None
+    return f"Operator {operator} requires at least one text." if text_problem(operator, value) else None
 
 
 _VERSION_READERS: Final[Mapping[str, Callable[[str], object | None]]] = {
@@ -88,7 +104,7 @@ _VERSION_READERS: Final[Mapping[str, Callable[[str], object | None]]] = {
 _RULES: Final[Mapping[str, Callable[[str, Any], str | None]]] = {
     **dict.fromkeys(("gt", "gte", "min", "lt", "lte", "max"), _number),
     **dict.fromkeys(("between", "not_between"), _range),
-    **dict.fromkeys(("regex", "not_regex"), _pattern),
+    **dict.fromkeys(PATTERNS, _pattern),
     **dict.fromkeys(("is_date_before", "is_date_after", "is_date_exact"), _date),
     **dict.fromkeys(
         ("semver_eq", "semver_neq", "semver_gt", "semver_gte", "semver_lt", "semver_lte"), _version

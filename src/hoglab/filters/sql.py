@@ -27,7 +27,7 @@ from hoglab.filters.elements import (
 )
 from hoglab.filters.evaluate import number_of, text_of
 from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup
-from hoglab.filters.operands import MULTIPLE
+from hoglab.filters.operands import text_problem
 from hoglab.filters.searching import compile_regex
 
 TRUE: Final = "TRUE"
@@ -399,8 +399,8 @@ def _over_one(condition: PropertyFilter, rule: _Rule, field_: FilterField, scope
         condition.value if isinstance(condition.value, list) and not rule.takes_list else [condition.value]
     )
     written = partial(scope.parameters.written, place=condition.key)
-    if condition.value == [] and condition.operator in MULTIPLE:
-        raise FilterError("must be at least one text", condition.key)
+    if problem := text_problem(condition.operator, condition.value):
+        raise FilterError(problem, condition.key)
     if rule.valueless:
         return written(rule.test(field_, None, scope))
     if len(values) > MAX_VALUES:

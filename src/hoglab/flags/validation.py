@@ -159,6 +159,12 @@ def _group(group: dict[str, Any], path: str) -> dict[str, Any]:
     }
 
 
+def check_conditions(group: Mapping[str, Any], path: str) -> None:
+    """Raise 400 for ``properties`` of a group that is at ``path``, where a flag could not have them."""
+    for index, leaf in enumerate(_group(dict(group), path)["properties"]):
+        _check_can_match(leaf, f"{path}.properties[{index}]")
+
+
 def _property(raw: Any, path: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise filters_error(f"{path} must be an object, got {_name(raw)}")
@@ -274,8 +280,9 @@ def _check_relations(filters: Mapping[str, Any], variants: list[str]) -> None:
                 f"payloads.{key}",
                 f"Payload key '{key}' is invalid: boolean flags only support the 'true' key.",
             )
-    for index, group in enumerate(filters["groups"]):
-        _check_group_relations(group, f"groups[{index}]", variants)
+    for name in ("groups", "super_groups"):
+        for index, group in enumerate(filters.get(name) or ()):
+            _check_group_relations(group, f"{name}[{index}]", variants)
 
 
 def _check_split(variants: list[dict[str, Any]], keys: list[str]) -> None:
@@ -303,7 +310,7 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
             f"{path}.variant",
             f"Variant override '{override}' does not match any variant key.",
         )
-    about_persons = group["aggregation_group_type_index"] is None
+    about_persons = group.get("aggregation_group_type_index") is None
     for index, leaf in enumerate(group["properties"]):
         place = f"{path}.properties[{index}]"
         if about_persons and leaf["type"] == "group":
@@ -312,18 +319,23 @@ def _check_group_relations(group: Mapping[str, Any], path: str, variants: list[s
                 place,
                 "Person-aggregated conditions can only use person, cohort, and flag properties.",
             )
-        operator = leaf.get("operator")
-        if operator in _TEXT_OPERATORS and not isinstance(leaf.get("value"), str):
-            raise _cross_field(
-                "operator_requires_string_value",
-                f"{place}.value",
-                f"Operator {operator} requires a string value.",
-            )
-        if operator not in _OPERATORS_OF.get(leaf["type"], _PROPERTY_OPERATORS):
-            text = f"Operator {operator} does not compare filters of type {leaf['type']}."
-            raise _cross_field("operator_never_matches", f"{place}.operator", text)
-        if operator is not None and (problem := _operand_problem(leaf["type"], operator, leaf.get("value"))):
-            raise _cross_field("operand_never_matches", f"{place}.value", problem)
+        _check_can_match(leaf, place)
+
+
+def _check_can_match(leaf: Mapping[str, Any], place: str) -> None:
+    """Raise 400 for a condition that can never match."""
+    operator = leaf.get("operator")
+    if operator in _TEXT_OPERATORS and not isinstance(leaf.get("value"), str):
+        raise _cross_field(
+            "operator_requires_string_value",
+            f"{place}.value",
+            f"Operator {operator} requires a string value.",
+        )
+    if operator not in _OPERATORS_OF.get(leaf["type"], _PROPERTY_OPERATORS):
+        text = f"Operator {operator} does not compare filters of type {leaf['type']}."
+        raise _cross_field("operator_never_matches", f"{place}.operator", text)
+    if operator is not None and (problem := _operand_problem(leaf["type"], operator, leaf.get("value"))):
+        raise _cross_field("operand_never_matches", f"{place}.value", problem)
 
 
 def _operand_problem(kind: str, operator: str, value: Any) -> str | None:

@@ -14,7 +14,7 @@ from hoglab.analysis.execution.statement_runner import explained_failures
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, RelationRow
 from hoglab.analysis.query.model import EventMatch
-from hoglab.filters import FilterError, PropertyFilter, parse_filters
+from hoglab.filters import FilterError, PropertyFilter, PropertyGroup, parse_filters
 from hoglab.filters.dates import months_before
 from hoglab.filters.sql import FilterScope, combined, group_condition
 from hoglab.http.errors import validation_error
@@ -36,6 +36,20 @@ REQUEST_TIMEOUT_S = 30.0
 
 _MONTHS = {"month": 1, "year": 12}
 _DAYS = {"day": 1, "week": 7}
+
+
+def rule_problem(dialect: Dialect, rule: PropertyFilter) -> str | None:
+    """Return the reason why the ``event_filters`` of a rule could not be calculated, with their place.
+
+    None when they could. No event is read.
+    """
+    moment = utc_now()
+    scope = FilterScope(RelationRow(dialect, dialect.parameters()), moment, zone_of("UTC"))
+    try:
+        group_condition(_event_filters(rule), scope)
+    except FilterError as error:
+        return f"event_filters: {error}"
+    return None
 
 
 def performers(
@@ -94,7 +108,7 @@ def _statement(
     scope = FilterScope(RelationRow(dialect, parameters), now, zone_of(project.timezone))
     try:
         matches = [_match_condition(match, scope) for match in _matches(database, project, rule)]
-        filters = group_condition(parse_filters(rule.extra.get("event_filters")), scope)
+        filters = group_condition(_event_filters(rule), scope)
     except (FilterError, DefinitionError) as error:
         raise CohortError(f"The rule about {rule.key} cannot be calculated: {error}") from None
     conditions = [
@@ -108,6 +122,10 @@ def _statement(
         conditions.append(f"timestamp >= {parameters.bind(since)}")
     sql = f"SELECT DISTINCT person_id FROM {RESOLVED_EVENTS} WHERE {combined('AND', conditions)}"  # noqa: S608
     return sql, parameters.values
+
+
+def _event_filters(rule: PropertyFilter) -> PropertyGroup:
+    return parse_filters(rule.extra.get("event_filters"), "event_filters")
 
 
 def _matches(database: Database, project: Project, rule: PropertyFilter) -> Iterable[EventMatch]:

@@ -35,7 +35,7 @@ from hoglab.filters.hog.conditions import (
 )
 from hoglab.filters.hog.tree import Scalar, array, call, compare, concat, const
 from hoglab.filters.model import FilterError
-from hoglab.filters.operands import MULTIPLE
+from hoglab.filters.operands import text_problem
 from hoglab.filters.semver import caret_range, parse_version, wildcard_range
 from hoglab.hog import HogRuntimeError, nodes
 from hoglab.hog.values import (
@@ -95,10 +95,10 @@ def condition(field: Expr, operator: str, operand: Operand) -> Leaf:
     if build is None:
         raise FilterError(f"Operator {operator} is not supported in filters", operand.path)
     values = operand.value
+    if problem := text_problem(operator, values):
+        raise operand.error(problem)
     if not isinstance(values, list) or operator in _RANGES:
         return build(field, operand)
-    if not values and operator in MULTIPLE:
-        raise operand.error("must be at least one text")
     if not values:
         return NOTHING
     if len(values) == 1:

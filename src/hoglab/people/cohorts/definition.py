@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,9 @@ BEHAVIOURAL = "behavioral"
 
 PERFORMED = "performed_event"
 """The one kind of behaviour that is calculated: an event at some time since a moment."""
+
+RuleProblem = Callable[[PropertyFilter], str | None]
+"""Function that returns the reason why a rule about behaviour could not be calculated; None when it could."""
 
 _TIME_UNITS = frozenset({"day", "week", "month", "year"})
 _COHORT_OPERATORS = frozenset({"in", "not_in", "exact"})
@@ -99,8 +102,8 @@ def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
     return dict.fromkeys(waiting, "refers to itself or nests too deep")
 
 
-def check_filters(sent: Any) -> dict[str, Any]:
-    """Return the ``filters`` of a dynamic cohort. Raises 400 for the first broken rule."""
+def check_filters(sent: Any, rule_problem: RuleProblem) -> dict[str, Any]:
+    """Return the ``filters`` of a dynamic cohort. Raises 400 for the first broken rule, with its place."""
     if not isinstance(sent, Mapping) or "properties" not in sent:
         raise filters_error('must be an object with "properties"')
     if len(orjson.dumps(sent)) > MAX_FILTERS_BYTES:
@@ -109,9 +112,27 @@ def check_filters(sent: Any) -> dict[str, Any]:
         tree = parse_group(sent["properties"], "properties", default_type="person")
     except FilterError as error:
         raise filters_error(str(error)) from None
-    for leaf in tree.leaves():
-        _check_leaf(leaf)
+    for place, leaf in _placed(tree, sent["properties"], "properties"):
+        try:
+            _check_leaf(leaf, rule_problem)
+        except _RuleError as error:
+            raise filters_error(f"{place}: {error}") from None
     return dict(sent)
+
+
+def _placed(group: PropertyGroup, raw: Any, path: str) -> Iterator[tuple[str, PropertyFilter]]:
+    """Yield every filter of a tree with its place in the JSON that it was read from."""
+    inside, values = (path, raw) if isinstance(raw, list) else (f"{path}.values", raw.get("values") or ())
+    for index, (member, part) in enumerate(zip(group.values, values, strict=True)):
+        place = f"{inside}[{index}]"
+        if isinstance(member, PropertyGroup):
+            yield from _placed(member, part, place)
+        else:
+            yield place, member
+
+
+class _RuleError(Exception):
+    """A condition that cannot define a cohort; the text says why."""
 
 
 def check_references(cohort_id: int | None, filters: Mapping[str, Any], others: Mapping[int, Cohort]) -> None:
@@ -138,44 +159,45 @@ def _unknown_cohort(cohort_id: object) -> ApiError:
     return validation_error(f"Cohort with id {cohort_id} does not exist", "filters", "cohort_does_not_exist")
 
 
-def _check_leaf(leaf: PropertyFilter) -> None:
+def _check_leaf(leaf: PropertyFilter, rule_problem: RuleProblem) -> None:
+    """Raise `_RuleError`, or the 400 for a cohort that there cannot be."""
     if leaf.is_cohort:
         if cohort_reference(leaf) is None:
             raise _unknown_cohort(str(leaf.value)[:100])
         if leaf.operator not in _COHORT_OPERATORS:
-            raise filters_error(f"Cohorts are compared with in or not_in, not {leaf.operator[:100]}")
+            raise _RuleError(f"Cohorts are compared with in or not_in, not {leaf.operator[:100]}")
     elif leaf.type == BEHAVIOURAL:
         _check_behaviour(leaf)
+        if problem := rule_problem(leaf):
+            raise _RuleError(problem)
     elif leaf.type in {"person", "person_metadata"}:
         if not leaf.key:
-            raise filters_error("A filter needs the key of a property")
+            raise _RuleError("A filter needs the key of a property")
         if leaf.operator not in OPERATORS:
-            raise filters_error(f"{leaf.operator[:100]} is not a known operator")
+            raise _RuleError(f"{leaf.operator[:100]} is not a known operator")
         if problem := operand_problem(leaf.operator, leaf.value):
-            raise filters_error(f"{leaf.key[:100]}: {problem}")
+            raise _RuleError(f"{leaf.key[:100]}: {problem}")
     else:
-        raise filters_error(f"Filters of type {leaf.type[:100]} cannot define a cohort")
+        raise _RuleError(f"Filters of type {leaf.type[:100]} cannot define a cohort")
 
 
 def _check_behaviour(leaf: PropertyFilter) -> None:
     extra = leaf.extra
     if leaf.value != PERFORMED:
-        raise filters_error(f"Behaviour {str(leaf.value)[:100]} is not supported, only {PERFORMED}")
+        raise _RuleError(f"Behaviour {str(leaf.value)[:100]} is not supported, only {PERFORMED}")
     if extra.get("event_type") not in {"events", "actions"} or not leaf.key:
-        raise filters_error(
-            "A behavioural filter needs the key of an event, and event_type events or actions"
-        )
+        raise _RuleError("A behavioural filter needs the key of an event, and event_type events or actions")
     try:
         parse_filters(extra.get("event_filters"), "event_filters")
         if extra.get("explicit_datetime") is not None:
             parse_moment(str(extra["explicit_datetime"]))
     except ValueError as error:
-        raise filters_error(f"A behavioural filter is malformed: {error}") from None
+        raise _RuleError(f"A behavioural filter is malformed: {error}") from None
     interval, count = extra.get("time_interval"), extra.get("time_value")
     if interval is not None and interval not in _TIME_UNITS:
-        raise filters_error("time_interval must be day, week, month or year")
+        raise _RuleError("time_interval must be day, week, month or year")
     digits = "" if count is None else str(count)
     if count is not None and not (
         digits.isdecimal() and len(digits) < 6 and int(digits) <= MAX_RELATIVE_NUMBER
     ):
-        raise filters_error(f"time_value must be a whole number up to {MAX_RELATIVE_NUMBER}")
+        raise _RuleError(f"time_value must be a whole number up to {MAX_RELATIVE_NUMBER}")

@@ -15,6 +15,7 @@ from hoglab.http.fields.unknown_keys import refuse, within
 from hoglab.people.cohorts import store
 from hoglab.people.cohorts.calculation import recalculate_dependents
 from hoglab.people.cohorts.definition import (
+    RuleProblem,
     action_keys,
     check_filters,
     check_references,
@@ -30,6 +31,7 @@ from hoglab.people.cohorts.upload import Members
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.filters.model import PropertyFilter
     from hoglab.http.identity import Project, User
     from hoglab.storage.catching_up import CatchUp
     from hoglab.storage.database import Database, Transaction
@@ -58,6 +60,10 @@ def _all_there(_connection: Connection, _project_id: int, wanted: Collection[int
     return wanted
 
 
+def _no_problem(_rule: PropertyFilter) -> None:
+    """Accept every rule about behaviour, where none is calculated."""
+
+
 class CohortService:
     """Cohorts of all projects. Broken rules are raised as 400 of the wire."""
 
@@ -67,12 +73,14 @@ class CohortService:
         *,
         users: CohortUsers = _nobody,
         actions: ActionsExist = _all_there,
+        rule_problem: RuleProblem = _no_problem,
         catch_up: CatchUp | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
         self._users = users
         self._actions = actions
+        self._rule_problem = rule_problem
         self._catch_up = catch_up
         self._now = now
 
@@ -226,7 +234,7 @@ class CohortService:
     ) -> dict[str, Any]:
         if filters is None:
             raise required("filters")
-        checked = check_filters(filters)
+        checked = check_filters(filters, self._rule_problem)
         check_references(cohort_id, checked, store.definitions(connection, project_id))
         self._check_actions(connection, project_id, cohort_id, checked)
         return checked
