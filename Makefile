@@ -94,9 +94,13 @@ bench: setup ## Run every benchmark; each prints ratios against a reference of t
 bench-smoke: setup ## Run every benchmark shortly, to see that it runs
 	$(BIN)/python -m benchmarks --smoke
 
-soak: setup ## Kill the server and the processes of functions 200 times each, cut the power 200 times, let 10,000 retries be due at once, try as many results on ClickHouse as on DuckDB (an hour)
+# Seconds for which each attack of a hostile neighbour goes on.
+ATTACK_S ?= 60
+
+soak: setup ## Kill the server and the processes of functions 200 times each, cut the power 200 times, let 10,000 retries be due at once, try as many results on ClickHouse as on DuckDB, attack a server for a minute in each of 15 ways (an hour and a half)
 	HOGLAB_TEST_SEED=random HOGLAB_TEST_KILLS=200 HOGLAB_TEST_BODY_KILLS=200 HOGLAB_TEST_RETRIES=10000 HOGLAB_TEST_HOSTILE=99 HOGLAB_TEST_STORM=300 HOGLAB_TEST_POWER_CUTS=200 HOGLAB_TEST_DAMAGES=100 HOGLAB_TEST_BACKUPS=20 HOGLAB_TEST_PROCESS_KILLS=5 HOGLAB_TEST_CLUSTER_FAULTS_S=600 HOGLAB_TEST_SNAPSHOT_S=60 HOGLAB_TEST_ABUSE_S=180 $(BIN)/python -m pytest tests/faults tests/backup
 	HOGLAB_TEST_CLICKHOUSE_EXAMPLES=60 $(BIN)/python -m pytest tests/analysis -k clickhouse
+	$(BIN)/python -m benchmarks.hostile_neighbours --seconds $(ATTACK_S)
 
 validate-statistics: setup ## Simulate what docs/statistics.md promises (about 15 minutes) and write its tables anew
 	$(BIN)/python -m tests.statistics.simulation --write docs/statistics.md

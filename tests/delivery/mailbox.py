@@ -108,7 +108,7 @@ class Mailbox:
         )
         number = len(self.attempts)
         self.attempts.append(mail)
-        if server.transport is not None:
+        if isinstance(server.transport, asyncio.Transport):
             self._transports.append(server.transport)
         reply = self.answer(number)
         if asyncio.iscoroutine(reply):

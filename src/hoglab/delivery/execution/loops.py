@@ -18,6 +18,7 @@ import orjson
 from yarl import URL
 
 from hoglab.delivery.bodies.hosted import CHAIN_PROPERTY
+from hoglab.delivery.outbound import read_url
 from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _own_path(url: str, site_url: str) -> str | None:
     A URL that the server's own address is an upgrade of to HTTPS is one of them: redirects lead there.
     """
     try:
-        there, here = URL(url.strip()), URL(site_url)
+        there, here = read_url(url), URL(site_url)
     except ValueError:
         return None
     is_same_port = there.port == here.port or (there.scheme, here.scheme) == ("http", "https")

@@ -11,6 +11,7 @@ from hoglab.delivery.outbound.mail import (
     MailServer,
     email_of,
 )
+from hoglab.delivery.outbound.urls import read_url
 
 __all__ = [
     "AddressGuard",
@@ -27,4 +28,5 @@ __all__ = [
     "MailServer",
     "Mailer",
     "email_of",
+    "read_url",
 ]

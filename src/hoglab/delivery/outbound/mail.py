@@ -202,8 +202,10 @@ def _address(wanted: Mapping[str, Any], part: str, limits: MailLimits) -> Addres
     if not isinstance(given, dict) or not isinstance(given.get("email"), str):
         raise _UnusableError(f"'{part}' of an e-mail is an object with the text 'email'")
     local, at, domain = given["email"].strip().rpartition("@")
-    domain = _wire_domain(domain)
+    # Before the domain is encoded, too: that takes time that grows with the square of its length.
     fits = len(local) + 1 + len(domain) <= limits.address_chars
+    domain = _wire_domain(domain) if fits else ""
+    fits = fits and len(local) + 1 + len(domain) <= limits.address_chars
     if not at or not fits or not _LOCAL.fullmatch(local) or not _DOMAIN.fullmatch(domain):
         raise _UnusableError(f"'{part}.email' is not an e-mail address")
     return Address(_line(given.get("name"), f"{part}.name", limits), local, domain)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from yarl import URL
 
+from hoglab.delivery.outbound.urls import read_url
+
 REPEATING = frozenset({307, 308})
 """Statuses that ask for the same request elsewhere, with its method and its body."""
 MAX_REDIRECTS = 3
@@ -28,7 +30,7 @@ def next_url(url: str, status: int, location: str | None) -> str | None:
     target = _target(url, location)
     if target is None:
         return None
-    here = URL(url.strip())
+    here = read_url(url)
     is_same = (here.scheme, here.host, here.port) == (target.scheme, target.host, target.port)
     is_upgrade = (here.scheme, target.scheme) == ("http", "https") and here.host == target.host
     return str(target) if is_same or is_upgrade else None
@@ -53,7 +55,7 @@ def _target(url: str, location: str | None) -> URL | None:
     if not location:
         return None
     try:
-        target = URL(url.strip()).join(URL(location.strip())).with_fragment(None)
+        target = read_url(url).join(read_url(location)).with_fragment(None)
         return target.with_user(None) if target.host else None
     except ValueError:
         return None

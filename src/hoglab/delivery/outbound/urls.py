@@ -18,6 +18,9 @@ MAX_HOST_CHARS, MAX_LABEL_CHARS = 253, 63
 
 INVALID = "Invalid URL"
 
+_AUTHORITY = anchored(r"[\0-\x20]*+(?:[A-Za-z][A-Za-z0-9+.\-]*+:)?//([^/?#]*+)")
+_DROPPED = str.maketrans("", "", "\t\n\r")
+"""Characters that parsers of URLs drop, wherever they are."""
 _PARTS = anchored(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/?#\\]*))?", DOTALL)
 _CONTROL = searched(r"[\0-\x1f\x7f]")
 _HOST = anchored(r"[A-Za-z0-9._-]+")
@@ -30,21 +33,33 @@ class UrlError(ValueError):
     """A URL cannot be fetched; the text tells the author of the function why."""
 
 
-def parse_url(text: str) -> URL:
-    """Return a URL that can be fetched. Raises `UrlError`."""
+def read_url(text: str) -> URL:
+    """Return the URL that a stranger's text is, absolute or relative. Raises `UrlError`.
+
+    Lengths are checked first: to encode a name beyond ASCII takes time that grows with the square of its length.
+    """
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise UrlError(f"{INVALID}: it is longer than {MAX_URL_CHARS} characters")
+    authority = _AUTHORITY.match(text.translate(_DROPPED))
+    if authority is not None and len(authority[1].rpartition("@")[2]) > MAX_HOST_CHARS + len(".:65535"):
+        raise UrlError(f"{INVALID}: its hostname is too long")
+    try:
+        return URL(text)
+    except (ValueError, UnicodeError):
+        raise UrlError(INVALID) from None
+
+
+def parse_url(text: str) -> URL:
+    """Return a URL that can be fetched. Raises `UrlError`."""
+    text = text.strip()
     parts = _PARTS.match(text)
     if parts is None:
         raise UrlError(INVALID)
     if parts[1].lower() not in ("http", "https"):
         raise UrlError("Scheme must be either HTTP or HTTPS")
     _check_authority(parts[2] or "")
-    try:
-        url = URL(text)
-    except (ValueError, UnicodeError):
-        raise UrlError(INVALID) from None
+    url = read_url(text)
     _check_host(url.raw_host or "")
     return url
 
@@ -59,6 +74,8 @@ def _check_authority(authority: str) -> None:
     host, port = parts[1], parts[2] or ""
     if not host:
         raise UrlError("No hostname")
+    if len(host) > MAX_HOST_CHARS + 1:
+        raise UrlError(f"{INVALID}: its hostname is too long")
     if host.startswith("[") and literal_address(host) is None:
         raise UrlError(INVALID)
     if not _PORT.fullmatch(port) or not 0 < int(port or 80) < 65_536:
