@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -94,3 +95,82 @@ def test_completions_of_filters(api: Api) -> None:
     answer = api.get("/hog_functions/completions/?purpose=filter").json()
     assert {"properties", "person", "pdi", "elements_chain"} <= {one["name"] for one in answer["globals"]}
     assert api.get("/hog_functions/completions/?purpose=x").json()["code"] == "invalid_choice"
+
+
+# Bodies with a name in each place that may read names.
+PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
+    "hog": lambda name: {"hog": f"print({name})\nreturn event"},
+    "inputs__i": lambda name: {
+        "inputs_schema": [{"key": "i", "type": "json"}],
+        "inputs": {"i": {"value": {"a": ["x", f"{{{name}}}"]}}},
+    },
+    "masking__hash": lambda name: {"masking": {"ttl": 60, "hash": f"{{{name}}}"}},
+    "mappings__0__inputs__i": lambda name: {
+        "mappings": [
+            {
+                "inputs_schema": [{"key": "i", "type": "string"}],
+                "inputs": {"i": {"value": f"{{{name}}}"}},
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "fault", ["nope", "evnt.properties.a", "event.propertes.a", "project.nam", "persn.id"]
+)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_saved_name_that_does_not_exist_is_in_the_answer(api: Api, place: str, fault: str) -> None:
+    for sent in ("created", "changed"):
+        body = {"type": "destination", "name": "n", "hog": "print(event)", **PLACES[place](fault)}
+        if sent == "created":
+            saved = api.create(**body)
+        else:
+            saved = api.patch(
+                f"/hog_functions/{api.create(type='destination', name='n', hog='print(1)')['id']}/", body
+            ).json()
+        assert [(entry["attr"], entry["code"], entry["severity"]) for entry in saved["diagnostics"]] == [
+            (place, "unknown-name", "warning")
+        ]
+        assert saved["diagnostics"] == findings(api, body)
+        assert "diagnostics" not in api.get(f"/hog_functions/{saved['id']}/").json()
+        body |= PLACES[place]("event.properties.a")
+        assert "diagnostics" not in api.patch(f"/hog_functions/{saved['id']}/", body).json()
+
+
+def test_a_change_elsewhere_still_tells_of_the_function(api: Api) -> None:
+    made = api.create(type="transformation", name="n", hog="if (event.event = 'a') { return event }")
+    changed = api.patch(f"/hog_functions/{made['id']}/", {"name": "m"}).json()
+    assert [entry["code"] for entry in changed["diagnostics"]] == ["missing-return"]
+    assert changed["diagnostics"] == made["diagnostics"]
+
+
+def test_secrets_are_not_quoted_in_the_answer(api: Api) -> None:
+    schema = [{"key": "k", "type": "string", "secret": True}]
+    made = api.create(
+        type="destination",
+        name="n",
+        hog="print(1)",
+        inputs_schema=schema,
+        inputs={"k": {"value": "{hush.hush}"}},
+    )
+    assert "diagnostics" not in made
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (
+            {"filters": {"source": "data-warehouse-table", "data_warehouse": [{"table_name": "t"}]}},
+            "record.a",
+        ),
+        ({"x_delivery": {"batch": {"max_events": 5}}}, "length(events)"),
+        ({"type": "source_webhook"}, "request.body"),
+        ({}, "person.properties.a"),
+        ({"type": "internal_destination"}, "groups.a"),
+    ],
+)
+def test_names_of_one_way_to_run_are_known(api: Api, body: dict[str, Any], name: str) -> None:
+    body = {"type": "destination", "name": "n", "hog": f"print({name})", **body}
+    assert "diagnostics" not in api.create(**body)
+    assert findings(api, body) == []

@@ -392,3 +392,9 @@ def test_reading_and_destroying_what_is_gone(api: Api) -> None:
     environment = Api(api.app, api.key, api.runner, "/api/environments/1")
     assert environment.get(gone).status_code == 404
     assert environment.patch(gone, {"deleted": True}).status_code == 404
+
+
+def test_diagnostics_in_answers_are_no_drift(api: Api) -> None:
+    doubtful = Resource(api, type="destination", name="d", hog="print(evnt.a)", inputs={}, inputs_schema=[])
+    assert doubtful.apply(hog="print(event.propertes)")["hog"] == "print(event.propertes)"
+    assert api.patch(doubtful.path, {"name": "e"}).json()["diagnostics"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hoglab import hog
 from hoglab.filters.hog import FILTER, FILTER_ROOTS
-from hoglab.functions.configuration import Builder, FunctionPatch
+from hoglab.functions.configuration import TABLE_SOURCES, Builder, FunctionPatch
 from hoglab.functions.environments import MASKING_HASHES, body_environment, template_environment
 from hoglab.functions.errors import InvalidFunctionError
 from hoglab.functions.site import SITE_TYPES, SiteSourceError, javascript_of
@@ -44,6 +44,20 @@ def known_globals(function_type: str | None) -> tuple[str, ...]:
     return _OF_TYPES.get(function_type or "destination", (*_EVERYWHERE, "person", "groups"))
 
 
+def _readable(body: Mapping[str, Any], current: Configuration | None) -> tuple[str, ...]:
+    """Return the names that texts of one configuration may read: those of its type, and of its way to run."""
+    kind, filters, delivery = (
+        body[name] if name in body else getattr(current, name, None)
+        for name in ("type", "filters", "x_delivery")
+    )
+    names = known_globals(kind if isinstance(kind, str) else None)
+    if isinstance(filters, Mapping) and filters.get("source") in TABLE_SOURCES:
+        names += ("record",)
+    if isinstance(delivery, Mapping) and delivery.get("batch") is not None:
+        names += ("events",)
+    return names
+
+
 # --- diagnostics
 
 
@@ -70,6 +84,11 @@ def diagnose(
     return findings
 
 
+def doubts(saved: Configuration) -> list[dict[str, Any]]:
+    """Return the findings about a configuration that was saved: names that do not exist, and other doubtful places."""
+    return list(_texts({}, saved))
+
+
 def _refusal(
     sent: FunctionPatch, current: Configuration | None, context: FilterContext
 ) -> dict[str, Any] | None:
@@ -87,23 +106,35 @@ def _texts(body: Mapping[str, Any], current: Configuration | None) -> Iterator[d
     kind = body.get("type") if current is None else current.type
     if not isinstance(kind, str):
         kind = None
+    known = _readable(body, current)
     source = body.get("hog") if "hog" in body else None if current is None else current.hog
     if isinstance(source, str) and source.strip():
-        yield from _program(source.strip(), kind)
+        yield from _program(source.strip(), kind, known)
     inputs = body.get("inputs") if "inputs" in body else None if current is None else current.inputs.plain
     schema = (
         body.get("inputs_schema") if "inputs_schema" in body or current is None else current.inputs_schema
     )
-    yield from _inputs(_quotable(inputs, schema), kind, ("inputs",))
+    yield from _inputs(_quotable(inputs, schema), kind, known, ("inputs",))
     masking = body.get("masking") if "masking" in body else None if current is None else current.masking
     if isinstance(masking, Mapping) and isinstance(masking.get("hash"), str):
-        for finding in hog.check(masking["hash"].strip(), MASKING_HASHES, kind="template"):
+        text = masking["hash"].strip()
+        for finding in hog.check(text, MASKING_HASHES, kind="template", known=known):
             yield _shown(finding, ("masking", "hash"))
-    mappings = body.get("mappings")
-    for index, mapping in enumerate(mappings if isinstance(mappings, list) else ()):
+    for index, mapping in enumerate(_mappings(body, current)):
         if isinstance(mapping, Mapping):
             quotable = _quotable(mapping.get("inputs"), mapping.get("inputs_schema"))
-            yield from _inputs(quotable, kind, ("mappings", index, "inputs"))
+            yield from _inputs(quotable, kind, known, ("mappings", index, "inputs"))
+
+
+def _mappings(body: Mapping[str, Any], current: Configuration | None) -> list[Any]:
+    """Return the mappings of a configuration as a body has them, without secret inputs of stored ones."""
+    if "mappings" in body or current is None:
+        sent = body.get("mappings")
+        return sent if isinstance(sent, list) else []
+    return [
+        {"inputs": mapping.inputs.plain, "inputs_schema": mapping.inputs_schema}
+        for mapping in current.mappings or ()
+    ]
 
 
 def _quotable(inputs: Any, schema: Any) -> Any:
@@ -117,22 +148,26 @@ def _quotable(inputs: Any, schema: Any) -> Any:
     return {key: item for key, item in inputs.items() if key not in secret}
 
 
-def _program(source: str, kind: str | None) -> Iterator[dict[str, Any]]:
+def _program(source: str, kind: str | None, known: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     if kind in SITE_TYPES:
         try:
             javascript_of(source)
         except SiteSourceError as error:
             yield _placed("syntax", error.message, ("hog",), error.line, error.column + 1)
         return
-    for finding in hog.check(source, body_environment(kind), known=known_globals(kind)):
+    for finding in hog.check(source, body_environment(kind), known=known):
         yield _shown(finding, ("hog",))
 
 
-def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+def _inputs(
+    inputs: Any, kind: str | None, known: tuple[str, ...], path: tuple[str | int, ...]
+) -> Iterator[dict[str, Any]]:
     for key, item in inputs.items() if isinstance(inputs, Mapping) else ():
         if not isinstance(item, Mapping) or item.get("value") is None:
             continue
-        check = _liquid if item.get("templating") == "liquid" else _template(template_environment(kind), kind)
+        check = (
+            _liquid if item.get("templating") == "liquid" else _template(template_environment(kind), known)
+        )
         findings: list[dict[str, Any]] = []
 
         def look(
@@ -151,9 +186,9 @@ def _inputs(inputs: Any, kind: str | None, path: tuple[str | int, ...]) -> Itera
         yield from findings
 
 
-def _template(environment: Environment, kind: str | None) -> Callable[..., Iterator[dict[str, Any]]]:
+def _template(environment: Environment, known: tuple[str, ...]) -> Callable[..., Iterator[dict[str, Any]]]:
     def check(text: str, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
-        for finding in hog.check(text, environment, kind="template", known=known_globals(kind)):
+        for finding in hog.check(text, environment, kind="template", known=known):
             yield _shown(finding, path)
 
     return check

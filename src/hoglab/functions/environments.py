@@ -205,7 +205,7 @@ DELIVERING = replace(
 TEMPLATES = replace(TEMPLATE, globals=DESTINATION_GLOBALS)
 """Environment of input templates."""
 
-MASKING_HASHES = TEMPLATE.with_limits(MASKING_LIMITS)
+MASKING_HASHES = TEMPLATES.with_limits(MASKING_LIMITS)
 """Environment of masking hashes."""
 
 

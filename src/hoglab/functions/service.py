@@ -21,7 +21,7 @@ from hoglab.functions.configuration.stored import (
     read_configuration,
     row_values,
 )
-from hoglab.functions.editing import diagnose
+from hoglab.functions.editing import diagnose, doubts
 from hoglab.functions.errors import InvalidFunctionError, stale_update
 from hoglab.functions.presentation import Presenter
 from hoglab.functions.status import AllHealthy, FunctionStates
@@ -140,7 +140,7 @@ class FunctionService:
     # --- writing ---
 
     def create(self, project: Project, user_id: int | None, sent: FunctionPatch) -> dict[str, Any]:
-        """Make a function. Raises `InvalidFunctionError`."""
+        """Make a function, and return it with the ``diagnostics`` of doubtful texts. Raises `InvalidFunctionError`."""
         # Compiles, so that the write below only looks up the compiled forms.
         self._run_tests(project, self.configure(project, sent), sent)
         with self.database.write() as tx:
@@ -153,7 +153,7 @@ class FunctionService:
             store.add(tx.connection, row)
             self.log(tx, project, user_id, "created", row, None)
             tx.changed("functions", project.id, row["id"])
-        return self._after_save(row)
+        return self._after_save(row, built)
 
     def update(
         self,
@@ -164,8 +164,9 @@ class FunctionService:
         *,
         publishes: datetime | None = None,
     ) -> dict[str, Any]:
-        """Change a function, delete or restore it. Raises 404, 409 and `InvalidFunctionError`.
+        """Change a function, delete or restore it, and return it as `create` does.
 
+        Raises 404, 409 and `InvalidFunctionError`.
         ``publishes`` is the time when the draft ``sent`` was staged; it is deleted afterwards.
         """
         with self.database.read() as connection:  # compiles, as in create
@@ -192,7 +193,7 @@ class FunctionService:
                 self.log(tx, project, user_id, what, changed, changes)
             self._forget(tx, project, function_id, NewlySecret.between(before, built))
             tx.changed("functions", project.id, function_id)
-        return self._after_save(changed)
+        return self._after_save(changed, built)
 
     def _forget(self, tx: Transaction, project: Project, function_id: str, newly_secret: NewlySecret) -> None:
         """Remove what has become secret from the history."""
@@ -300,14 +301,16 @@ class FunctionService:
             for row in store.all_of_type(connection, project.id, function_type)
         ]
 
-    def _after_save(self, row: Row) -> dict[str, Any]:
+    def _after_save(self, row: Row, built: Configuration) -> dict[str, Any]:
         if row["enabled"] and not row["deleted"]:
             try:
                 self.states.function_saved(row["id"])
             except Exception:  # the function is stored: a client that saw an error would create it again
                 _logger.exception("function_state_not_reset", function_id=row["id"])
         with self.database.read() as connection:
-            return self.presenter.full(connection, [row])[0]
+            saved = self.presenter.full(connection, [row])[0]
+        diagnostics = doubts(built)
+        return {**saved, "diagnostics": diagnostics} if diagnostics else saved
 
     def _check_cap(self, tx: Transaction, project: Project, function_type: str | None) -> None:
         cap = self._caps.get(function_type or "destination")

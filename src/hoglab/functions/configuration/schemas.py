@@ -364,6 +364,24 @@ class FunctionListItem(WireModel):
     execution_order: int | None
 
 
+class DiagnosticOut(WireModel):
+    """One finding about a configuration; places are positions inside of the text that ``attr`` names."""
+
+    notes = reference.EDITING
+
+    attr: str | None
+    severity: Literal["error", "warning", "notice"]
+    code: str
+    message: str
+    line: int | None
+    column: int | None
+    start: int | None
+    end: int | None
+    hint: str | None
+    refused: bool
+    path: list[str | int] = Field(default_factory=list)
+
+
 class FunctionOut(FunctionListItem):
     """A function in full."""
 
@@ -386,6 +404,8 @@ class FunctionOut(FunctionListItem):
     """Present when the function has delivery options."""
     warnings: list[FieldWarning] = Field(default_factory=list)
     """Present when part of the function, or of the request, has no effect."""
+    diagnostics: list[DiagnosticOut] = Field(default_factory=list)
+    """Doubtful places of the function's texts, such as names that do not exist; present in answers to its saving."""
 
 
 class IconOut(WireModel):
@@ -438,24 +458,6 @@ class CompletionsOut(WireModel):
 
     globals: list[GlobalOut]
     functions: list[LibraryFunctionOut]
-
-
-class DiagnosticOut(WireModel):
-    """One finding about a configuration; places are positions inside of the text that ``attr`` names."""
-
-    notes = reference.EDITING
-
-    attr: str | None
-    severity: Literal["error", "warning", "notice"]
-    code: str
-    message: str
-    line: int | None
-    column: int | None
-    start: int | None
-    end: int | None
-    hint: str | None
-    refused: bool
-    path: list[str | int] = Field(default_factory=list)
 
 
 class DiagnosticsOut(WireModel):

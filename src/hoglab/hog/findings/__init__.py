@@ -42,13 +42,15 @@ def findings(
 ) -> list[Diagnostic]:
     """Return the findings about a compiled program, expression or template, in no particular order.
 
-    `known` are the globals that an execution will have; the default is the environment's. `is_filter` says that the
+    `known` are the globals that an execution will have; the default is the environment's, which
+    also names their members. `is_filter` says that the
     text is an expression that decides about events.
     """
     tree, functions = program.tree, program.env.functions
     if tree is None or program.names is None:
         return []
-    globals_ = program.env.globals if known is None else dict.fromkeys(known)
+    members = program.env.globals or {}
+    globals_ = program.env.globals if known is None else {name: members.get(name) for name in known}
     names = replace(program.names, diagnostics=list(program.diagnostics))
     kinds = infer_types(tree, names, functions)
     name_findings(tree, names, functions, globals_)
