@@ -83,7 +83,7 @@ def running(note: Path) -> Iterator[ClickHouseServer]:
 
 def _start(note: Path) -> None:
     """Start the adapter; its port is then in the file ``ready``."""
-    folder = Path(tempfile.mkdtemp(prefix="hoglab-ch-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hoglab-ch-"))
     program = [sys.executable, "-m", "tests.clickhouse_adapter", str(folder), str(note / "ready")]
     with (note / "log").open("ab") as log:
         process = subprocess.Popen(

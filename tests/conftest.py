@@ -31,7 +31,7 @@ from hoglab.storage.engines import upgrade_databases
 if TYPE_CHECKING:
     from structlog.typing import EventDict
 
-pytest_plugins = ["tests.processor_time", "tests.targets"]
+pytest_plugins = ["tests.processor_time", "tests.targets", "tests.temporary_files"]
 use_profile()
 
 

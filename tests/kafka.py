@@ -125,7 +125,7 @@ def running(note: Path) -> Iterator[str]:
     with used(note):
         with alone(note / "start"):
             if not (note / "ready").exists():
-                folder = Path(tempfile.mkdtemp(prefix="hoglab-kafka-", dir="/tmp"))
+                folder = Path(tempfile.mkdtemp(prefix="hoglab-kafka-"))
                 broker = _new(folder)
                 broker.start()
                 assert broker.process is not None

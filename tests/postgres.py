@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.shared_server import alone, keep, used
+from tests.shared_server import alone, keep, short_folder, used
 from tests.waiting import PATIENCE_S
 
 _SETTINGS = {
@@ -130,7 +130,7 @@ def _programs() -> Path | None:
 
 def _start(programs: Path, note: Path) -> Path:
     """Start a server; the folder of its socket, whose path must be short."""
-    folder = Path(tempfile.mkdtemp(prefix="hoglab-pg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hoglab-pg-", dir=short_folder()))
     # PostgreSQL refuses to run as root.
     as_user: list[str] = []
     if os.getuid() == 0:

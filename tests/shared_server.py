@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+LONGEST_FOLDER = 40
+"""Characters of a folder in which a socket still has a name that fits."""
 _KEEPER = 'kill -QUIT "$2"; rm -f "$1/ready"; sleep 0.5; kill -KILL "$2" 2>/dev/null; rm -rf "$3"'
+
+
+def short_folder() -> str:
+    """Return a folder of temporary files whose name leaves room for the path of a socket, which has about 100 bytes."""
+    folder = tempfile.gettempdir()
+    return folder if len(folder) < LONGEST_FOLDER else "/tmp"  # noqa: S108
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.postgres import _programs
+from tests.shared_server import short_folder
 
 
 class OwnServer:
@@ -61,7 +62,7 @@ class OwnServer:
 
 @contextmanager
 def own_server() -> Iterator[OwnServer]:
-    with tempfile.TemporaryDirectory(prefix="hoglab-pg-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="hoglab-pg-", dir=short_folder()) as folder:
         server = OwnServer(Path(folder))
         try:
             yield server
