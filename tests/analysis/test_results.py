@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 from tests.analysis.events import Event
 from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 from tests.embedded import EmbeddedReader
 
+from hoglab.analysis.definitions import query_to
 from hoglab.analysis.presentation import without_step_sessions
+from hoglab.analysis.query.days import DayGrid
+from hoglab.analysis.query.model import Span
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.health import ExperimentHealth
@@ -512,3 +515,53 @@ def test_an_experiment_without_a_primary_metric_asks_for_one(lab: Lab) -> None:
     experiment = running(lab, metrics=[], metrics_secondary=[PURCHASES])
     answer = lab.query({"kind": "ExperimentQuery", "experiment_id": experiment["id"]}, status=400)
     assert answer["detail"] == "metric is required: the experiment has no primary metric"
+
+
+# -- years without events ------------------------------------------------------------------------------------------
+
+
+class CountingDate(date):
+    """A date that counts how often another one is computed from it."""
+
+    additions = 0
+
+    def __add__(self, other: timedelta) -> date:
+        type(self).additions += 1
+        return date.fromordinal(self.toordinal() + other.days)
+
+
+def test_the_end_of_a_day_is_found_without_going_through_the_others() -> None:
+    days = 2_000
+    start = datetime(2020, 1, 1, tzinfo=UTC)
+    grid = DayGrid(UTC, CountingDate(2020, 1, 1), days)
+    span = Span(start, start + timedelta(days=days), start + timedelta(days=days), grid)
+    ends = [query_to(span, number) for number in range(days - 1)]
+    assert ends == [start + timedelta(days=number + 1) for number in range(days - 1)]
+    assert CountingDate.additions <= days
+
+
+def test_years_without_events_take_no_more_statements_than_days(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    execute, run = EmbeddedReader.execute, Connection.execute
+
+    def noted(self: EmbeddedReader, sql: str, *arguments: Any, **more: Any) -> Any:
+        asked.append(sql)
+        return execute(self, sql, *arguments, **more)
+
+    def noted_run(self: Connection, statement: Any, *arguments: Any, **more: Any) -> Any:
+        asked.append(str(statement))
+        return run(self, statement, *arguments, **more)
+
+    monkeypatch.setattr(EmbeddedReader, "execute", noted)
+    monkeypatch.setattr(Connection, "execute", noted_run)
+    counts = {}
+    for days in (20, 1_000):
+        experiment = running(
+            lab, name=f"{days}", feature_flag_key=f"f-{days}", start_date=f"{NOW - timedelta(days=days)}"
+        )
+        asked.clear()
+        assert len(results(lab, experiment)["metrics"]) == 1
+        counts[days] = len(asked)
+    assert counts[1_000] <= 2 * counts[20]

@@ -189,7 +189,7 @@ def query_to(span: Span, number: int) -> datetime:
     assert span.days is not None  # noqa: S101 - asked for points only
     if number == span.days.count - 1:
         return exclusive(span.end)
-    return end_of_day(span.days.days[number], span.days.zone)
+    return end_of_day(span.days.day(number), span.days.zone)
 
 
 def final_at(question: Question, end_date: datetime) -> datetime:

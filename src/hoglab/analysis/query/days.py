@@ -68,7 +68,12 @@ class DayGrid:
 
     @property
     def days(self) -> list[date]:
-        return [self.first + timedelta(days=number) for number in range(self.count)]
+        """All days, in order; for one of them there is `day`, which does not make a list."""
+        return [self.day(number) for number in range(self.count)]
+
+    def day(self, number: int) -> date:
+        """Return the day of a number."""
+        return self.first + timedelta(days=number)
 
     @property
     def first_number(self) -> int:

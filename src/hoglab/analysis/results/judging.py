@@ -64,7 +64,7 @@ def judged(
             if finding.severity is Severity.CRITICAL
         ],
         has_ended=is_over,
-        as_of=span.days.days[number] if number < last else None,
+        as_of=span.days.day(number) if number < last else None,
     )
     return verdicts.verdict(case)
 
