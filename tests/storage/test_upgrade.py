@@ -1,7 +1,8 @@
 """A directory of an old version, opened by this one: everything is there, and the copies made before are whole.
 
 ``upgrades`` has directories as old versions left them when they were killed, and beside each what that version
-answered.
+answered. ``revision_0012`` is named by the revision of its tables, ``events_3`` by the version of the layout of its
+events, known by their uuids alone: some are sealed, and of some the persons were written and the event not yet.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hoglab.settings import Settings
 from hoglab.storage.directory import DataDirectory
 
 UPGRADES = Path(__file__).parent / "upgrades"
-REVISIONS = sorted(path.name.removesuffix(".tar.xz") for path in UPGRADES.glob("*.tar.xz"))
+VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in UPGRADES.glob("*.tar.xz"))
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Upgraded:
         return orjson.loads(answer.body)
 
 
-@pytest.fixture(scope="module", params=REVISIONS)
+@pytest.fixture(scope="module", params=VERSIONS)
 def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
     folder = tmp_path_factory.mktemp("upgraded")
     with tarfile.open(UPGRADES / f"{request.param}.tar.xz") as archive:
@@ -70,7 +71,7 @@ def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def test_there_are_old_directories() -> None:
-    assert REVISIONS
+    assert VERSIONS == ["events_3", "revision_0012"]
 
 
 def test_every_acknowledged_event_is_there_once(upgraded: Upgraded) -> None:
@@ -112,7 +113,7 @@ def test_functions_and_their_secrets_are_there(upgraded: Upgraded) -> None:
 
 def test_the_copies_made_before_are_of_the_old_version_and_whole(upgraded: Upgraded, tmp_path: Path) -> None:
     copies = sorted(upgraded.data.glob("*.before-*"))
-    assert {copy.name.partition(".before-")[0] for copy in copies} == {"hoglab.db", "queue.db"}
+    assert {copy.name.partition(".before-")[0] for copy in copies} == set(upgraded.before["copies"])
     for copy in copies:
         shutil.copy(copy, tmp_path)
         with closing(sqlite3.connect(tmp_path / copy.name)) as connection:
@@ -120,3 +121,41 @@ def test_the_copies_made_before_are_of_the_old_version_and_whole(upgraded: Upgra
             assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (
                 copy.name.partition(".before-")[2],
             )
+
+
+def test_events_of_the_old_version_are_known_by_their_identity(upgraded: Upgraded) -> None:
+    """Last, for it changes what is stored: the same again, a correction, and another event with the uuid."""
+
+    def send(*batch: dict[str, Any]) -> None:
+        body = {"api_key": upgraded.before["token"], "batch": batch}
+        assert upgraded.ask("POST", "/batch/", body).status == 200
+        engines = upgraded.hoglab.engines
+        wait_for(lambda: engines.store.position() >= engines.log.last_offset())
+
+    def stored(*columns: str) -> list[tuple[Any, ...]]:
+        with upgraded.hoglab.engines.store.reader() as reader:
+            return reader.execute(f"SELECT {', '.join(columns)} FROM stored_events ORDER BY seq")  # noqa: S608
+
+    before = stored("*")
+    known = stored("uuid", "event", "distinct_id", "timestamp", "whole_properties")
+    events = [
+        {
+            "uuid": str(uuid),
+            "event": name,
+            "distinct_id": distinct_id,
+            "timestamp": f"{timestamp}+00:00",
+            "properties": orjson.loads(properties),
+        }
+        for uuid, name, distinct_id, timestamp, properties in (known[3], known[-7], known[-1])
+    ]
+    send(*events)
+    assert stored("*") == before
+    for number, event in enumerate(events):
+        send({**event, "properties": {"corrected": number}})
+        send({**event, "event": f"other {number}"})
+    rows = stored("uuid", "event", "properties")
+    assert len(rows) == len(before) + len(events)
+    for number, event in enumerate(events):
+        properties_by_name = {name: text for uuid, name, text in rows if str(uuid) == event["uuid"]}
+        assert properties_by_name.keys() == {event["event"], f"other {number}"}
+        assert orjson.loads(properties_by_name[event["event"]])["corrected"] == number
