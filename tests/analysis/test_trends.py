@@ -104,7 +104,7 @@ def test_points_are_those_of_a_plain_count(engine: Engine, interval: str) -> Non
         if breakdown is not None:
             kind = "event" if breakdown == "plan" else "person"
             query["breakdownFilter"] = {"breakdown": breakdown, "breakdown_type": kind}
-        asked = read_trends(project, query, now)
+        asked = read_trends(project, query, now, {})
         results = trends_answer(engine.computer.runner, project.id, asked, now)["results"]
         for name, wanted in (("a", [each for each in events if each.event == "a"]), ("All events", events)):
             shown = [each for each in results if each["label"] == name]
@@ -139,7 +139,7 @@ def test_rare_values_share_a_series(engine: Engine) -> None:
         "dateRange": {"date_from": "-24h"},
         "breakdownFilter": {"breakdown": "page"},
     }
-    results = trends_answer(engine.computer.runner, project.id, read_trends(project, query, now), now)[
+    results = trends_answer(engine.computer.runner, project.id, read_trends(project, query, now, {}), now)[
         "results"
     ]
     values = [each["breakdown_value"] for each in results]

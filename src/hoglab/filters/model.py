@@ -24,6 +24,9 @@ MAX_FILTERS = 1_000
 _KNOWN_KEYS = frozenset({"key", "type", "operator", "value", "group_type_index", "negation"})
 _COHORT_TYPES = frozenset({"cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"})
 
+COHORT_OPERATORS = frozenset({"in", "exact", "not_in", "is_not"})
+"""Operators that compare a person with a cohort in metrics and functions; flags and cohorts know no ``is_not``."""
+
 
 class FilterError(ValueError):
     """A filter has a shape that cannot be understood.
@@ -58,6 +61,11 @@ class PropertyFilter:
     @property
     def is_cohort(self) -> bool:
         return self.type in _COHORT_TYPES
+
+    @property
+    def excludes_cohort(self) -> bool:
+        """Whether the operator asks for persons outside of a cohort."""
+        return self.operator in {"not_in", "is_not"}
 
 
 @dataclass(frozen=True, slots=True)

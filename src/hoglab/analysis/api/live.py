@@ -20,6 +20,7 @@ from hoglab.analysis.definitions import (
     is_computed,
     is_id,
     listed,
+    named_cohorts,
 )
 from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.planning import plan_answer, simulation_answer
@@ -280,10 +281,12 @@ class LiveResults:
 
     def _trends(self, project: Project, query: Mapping[str, Any]) -> PreparedQuery:
         now = self._service.now()
-        asked = read_trends(project, query, now)
+        with self._service.database.read() as connection:
+            cohorts = named_cohorts(connection, project.id, [query, project.test_account_filters])
+        asked = read_trends(project, query, now, cohorts)
         return self._prepare(
             project,
-            ("trends", json.dumps([query, project.test_account_filters], sort_keys=True)),
+            ("trends", json.dumps([query, project.test_account_filters], sort_keys=True), cohorts),
             lambda: trends_answer(self._service.computer.runner, project.id, asked, now),
             fresh_for=TRENDS_FRESH_FOR,
         )

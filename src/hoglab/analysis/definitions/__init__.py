@@ -1,6 +1,7 @@
 """Definitions of experiments and metrics, read from what users wrote: questions, names, and what is wrong with them."""
 
 from hoglab.analysis.definitions.actions import action_matches
+from hoglab.analysis.definitions.cohorts import named_cohorts
 from hoglab.analysis.definitions.experiment_inputs import (
     FINAL_AFTER,
     ExperimentInputs,
@@ -10,6 +11,7 @@ from hoglab.analysis.definitions.experiment_inputs import (
     inputs_asked,
     is_computed,
     is_id,
+    named_by_exposures,
     query_to,
     read_inputs,
 )
@@ -37,6 +39,8 @@ __all__ = [
     "listed",
     "metric_problem",
     "metrics_of",
+    "named_by_exposures",
+    "named_cohorts",
     "query_to",
     "read_inputs",
     "value_label",

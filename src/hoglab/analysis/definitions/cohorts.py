@@ -22,7 +22,9 @@ def named_cohorts(
 ) -> dict[int, CohortMembers]:
     """Return every cohort that filters anywhere inside JSON definitions name, and the cohorts that they are made of.
 
-    A cohort that is unknown, deleted or made of behaviour is left out: a filter on it cannot be answered.
+    A cohort whose rules follow from the properties of persons alone is evaluated with each event. All others, such as
+    those about behaviour, have the members that were calculated last. A cohort that is unknown or deleted is left out:
+    a filter on it cannot be answered.
     """
     return _with_nested(definitions, lambda ids: _load(connection, project_id, ids))
 
@@ -62,11 +64,14 @@ def _load(connection: Connection, project_id: int, ids: set[int]) -> dict[int, C
     for cohort_id, definition in cohorts.definitions(connection, project_id).items():
         if cohort_id not in ids:
             continue
-        if definition.is_static:
-            people = tuple(map(str, cohorts.members(connection, cohort_id)))
-            members[cohort_id] = CohortMembers(people=people, version=definition.version)
-        elif (filters := _person_filters(definition.tree)) is not None:
+        filters = None if definition.is_static else _person_filters(definition.tree)
+        if filters is not None:
             members[cohort_id] = CohortMembers(filters)
+            continue
+        people = tuple(map(str, cohorts.members(connection, cohort_id)))
+        members[cohort_id] = CohortMembers(
+            people=people, version=definition.version, is_calculated=definition.is_known
+        )
     return members
 
 

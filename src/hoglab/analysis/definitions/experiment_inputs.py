@@ -247,6 +247,15 @@ def read_inputs(
     )
 
 
+def named_by_exposures(
+    connection: Connection, project: Project, criteria: Mapping[str, Any] | None
+) -> tuple[Mapping[int, Any], Mapping[int, CohortMembers]]:
+    """Return the steps of actions, and the cohorts, that exposure criteria and filters of test accounts name."""
+    steps = actions.steps(connection, project.id, set(exposure_action_ids(criteria or {})))
+    named = [criteria, list(steps.values()), project.test_account_filters]
+    return steps, named_cohorts(connection, project.id, named)
+
+
 def inputs_asked(
     database: Database, project: Project, query: Mapping[str, Any], *further: Mapping[str, Any]
 ) -> ExperimentInputs:

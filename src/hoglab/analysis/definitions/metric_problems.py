@@ -135,7 +135,13 @@ def _named_by(
     ids = metrics.action_ids([definition]) | set(exposure_action_ids(definition))
     steps = actions.steps(connection, project_id, ids)
     tables = warehouse.named(connection, project_id, metrics.table_names([definition]))
-    cohorts = named_cohorts(connection, project_id, [definition, list(steps.values())])
+    cohorts = {
+        # The first calculation takes a moment; a metric can be saved before it has ended.
+        identifier: replace(members, is_calculated=True)
+        for identifier, members in named_cohorts(
+            connection, project_id, [definition, list(steps.values())]
+        ).items()
+    }
     return Named(project_id, MetricParser(steps.get, tables.get), cohorts, dialect)
 
 

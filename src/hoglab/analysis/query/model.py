@@ -329,7 +329,12 @@ class CohortMembers:
     filters: PropertyGroup = NO_FILTERS
     people: tuple[str, ...] | None = None
     version: int = field(default=0, repr=False)
-    """Version of the list of people, which changes when it is edited. Merges of persons change the list alone."""
+    """Version of the list of people, which changes when it is edited, or the rules are from which it was calculated.
+
+    Merges of persons and further calculations change the list alone.
+    """
+    is_calculated: bool = True
+    """Whether the people are known: those of rules about behaviour are not before the first calculation."""
 
     @property
     def definition(self) -> object:

@@ -5,7 +5,7 @@ A subquery knows the columns that it uses of events: every use of a row goes thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,6 +16,7 @@ from hoglab.analysis.query.event_relation import ALL_EVENTS, NO_USE, ColumnUse, 
 from hoglab.analysis.query.expressions import read, truth_of
 from hoglab.analysis.query.model import (
     LAST_MOMENT,
+    CohortMembers,
     EventMatch,
     EventSource,
     Question,
@@ -30,7 +31,7 @@ from hoglab.analysis.query.session_facts import (
     field_of_session,
     reads_properties,
 )
-from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
+from hoglab.filters.model import COHORT_OPERATORS, FilterError, PropertyFilter, PropertyGroup
 from hoglab.filters.sql import FALSE, TRUE, FilterField, FilterScope, Parameters, combined, group_condition
 from hoglab.storage.event_store.dialects import Dialect
 
@@ -251,42 +252,24 @@ class Scope:
         ``field_of`` makes them filters on another kind of row, where cohorts have no meaning.
         """
         if field_of is None:
-            return group_condition(group, self._filter_scope(()))
+            return group_condition(group, self._filter_scope)
         return group_condition(
             group,
-            replace(self._filter_scope(()), cohort=None, session=None, expression=None, field_of=field_of),
+            replace(self._filter_scope, cohort=None, session=None, expression=None, field_of=field_of),
         )
 
-    def _filter_scope(self, inside: tuple[int, ...]) -> FilterScope:
+    @property
+    def _filter_scope(self) -> FilterScope:
         question = self.question
-        return FilterScope(
+        scope = FilterScope(
             self.row,
             question.span.now,
             zone_of(question.zone),
             group_columns={index: group_column(index) for index in question.groups},
-            cohort=lambda leaf: self._cohort(leaf, inside),
             session=self.of_session,
             expression=lambda leaf: truth_of(read(leaf.key, leaf.type), self, leaf.type),
         )
-
-    def _cohort(self, leaf: PropertyFilter, inside: tuple[int, ...]) -> str:
-        """Return the condition that the person of a row belongs to a cohort, or does not."""
-        parts = []
-        for identifier in cohort_ids(leaf.value):
-            cohort = self.question.cohorts.get(identifier)
-            if cohort is None:
-                raise FilterError(f"cohort {identifier} does not exist", leaf.key)
-            if identifier in inside:
-                raise FilterError(f"cohort {identifier} contains itself", leaf.key)
-            if cohort.people is not None:
-                membership = self.dialect.one_of_people(
-                    self.column("person_id"), self.parameters.bind(cohort.people)
-                )
-                parts.append(self.parameters.written(f"coalesce({membership}, FALSE)", leaf.key))
-            else:
-                parts.append(group_condition(cohort.filters, self._filter_scope((*inside, identifier))))
-        belongs = combined("OR", parts) if parts else FALSE
-        return f"(NOT {belongs})" if leaf.negation or leaf.operator == "not_in" else belongs
+        return with_cohorts(scope, self.row, question.cohorts)
 
     def matches(self, source: EventSource) -> str:
         """Return the condition that a row of events matches a source."""
@@ -347,6 +330,40 @@ class Scope:
         # Shifted so that the dividend is not negative, because engines round negative quotients differently.
         since_first = f"greatest({local_time(ts, grid.offsets)} - {grid.first_number * DAY_US}, 0)"
         return f"least({self.dialect.integer_division(since_first, DAY_US)}, {grid.count - 1})"
+
+
+def with_cohorts(
+    scope: FilterScope,
+    row: RelationRow,
+    cohorts: Mapping[int, CohortMembers],
+    inside: tuple[int, ...] = (),
+) -> FilterScope:
+    """Return a scope of filters on a row of events in which cohorts can be looked up.
+
+    ``inside`` are the cohorts around a filter, which it may not name again.
+    """
+
+    def belongs(identifier: int, key: str) -> str:
+        cohort = cohorts.get(identifier)
+        if cohort is None:
+            raise FilterError(f"cohort {identifier} does not exist", key)
+        if identifier in inside:
+            raise FilterError(f"cohort {identifier} contains itself", key)
+        if not cohort.is_calculated:
+            raise FilterError(f"cohort {identifier} has not been calculated yet", key)
+        if cohort.people is None:
+            return group_condition(cohort.filters, with_cohorts(scope, row, cohorts, (*inside, identifier)))
+        membership = row.dialect.one_of_people(row.column("person_id"), row.parameters.bind(cohort.people))
+        return row.parameters.written(f"coalesce({membership}, FALSE)", key)
+
+    def condition(leaf: PropertyFilter) -> str:
+        if leaf.operator not in COHORT_OPERATORS:
+            raise FilterError(f"cohorts are compared with in or not_in, not {leaf.operator}", leaf.key)
+        parts = [belongs(identifier, leaf.key) for identifier in cohort_ids(leaf.value)]
+        member = combined("OR", parts) if parts else FALSE
+        return f"(NOT {member})" if leaf.negation is not leaf.excludes_cohort else member
+
+    return replace(scope, cohort=condition)
 
 
 def cohort_ids(value: object) -> list[int]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from hoglab.analysis.definitions import MetricParser, inputs_asked, is_id
+from hoglab.analysis.definitions import MetricParser, inputs_asked, is_id, named_by_exposures
 from hoglab.analysis.query.days import DayGrid, zone_of
 from hoglab.analysis.query.model import CohortMembers, EventSource, MeanMeasure, Question, Span, Value
 from hoglab.analysis.timeseries.query_cache import PreparedQuery
@@ -126,7 +126,9 @@ class ExposureCounts:
             end = end if "end_date" in query else own.end
             filters = filters if filters is not None or inputs.flag is None else inputs.flag.filters
             criteria = criteria if criteria is not None else inputs.row.exposure_criteria
-        return _Asked.of(project, key, filters or {}, criteria, start, end, inputs, _holdout_of(query))
+        with self._service.database.read() as connection:
+            named = named_by_exposures(connection, project, criteria)
+        return _Asked.of(project, key, filters or {}, criteria, start, end, inputs, named, _holdout_of(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,14 @@ class _Asked:
         row, key = inputs.row, inputs.calculation.feature_flag_key
         filters = {} if inputs.flag is None else inputs.flag.filters
         return cls.of(
-            inputs.project, key, filters, row.exposure_criteria, row.start_date, row.end_date, inputs
+            inputs.project,
+            key,
+            filters,
+            row.exposure_criteria,
+            row.start_date,
+            row.end_date,
+            inputs,
+            (inputs.actions, inputs.cohorts),
         )
 
     @classmethod
@@ -175,6 +184,7 @@ class _Asked:
         start: datetime | None,
         end: datetime | None,
         inputs: ExperimentInputs | None,
+        named: tuple[Mapping[int, Any], Mapping[int, CohortMembers]],
         holdout_id: int | None = None,
     ) -> _Asked:
         row: ExperimentRow | None = None if inputs is None else inputs.row
@@ -208,9 +218,7 @@ class _Asked:
             # What the flag says is what people are shown.
             on_flag = (filters.get("holdout") or {}).get("id")
             holdout_id = on_flag if is_id(on_flag) else None if row is None else row.holdout_id
-        actions = {} if inputs is None else inputs.actions
-        cohorts = {} if inputs is None else inputs.cohorts
-        return cls(project, calculation, rollout, start, end, actions, cohorts, holdout_id)
+        return cls(project, calculation, rollout, start, end, *named, holdout_id)
 
 
 def _held_out(holdout_id: int, days: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:

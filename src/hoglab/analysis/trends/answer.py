@@ -12,7 +12,7 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.execution import StatementRunner, explained_failures
 from hoglab.analysis.query.days import DAY_US, micros
 from hoglab.analysis.query.event_relation import RESOLVED_EVENTS, RelationRow
-from hoglab.analysis.query.scope import SqlStatement, local_time
+from hoglab.analysis.query.scope import SqlStatement, local_time, with_cohorts
 from hoglab.analysis.trends.query import MAX_BREAKDOWN_VALUES, Interval, TrendMath, TrendSeries, TrendsQuery
 from hoglab.filters import FilterError
 from hoglab.filters.sql import FilterScope, combined, group_condition
@@ -70,7 +70,7 @@ def _statement(
     """Return rows ``(number of the interval, breakdown value, count)``, without rows whose count is 0."""
     parameters = dialect.parameters()
     row = RelationRow(dialect, parameters)
-    scope = FilterScope(row, now, asked.zone)
+    scope = with_cohorts(FilterScope(row, now, asked.zone), row, asked.cohorts)
     conditions = [
         f"project_id = {parameters.bind(project_id)}",
         f"timestamp >= {parameters.bind(asked.start)}",

@@ -17,6 +17,7 @@ from hoglab.filters.dates import parse_filter_date
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from hoglab.analysis.query.model import CohortMembers
     from hoglab.http.identity import Project
 
 MAX_SERIES = 5
@@ -75,6 +76,8 @@ class TrendsQuery:
     zone: tzinfo
     filters: PropertyGroup
     breakdown: TrendBreakdown | None
+    cohorts: Mapping[int, CohortMembers]
+    """Cohorts that the filters name."""
 
     @property
     def step_us(self) -> int:
@@ -105,8 +108,10 @@ class TrendsQuery:
         ]
 
 
-def read_trends(project: Project, query: Mapping[str, Any], now: datetime) -> TrendsQuery:
-    """Read a question of a project. Raises `DefinitionError`."""
+def read_trends(
+    project: Project, query: Mapping[str, Any], now: datetime, cohorts: Mapping[int, CohortMembers]
+) -> TrendsQuery:
+    """Read a question of a project; ``cohorts`` are those that its filters name. Raises `DefinitionError`."""
     zone = zone_of(project.timezone)
     interval = _choice(query.get("interval"), Interval, Interval.DAY, "interval")
     given = query.get("series")
@@ -121,6 +126,7 @@ def read_trends(project: Project, query: Mapping[str, Any], now: datetime) -> Tr
         zone,
         _all_filters(project, query),
         _breakdown(query.get("breakdownFilter")),
+        cohorts,
     )
     points = (end - asked.start) / timedelta(microseconds=asked.step_us)
     if points > MAX_POINTS:

@@ -13,7 +13,14 @@ from hoglab.filters.hog.operators import VALUELESS, Operand, condition
 from hoglab.filters.hog.source import parse_condition
 from hoglab.filters.hog.tree import call, compare, const, lambda_
 from hoglab.filters.hog.tree import field as path_to
-from hoglab.filters.model import GROUP_TYPES, FilterError, PropertyFilter, PropertyGroup, parse_filters
+from hoglab.filters.model import (
+    COHORT_OPERATORS,
+    GROUP_TYPES,
+    FilterError,
+    PropertyFilter,
+    PropertyGroup,
+    parse_filters,
+)
 from hoglab.hog import HogRuntimeError, missing_global
 from hoglab.hog.values import compile_regex
 
@@ -74,7 +81,7 @@ class PropertyBuilder:
     def _leaf(self, leaf: PropertyFilter, path: str) -> Leaf:
         """Return the condition of one filter; one that lacks something it needs is true."""
         if leaf.is_cohort:
-            return self._cohort(leaf)
+            return self._cohort(leaf, path)
         if leaf.type == "flag" or not leaf.key:
             return NOTHING
         if leaf.type == "hogql":
@@ -143,15 +150,16 @@ class PropertyBuilder:
 
     # --- cohorts ---
 
-    def _cohort(self, leaf: PropertyFilter) -> Leaf:
+    def _cohort(self, leaf: PropertyFilter, path: str) -> Leaf:
         """Return membership, spelled out as conditions on the person."""
+        if leaf.operator not in COHORT_OPERATORS:
+            raise FilterError(f"Cohorts are compared with in or not_in, not {leaf.operator}", path)
         refusals: list[str] = []
         memberships = [self._inlined(identifier, refusals) for identifier in _cohort_ids(leaf.value)]
         if refusals:
             raise UnsupportedCohortError(refusals)
         member = either([membership for membership in memberships if membership is not None])
-        excluded = (leaf.operator in {"not_in", "is_not"}) != leaf.negation
-        return negated(member) if excluded else member
+        return negated(member) if leaf.excludes_cohort is not leaf.negation else member
 
     def _inlined(self, identifier: int | None, refusals: list[str]) -> Condition | None:
         cohort = None if identifier is None else self.context.cohorts.get(identifier)

@@ -101,21 +101,22 @@ class CheckCompiler:
             return _broken(f"Cohort {cohort_id} {self._faults[cohort_id]}")
         if cohort_id not in self._cohorts:
             return _broken(f"Cohort {cohort_id} does not exist")
-        if self._cohorts[cohort_id].is_static:
+        cohort = self._cohorts[cohort_id]
+        tree = None if cohort.is_static else self._trees[cohort_id]
+        if tree is not None and all(leaf.type != BEHAVIOURAL for leaf in tree.leaves()):
+            return self._tree(tree)
+        if not cohort.is_known:
+            return _broken(f"Cohort {cohort_id} has not been calculated yet")
+        if tree is None:
             return CompiledCheck(lambda subject: subject.is_listed_in_cohort(cohort_id))
-        tree = self._trees[cohort_id]
-        if any(leaf.type == BEHAVIOURAL for leaf in tree.leaves()):
-            return self._calculated(self._cohorts[cohort_id], self._tree(tree))
-        return self._tree(tree)
+        return self._calculated(cohort_id, self._tree(tree))
 
-    def _calculated(self, cohort: Cohort, of_strangers: CompiledCheck) -> CompiledCheck:
+    def _calculated(self, cohort_id: int, of_strangers: CompiledCheck) -> CompiledCheck:
         """Return the check of a cohort with rules about behaviour, by its calculated members.
 
         Persons who are not stored have done nothing, so the rules themselves are evaluated for them.
         """
-        if not cohort.version:
-            return _broken(f"Cohort {cohort.id} has not been calculated yet")
-        cohort_id, strangers = cohort.id, of_strangers.test
+        strangers = of_strangers.test
 
         def test(subject: Subject) -> bool:
             return strangers(subject) if subject.person() is None else subject.is_listed_in_cohort(cohort_id)

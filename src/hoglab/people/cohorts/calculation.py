@@ -1,4 +1,4 @@
-"""Finding the members of dynamic cohorts in the background.
+"""Finding the members of cohorts with rules in the background; those of static ones once, when they are created.
 
 The database says which cohorts to calculate (``is_calculating``), so a restart continues where the last process
 stopped; the process at work holds the cohort's job. Persons are read page by page outside of any transaction; the
@@ -25,7 +25,7 @@ from hoglab.filters.evaluate import EvaluationContext
 from hoglab.filters.model import PropertyFilter
 from hoglab.http.fields.dates import utc_now
 from hoglab.people.cohorts import store
-from hoglab.people.cohorts.definition import read_trees, references
+from hoglab.people.cohorts.definition import Cohort, read_trees, references
 from hoglab.people.cohorts.matching import CohortError, RowIds, Sources, membership_test
 from hoglab.storage.catching_up import Awaiting, CatchUp
 from hoglab.storage.database import Rebuildable
@@ -153,7 +153,7 @@ class CohortCalculator(BackgroundService):
         return done
 
     def calculate(self, project_id: int, cohort_id: int) -> bool:
-        """Find the members of a dynamic cohort. Return False when another process is doing so, else True.
+        """Find the members of a cohort with rules. Return False when another process is doing so, else True.
 
         A failure is noted on the cohort, for its owner.
         """
@@ -162,7 +162,7 @@ class CohortCalculator(BackgroundService):
                 return False
             with self._database.read() as connection:
                 row = store.cohort_by_id(connection, project_id, cohort_id)
-            if row is not None and not row.deleted and not row.is_static:
+            if row is not None and not row.deleted and (row.is_calculating or not row.is_static):
                 try:
                     self._calculate(row, lease)
                 except JobLostError as error:
@@ -185,7 +185,8 @@ class CohortCalculator(BackgroundService):
         if members is None:
             return
         with self._jobs.writing(lease, rebuildable=Rebuildable.COHORT_CALCULATION) as tx:
-            changed = store.replace_members(tx.connection, cohort_id, members)
+            put = store.add_further_members if row.is_static else store.replace_members
+            changed = put(tx.connection, cohort_id, members)
             self._finish(tx, row, changed=changed)
             self._jobs.end(tx, lease)
         _log.info(
@@ -197,7 +198,7 @@ class CohortCalculator(BackgroundService):
 
     def _find(self, row: CohortRow) -> RowIds | None:
         """Return the row ids of the persons in a cohort, ascending; None when the server is stopping."""
-        is_in = membership_test(row.id, self._sources(row.project_id))
+        is_in = membership_test(row.id, self._sources(row))
         members, after, checked = array("q"), 0, 0
         with self._database.read() as connection:
             total = store.count_persons(connection, row.project_id)
@@ -212,19 +213,25 @@ class CohortCalculator(BackgroundService):
             checked += len(persons)
         return None
 
-    def _sources(self, project_id: int) -> Sources:
+    def _sources(self, row: CohortRow) -> Sources:
+        project_id = row.project_id
         with self._database.read() as connection:
-            trees, faults = read_trees(store.definitions(connection, project_id).values())
+            cohorts = store.definitions(connection, project_id)
             project = next(
                 (candidate for candidate in accounts.projects(connection) if candidate.id == project_id), None
             )
         if project is None:
             raise CohortError("The project does not exist.")
+        # Of a static cohort the rules count this once; for all others it is the list of its members.
+        own = Cohort(row.id, False, (row.filters or {}).get("properties"))
+        trees, faults = read_trees([*cohorts.values(), own])
 
         def static(cohort_id: int) -> RowIds:
+            if cohort_id not in cohorts:
+                raise CohortError(f"Cohort {cohort_id} does not exist.")
+            if not cohorts[cohort_id].is_known:
+                raise CohortError(f"The members of cohort {cohort_id} are not known yet.")
             with self._database.read() as connection:
-                if not store.existing(connection, project_id, [cohort_id]):
-                    raise CohortError(f"Cohort {cohort_id} does not exist.")
                 return store.member_rows(connection, cohort_id)
 
         def behaviour(leaf: PropertyFilter) -> RowIds:
@@ -244,15 +251,18 @@ class CohortCalculator(BackgroundService):
         row = store.cohort_by_id(tx.connection, before.project_id, before.id)
         if row is None:
             return
-        version = before.pending_version or 1
-        again = (row.pending_version or 1) != version
+        if before.is_static:  # its version counts the changes of its list
+            version, again = (row.version or 0) + 1, False
+        else:
+            version = before.pending_version or 1
+            again = (row.pending_version or 1) != version
         store.update_cohort(
             tx.connection,
             row.id,
             {
                 "count": store.count_members(tx.connection, row.id),
                 "version": version,
-                "pending_version": row.pending_version or version,
+                "pending_version": version if before.is_static else row.pending_version or version,
                 "is_calculating": again,
                 "last_calculation": self._now(),
                 "errors_calculating": 0,

@@ -35,7 +35,10 @@ _COHORT_OPERATORS = frozenset({"in", "not_in", "exact"})
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A cohort as evaluation needs it. ``tree`` is the property tree of a dynamic cohort.
+    """A cohort as evaluation needs it. ``tree`` is the property tree of a cohort with rules.
+
+    A static cohort with rules has the persons as members who matched when it was created; it ``is_pending`` until
+    they are found.
 
     ``version`` of a static cohort grows whenever its list of members is changed; merges of persons do not change
     it. That of a dynamic cohort says which definition its members are from; 0 before the first calculation.
@@ -45,6 +48,12 @@ class Cohort:
     is_static: bool
     tree: Any = None
     version: int = 0
+    is_pending: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the stored members count; before the first calculation there are none."""
+        return not self.is_pending if self.is_static else self.version > 0
 
 
 def cohort_reference(leaf: PropertyFilter) -> int | None:
@@ -100,6 +109,20 @@ def _unordered(trees: Mapping[int, PropertyGroup]) -> dict[int, str]:
         for cohort_id in resolved:
             del waiting[cohort_id]
     return dict.fromkeys(waiting, "refers to itself or nests too deep")
+
+
+def has_conditions(sent: Any) -> bool:
+    """Return whether the ``filters`` of a static cohort have any condition; clients send an empty tree for none.
+
+    What is no tree at all counts as one: `check_filters` says what is wrong with it.
+    """
+    if not sent:
+        return False
+    try:
+        tree = parse_group(sent["properties"] or {}, "properties")
+    except (FilterError, KeyError, TypeError):
+        return True
+    return any(True for _ in tree.leaves())
 
 
 def check_filters(sent: Any, rule_problem: RuleProblem) -> dict[str, Any]:

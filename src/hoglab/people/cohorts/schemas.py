@@ -51,7 +51,7 @@ NOTES: Notes = {
     "description": "Description of the members.",
     "groups": Note("The old form of rules; always empty.", []),
     "filters": Note(
-        "Rules of who is in it; null for a static cohort.",
+        "Rules of who is in it; of a static cohort, who became members when it was created, or null.",
         {
             "properties": {
                 "type": "OR",
@@ -60,7 +60,7 @@ NOTES: Notes = {
         },
     ),
     "query": "Cohorts by query are not supported; always null.",
-    "is_static": "Whether its members are listed one by one instead of following from rules.",
+    "is_static": "Whether its members are a list, which changes by hand only, instead of following from rules.",
     "_create_static_person_ids": "Persons to begin with, by their uuids.",
     "_create_static_distinct_ids": "Persons to begin with, by their distinct ids.",
     "person_ids": Note("Persons by their uuids; unknown ones are left out.", []),

@@ -20,6 +20,7 @@ from hoglab.people.cohorts.definition import (
     check_filters,
     check_references,
     filters_error,
+    has_conditions,
     is_id,
     read_trees,
     references,
@@ -96,7 +97,10 @@ class CohortService:
     def create(
         self, project: Project, user: User | None, data: Mapping[str, Any], members: Members | None = None
     ) -> CohortRow:
-        """Make a cohort. ``data`` holds wire fields by name; ``members`` are the members of a static cohort."""
+        """Make a cohort. ``data`` holds wire fields by name; ``members`` are the members of a static cohort.
+
+        A static cohort with filters gets the persons as members who match them now; they are found in the background.
+        """
         refuse(within(CohortPatch, data))
         if members is not None:
             self._require_persons(project)
@@ -123,11 +127,14 @@ class CohortService:
             raise validation_error(
                 f"A project has at most {MAX_COHORTS_PER_PROJECT:,} cohorts. Delete some that are not used."
             )
+        sent = values.get("filters")
         values["filters"] = (
-            None if is_static else self._checked(tx.connection, project.id, None, values.get("filters"))
+            None
+            if is_static and not has_conditions(sent)
+            else self._checked(tx.connection, project.id, None, sent)
         )
         row = self._insert(tx, project, user, values)
-        if is_static:
+        if is_static and (members is not None or not row.is_calculating):
             row = self._add(tx, row, members or Members())
         return row
 
@@ -160,7 +167,7 @@ class CohortService:
                 **values,
                 "project_id": project.id,
                 "is_static": is_static,
-                "is_calculating": not is_static,
+                "is_calculating": values.get("filters") is not None,
                 "pending_version": 1,
                 "created_by_id": user_id,
                 "created_at": now,
@@ -220,6 +227,10 @@ class CohortService:
         if values.get("is_static", row.is_static) != row.is_static:
             raise validation_error("A cohort cannot be turned from dynamic to static or back.", "is_static")
         if row.is_static:
+            if has_conditions(values.get("filters")) and values["filters"] != row.filters:
+                raise filters_error(
+                    "The members of a static cohort were found by its filters once, so they stay."
+                )
             values.pop("filters", None)
         elif "filters" in values:
             refuse(within(CohortPatch, values), within(CohortPatch, {"filters": row.filters}))

@@ -88,12 +88,19 @@ def list_cohorts(
 
 def definitions(connection: Connection, project_id: int) -> dict[int, Cohort]:
     """Return every cohort of a project that is not deleted, as evaluation needs it."""
-    statement = sa.select(cohort.c.id, cohort.c.is_static, cohort.c.filters, cohort.c.version).where(
-        cohort.c.project_id == project_id, cohort.c.deleted.is_(False)
-    )
+    is_pending = sa.or_(cohort.c.is_calculating, cohort.c.errors_calculating > 0)
+    statement = sa.select(
+        cohort.c.id, cohort.c.is_static, cohort.c.filters, cohort.c.version, is_pending
+    ).where(cohort.c.project_id == project_id, cohort.c.deleted.is_(False))
     return {
-        cohort_id: Cohort(cohort_id, is_static, (filters or {}).get("properties"), version or 0)
-        for cohort_id, is_static, filters, version in connection.execute(statement)
+        cohort_id: Cohort(
+            cohort_id,
+            is_static,
+            (filters or {}).get("properties"),
+            version or 0,
+            is_pending=bool(is_static and pending),
+        )
+        for cohort_id, is_static, filters, version, pending in connection.execute(statement)
     }
 
 
@@ -138,7 +145,7 @@ def update_cohort(connection: Connection, cohort_id: int, values: Mapping[str, A
 
 
 def request_calculation(connection: Connection, cohort_ids: Collection[int]) -> None:
-    """Mark dynamic cohorts as waiting for a calculation."""
+    """Mark cohorts with rules as waiting for a calculation."""
     connection.execute(
         sa.update(cohort)
         .where(cohort.c.id.in_(list(cohort_ids)))
@@ -147,25 +154,26 @@ def request_calculation(connection: Connection, cohort_ids: Collection[int]) -> 
 
 
 def waiting_cohorts(connection: Connection) -> list[tuple[int, int, int]]:
-    """Return (project, id, version) of the dynamic cohorts to calculate, those with fewest errors first."""
+    """Return (project, id, version) of the cohorts to calculate, those with fewest errors first."""
     statement = (
         sa.select(cohort.c.project_id, cohort.c.id, sa.func.coalesce(cohort.c.pending_version, 0))
-        .where(cohort.c.is_calculating.is_(True), cohort.c.is_static.is_(False), cohort.c.deleted.is_(False))
+        .where(cohort.c.is_calculating.is_(True), cohort.c.deleted.is_(False))
         .order_by(cohort.c.errors_calculating, cohort.c.id)
     )
     return [tuple(row) for row in connection.execute(statement)]
 
 
 def outdated_cohorts(connection: Connection, before: datetime) -> list[int]:
-    """Return the dynamic cohorts whose last success was before a moment or that never had one, to calculate them."""
+    """Return the cohorts to calculate again: those that failed, and dynamic ones without a success since a moment."""
     statement = sa.select(cohort.c.id).where(
         cohort.c.is_calculating.is_(False),
-        cohort.c.is_static.is_(False),
         cohort.c.deleted.is_(False),
         sa.or_(
-            cohort.c.last_calculation.is_(None),
-            cohort.c.last_calculation < before,
             cohort.c.errors_calculating > 0,
+            sa.and_(
+                cohort.c.is_static.is_(False),
+                sa.or_(cohort.c.last_calculation.is_(None), cohort.c.last_calculation < before),
+            ),
         ),
     )
     return list(connection.scalars(statement))
@@ -283,6 +291,13 @@ def add_members(connection: Connection, cohort_id: int, row_ids: Iterable[int]) 
 
 def remove_members(connection: Connection, cohort_id: int, row_ids: Iterable[int]) -> None:
     _run_many(connection, _REMOVE, cohort_id, row_ids)
+
+
+def add_further_members(connection: Connection, cohort_id: int, wanted: RowIds) -> bool:
+    """Add persons (ascending row ids), some of whom may be members already. Return whether that changed anything."""
+    _, new = differences(member_rows(connection, cohort_id), wanted)
+    add_members(connection, cohort_id, new)
+    return bool(new)
 
 
 def replace_members(connection: Connection, cohort_id: int, wanted: RowIds) -> bool:
