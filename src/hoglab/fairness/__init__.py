@@ -7,5 +7,5 @@
 - `compute_quota`: what slow programs may compute on one batch of events; `compute_shares`: what those of one project
   may compute while others wait.
 
-Nothing here knows what it is used for: docs/delivery.md, "Who may have how much", has the table.
+Nothing here knows what it is used for: docs/delivery.md, "How resources are shared", has the table.
 """

@@ -128,7 +128,7 @@ def test_examples_show_what_decides(page: str) -> None:
     """Every field but those that are made by the server, kept for clients, or need something of the project."""
     plain = {name for example in examples(page) for name in keys(example)}
     text = (DOCS / page).read_text()
-    lines = [line for line in text.splitlines() if "ept for clients" in line or "Made by the server" in line]
+    lines = [line for line in text.splitlines() if "ept for clients" in line or "Set by the server" in line]
     lines += [line for line in text.splitlines() if "DataWarehouseNode`:" in line or "ActionsNode" in line]
     lines += [line for line in text.splitlines() if "exposure was frozen" in line]
     told = {name.rpartition(".")[2] for line in lines for name in re.findall(r"`([A-Za-z_.\[\]]+)`", line)}
