@@ -29,6 +29,7 @@ from hoglab.statistics.verdict import (
     Action,
     Case,
     Concern,
+    Contest,
     Decision,
     Evidence,
     Look,
@@ -265,8 +266,11 @@ def test_every_verdict_is_told_in_sentences(case: Case) -> None:
         ([metric("Revenue", None)], State.INCONCLUSIVE, Action.STOP, None),
         ([metric("Load", UP, primary=False)], State.INCONCLUSIVE, Action.ADD_METRIC, None),
         ([], State.INCONCLUSIVE, Action.ADD_METRIC, None),
-        # Of several variants the one with the clearest gain is shipped.
-        ([metric("Revenue", UP, (0.05, 0.09))], State.BETTER, Action.SHIP_VARIANT, "other"),
+        # Several better variants are told apart by a comparison with each other, or not at all.
+        ([metric("Revenue", UP, (0.05, 0.09))], State.BETTER, Action.CHOOSE_VARIANT, None),
+        ([metric("Revenue", UP), metric("Signups", None)], State.INCONCLUSIVE, Action.FIX_METRIC, None),
+        ([metric("Revenue", UP), metric("Load", None, primary=False)], State.BETTER, Action.SHIP_VARIANT, "test"),
+        ([metric("Revenue", DOWN), metric("Signups", None)], State.WORSE, Action.KEEP_BASELINE, "control"),
         ([metric("Revenue", DOWN, UP)], State.BETTER, Action.SHIP_VARIANT, "other"),
         ([metric("Revenue", DOWN, NEITHER)], State.INCONCLUSIVE, Action.STOP, None),
         ([metric("Revenue", DOWN, DOWN)], State.WORSE, Action.KEEP_BASELINE, "control"),
@@ -284,6 +288,56 @@ def test_what_the_metrics_make_of_it(
     for config in (FIXED, SEQUENTIAL, BAYESIAN):
         found = judged(*metrics, config=config)
         assert (found.state, found.action.code, found.action.variant) == (state, action, variant)
+
+
+def contest(first: str, second: str, difference: float, *, sure: bool) -> Contest:
+    """A comparison of two variants; a sure one is so after a correction for several, too."""
+    chance = 0.9999 if sure else 0.97
+    return Contest(
+        first,
+        Evidence(
+            second,
+            (difference - 1, difference + 1),
+            difference > 0,
+            is_significant=True,
+            p_value=1e-4 if sure else 0.03,
+            chance_to_win=chance if difference > 0 else 1 - chance,
+        ),
+    )
+
+
+@pytest.mark.parametrize("falls", [False, True])
+@pytest.mark.parametrize("config", [FIXED, BAYESIAN, SEQUENTIAL])
+def test_better_variants_are_compared_with_each_other(config: StatisticsConfig, falls: bool) -> None:
+    sign = -1 if falls else 1
+    interval = (-0.09, -0.01) if falls else (0.01, 0.09)
+
+    def shipped(*contests: Contest, intervals: int = 3) -> tuple[Action, str | None]:
+        revenue = replace(metric("Revenue", *[interval] * intervals, decrease=falls), contests=contests)
+        action = judged(revenue, config=config).action
+        assert action.variant is None or action.text == f"Ship “{action.variant}”."
+        return action.code, action.variant
+
+    clear = [contest("test", "other", sign, sure=True), contest("other", "third", -sign, sure=True)]
+    assert shipped(*clear, contest("test", "third", sign, sure=False)) == (Action.SHIP_VARIANT, "other")
+    unclear = contest("other", "third", sign, sure=False)
+    assert shipped(clear[0], unclear, contest("test", "third", sign, sure=True)) == (
+        Action.CHOOSE_VARIANT,
+        None,
+    )
+    assert shipped(contest("test", "other", -sign, sure=True), intervals=2) == (Action.SHIP_VARIANT, "test")
+    assert shipped(contest("test", "other", sign, sure=False), intervals=2) == (Action.SHIP_VARIANT, "other")
+    assert shipped(intervals=2) == (Action.CHOOSE_VARIANT, None)
+
+
+def test_variants_that_are_not_told_apart_are_named() -> None:
+    found = judged(metric("Revenue", UP, (0.05, 0.09)))
+    assert found.headline == (
+        "2 variants do better than “control”, and are not told apart: “other” on “Revenue”: +7.0% (95 % interval "
+        "+5.0% … +9.0%) and “test” on “Revenue”: +5.0% (95 % interval +1.0% … +9.0%)."
+    )
+    (reason,) = (each for each in found.reasons if each.code == "several_better")
+    assert reason.text.endswith("“test” and “other” are not told apart.")
 
 
 def test_only_a_sequential_method_decides_before_the_planned_end() -> None:

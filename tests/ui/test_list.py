@@ -71,8 +71,8 @@ def test_13_2_1_figures_are_those_of_the_api(page: Page, lab: Lab) -> None:
     # 13.2.4: what endangers an experiment is said in its row, where nothing is certain then; nothing is marked here.
     lopsided = page.until(LINE, "Lopsided")
     assert "withheld" in lopsided
-    assert "wrong group sizes" in lopsided
-    assert "wrong group sizes" not in line
+    assert "groups not comparable" in lopsided
+    assert "groups not comparable" not in line
     assert page.run("() => document.querySelectorAll('.better, .worse').length") == 0
     page.asked("results_summary", before + 1)
     assert len([each for each in page.requests("/results/") if "/experiments/" in each["url"]]) == 0

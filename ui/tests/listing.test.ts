@@ -23,7 +23,7 @@ it("experiments without a figure are last, whatever the direction", () => {
 it("a hundred summaries are one request", () => expect(chunksOf(Array.from({ length: 250 }, (_, at) => at)).map((each) => each.split(",").length)).toEqual([100, 100, 50]))
 
 it("what endangers an experiment is said, the worst first", () => {
-  expect(warningOf(experiment(1), summary(1, 0, true))).toBe("wrong group sizes")
+  expect(warningOf(experiment(1), summary(1, 0, true))).toBe("groups not comparable")
   expect(warningOf(experiment(1), summary(1, 0))).toBe("no people yet")
   expect(warningOf(experiment(1), summary(1, null))).toBeNull()
 })

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query import Answer, Groups
 from hoglab.analysis.query.model import FunnelMeasure, Metric, QuantileMeasure, RatioMeasure, RetentionMeasure
 from hoglab.statistics import (
+    BayesianConfig,
     Correction,
     DifferenceType,
     FrequentistConfig,
@@ -30,7 +32,7 @@ from hoglab.statistics import (
     compare,
     estimate_effect,
 )
-from hoglab.statistics.verdict import Evidence
+from hoglab.statistics.verdict import Contest, Evidence
 
 Key = TypeVar("Key", bound=Hashable)
 Result = Mapping[str, Any]
@@ -163,6 +165,23 @@ def evidence_of(
         chance_to_win=row.get("chance_to_win"),
         problem=problem,
     )
+
+
+def contests_of(result: Result, config: StatisticsConfig, metric_type: str) -> list[Contest]:
+    """Return the comparisons of the variants of a result with each other, the baseline left out.
+
+    Differences are absolute and without a prior: no variant is the baseline that a relative one or a prior is of.
+    """
+    test = replace(config.inference_config, difference_type=DifferenceType.ABSOLUTE)
+    if isinstance(test, BayesianConfig):
+        test = replace(test, prior=None)
+    plain = replace(config, inference_config=test, correction=Correction.NONE)
+    contests = []
+    for first, second in combinations(result["variant_results"], 2):
+        compared = compare(plain, statistics_of(first, metric_type), statistics_of(second, metric_type))
+        row = _variant(second["key"], compared, missing=False)
+        contests.append(Contest(first["key"], evidence_of(row, plain, metric_type, first)))
+    return contests
 
 
 def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatistics:

@@ -29,6 +29,7 @@ from hoglab.statistics.exposure_checks import (
     BiasRisk,
     SampleRatioMismatch,
     bias_risk,
+    crossing_percentage,
     sample_ratio_mismatch,
 )
 from hoglab.statistics.inference.bayesian import BayesianTest, bayesian_test
@@ -139,6 +140,7 @@ __all__ = [
     "calculate_running_time",
     "cluster_factor",
     "compare",
+    "crossing_percentage",
     "cuped_effect",
     "effect_of",
     "estimate_effect",

@@ -15,6 +15,8 @@ SRM_ALARM_P_VALUE = 0.001
 """Below this a mismatch is worth an alarm; the check itself never decides."""
 MULTIPLE_VARIANT = "$multiple"
 MIN_MULTIPLE_VARIANT_PERCENTAGE = 0.1
+MAX_MULTIPLE_VARIANT_PERCENTAGE = 1.0
+"""Above this share of people who saw several variants, variants are no longer compared, whatever the split."""
 EVEN_SPLIT_SPREAD = 1.0
 """Largest minus smallest rollout, in percentage points, that still counts as an even split."""
 
@@ -57,6 +59,18 @@ def sample_ratio_mismatch(
     chi2 = sum((counts[key] - mean) ** 2 / mean for key, mean in expected.items())
     freedom = len(shares) - 1
     return SampleRatioMismatch(expected, chi_square_survival(chi2, freedom), chi2, freedom)
+
+
+def crossing_percentage(total_exposures: Mapping[str, int]) -> float | None:
+    """Return the percentage of entities that saw several variants where it is more than 1 %, else None.
+
+    They are known where they are excluded (`$multiple`), and are counted from 100 exposed entities on.
+    """
+    total, crossed = sum(total_exposures.values()), total_exposures.get(MULTIPLE_VARIANT, 0)
+    if total < MIN_SRM_EXPOSURES:
+        return None
+    percentage = 100 * crossed / total
+    return percentage if percentage > MAX_MULTIPLE_VARIANT_PERCENTAGE else None
 
 
 def bias_risk(

@@ -24,6 +24,7 @@ export function stepOf(verdict: Verdict): Step | null {
     case "keep_baseline":
     case "stop":
       return { action: "end", words: "End …" }
+    case "choose_variant":
     case "weigh":
       return { action: "ship_variant", words: "Ship a variant …" }
     case "fix":

@@ -73,7 +73,7 @@ export function sorted(experiments: readonly Experiment[], summaries: ReadonlyMa
 
 /** What has to be looked at before anything else of a row is read. */
 export function warningOf(experiment: Pick<Experiment, "status">, summary: Summary | undefined): string | null {
-  if (summary?.withholds_decisions) return "wrong group sizes"
+  if (summary?.withholds_decisions) return "groups not comparable"
   return experiment.status === "running" && summary?.people === 0 ? "no people yet" : null
 }
 

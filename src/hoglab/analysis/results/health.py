@@ -21,7 +21,7 @@ from hoglab.experiments.definitions import flag_config, metrics
 from hoglab.experiments.wire.presentation import is_frozen, live_key
 from hoglab.flags.service import SCOPE as FLAG_SCOPE
 from hoglab.http.fields.dates import format_moment
-from hoglab.statistics import SRM_ALARM_P_VALUE
+from hoglab.statistics import SRM_ALARM_P_VALUE, crossing_percentage
 from hoglab.statistics.numbers import p_text
 
 if TYPE_CHECKING:
@@ -232,11 +232,14 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
             "Look for redirects, crashes, bots, caching or exposure events that differ between the variants.",
             {"p_value": p_value, "exposures": counts},
         )
-    if facts.multiple_percentage is not None:
+    crossing = crossing_percentage(facts.exposures)
+    percentage = facts.multiple_percentage if crossing is None else crossing
+    if percentage is not None:
         yield Finding(
             "multiple_variants",
-            Severity.WARNING,
-            f"{facts.multiple_percentage:.1f} % of the people have seen several variants.",
+            Severity.WARNING if crossing is None else Severity.CRITICAL,
+            f"{percentage:.1f} % of the people have seen several variants and are left out of the comparison. "
+            "Those who are left are no longer a random part of all people.",
             "Identify people before the flag is evaluated, or turn on persistence across authentication steps.",
             {"people": facts.exposures.get(MULTIPLE_VARIANT, 0)},
         )

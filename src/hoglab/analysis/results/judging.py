@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, query_to
-from hoglab.analysis.presentation import adjusted, evidence_of, statistics_of
+from hoglab.analysis.presentation import adjusted, contests_of, evidence_of, statistics_of
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.results.health import Finding, Severity
 from hoglab.analysis.timeseries import store
@@ -17,6 +17,7 @@ from hoglab.statistics import verdict as verdicts
 from hoglab.statistics.verdict import (
     Case,
     Concern,
+    Contest,
     Evidence,
     Look,
     Measured,
@@ -147,6 +148,7 @@ def _evidence(
             variants=_variants(inputs, shown_metric.metric, results.get(shown_metric.metric["uuid"])),
             wants_decrease=_wants_decrease(shown_metric.metric),
             is_share=shown_metric.metric["metric_type"] in _OF_SHARES,
+            contests=_contests(inputs, shown_metric, results.get(shown_metric.metric["uuid"])),
         )
         for shown_metric in own
     ]
@@ -169,6 +171,12 @@ def _variants(inputs: ExperimentInputs, metric: Mapping[str, Any], result: Resul
     return [
         evidence_of(row, config, metric["metric_type"], baseline_row) for row in result["variant_results"]
     ]
+
+
+def _contests(inputs: ExperimentInputs, shown: ShownMetric, result: Result | None) -> list[Contest]:
+    if result is None or not shown.is_primary:
+        return []
+    return contests_of(result, inputs.calculation.statistics, shown.metric["metric_type"])
 
 
 def _wants_decrease(metric: Mapping[str, Any]) -> bool:

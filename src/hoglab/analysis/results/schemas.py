@@ -398,7 +398,7 @@ class ResultSummaryOut(WireModel):
     metric: MetricOut | None
     """The first primary metric with its newest stored result; null without one."""
     withholds_decisions: bool
-    """Whether nothing may be marked: the groups have the wrong sizes."""
+    """Whether nothing may be marked: the groups have the wrong sizes, or too many people saw several variants."""
 
 
 class SummariesQuery(WireModel):

@@ -14,7 +14,7 @@ from hoglab.experiments.definitions.flag_config import variants_of
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.fields import parse_integer
-from hoglab.statistics.exposure_checks import SRM_ALARM_P_VALUE, sample_ratio_mismatch
+from hoglab.statistics.exposure_checks import SRM_ALARM_P_VALUE, crossing_percentage, sample_ratio_mismatch
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -64,7 +64,8 @@ class ResultSummaries:
             "statistics": statistics_object(inputs),
             "people": sum(totals.values()) if kept is not None else _people(metric),
             "metric": metric,
-            "withholds_decisions": p_value is not None and p_value < SRM_ALARM_P_VALUE,
+            "withholds_decisions": (p_value is not None and p_value < SRM_ALARM_P_VALUE)
+            or crossing_percentage(totals) is not None,
         }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -53,6 +53,8 @@ class Action(StrEnum):
     ADD_METRIC = "add_metric"
     KEEP_RUNNING = "keep_running"
     SHIP_VARIANT = "ship_variant"
+    CHOOSE_VARIANT = "choose_variant"
+    """Ship one of several variants that are better than the baseline and not told apart."""
     KEEP_BASELINE = "keep_baseline"
     WEIGH = "weigh"
     STOP = "stop"
@@ -118,6 +120,14 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Contest:
+    """Comparison of two test variants with each other, on one metric: the evidence is about the second of them."""
+
+    first: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
 class MetricEvidence:
     """Evidence of one metric."""
 
@@ -128,6 +138,8 @@ class MetricEvidence:
     wants_decrease: bool = False
     is_share: bool = False
     """Whether its values are shares of people, and so absolute differences in percentage points."""
+    contests: Sequence[Contest] = ()
+    """Comparisons of test variants with each other, by the method of the experiment, without a correction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +251,39 @@ class VariantVerdict:
 
     variant: str
     state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A case with everything that was decided about it: what a verdict puts into words."""
+
+    case: Case
+    state: State
+    variants: tuple[VariantVerdict, ...]
+    metrics: tuple[MetricDecision, ...]
+    leaders: tuple[str, ...]
+    """Better variants than which no other better one is clearly better still."""
+
+    @property
+    def held_back(self) -> tuple[str, ...]:
+        """Variants that would be better, were there statistics of all primary metrics."""
+        return tuple(
+            verdict.variant
+            for verdict in self.variants
+            if verdict.state in (State.RUNNING, State.INCONCLUSIVE)
+            and Decision.BETTER in primary_decisions(self.metrics, verdict.variant)
+        )
+
+
+def primary_decisions(metrics: Iterable[MetricDecision], variant: str) -> set[Decision]:
+    """Return the decisions of primary metrics about a variant."""
+    return {
+        decided.decision
+        for metric in metrics
+        if metric.is_primary
+        for decided in metric.variants
+        if decided.variant == variant
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from hoglab.statistics.config import BayesianConfig
 from hoglab.statistics.verdict import words
 from hoglab.statistics.verdict.model import (
     Case,
     Decision,
     Evidence,
+    Judged,
     MetricDecision,
     MetricEvidence,
     Numbers,
@@ -16,6 +19,7 @@ from hoglab.statistics.verdict.model import (
     VariantDecision,
     VariantVerdict,
     Verdict,
+    primary_decisions,
 )
 
 
@@ -25,16 +29,18 @@ def verdict(case: Case) -> Verdict:
     Nothing is decided while there is a critical finding about the experiment or a primary metric; one about a secondary
     metric concerns that metric alone. A method of a single look decides at the planned end and not before; a sequential
     one whenever an effect is clear. Primary metrics decide; a secondary metric that is
-    clearly worse makes a better variant a mixed one. The order of metrics and variants decides nothing.
+    clearly worse makes a better variant a mixed one. Nothing is better while a primary metric has no statistics about
+    it. Several better variants are compared with each other. The order of metrics and variants decides nothing.
     """
     metrics = tuple(_decided(case, metric) for metric in case.metrics)
     variants = tuple(VariantVerdict(key, _state_of(case, key, metrics)) for key in _variants(case.metrics))
     state = _overall(case, variants)
+    judged = Judged(case, state, variants, metrics, _leaders(case, variants))
     return Verdict(
         state=state,
-        headline=words.headline(case, state, variants, metrics),
-        action=words.action(case, state, variants, metrics),
-        reasons=tuple(words.reasons(case, state, variants, metrics)),
+        headline=words.headline(judged),
+        action=words.action(judged),
+        reasons=tuple(words.reasons(judged)),
         numbers=_numbers(case),
         variants=variants,
         metrics=metrics,
@@ -77,19 +83,55 @@ def _variants(metrics: Iterable[MetricEvidence]) -> list[str]:
 def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> State:
     if case.invalidating:
         return State.INVALID
-    decisions: Mapping[bool, set[Decision]] = {True: set(), False: set()}
-    for metric in metrics:
-        decisions[metric.is_primary].update(
-            variant_decision.decision
-            for variant_decision in metric.variants
-            if variant_decision.variant == variant
-        )
-    primary, secondary = decisions[True], decisions[False]
-    if Decision.BETTER in primary:
-        return State.MIXED if Decision.WORSE in primary | secondary else State.BETTER
+    primary = primary_decisions(metrics, variant)
+    is_worse = any(
+        decided.decision is Decision.WORSE
+        for metric in metrics
+        for decided in metric.variants
+        if decided.variant == variant
+    )
+    if Decision.BETTER in primary and is_worse:
+        return State.MIXED
+    if Decision.BETTER in primary and Decision.MISSING not in primary:
+        return State.BETTER
     if Decision.WORSE in primary:
         return State.WORSE
     return State.INCONCLUSIVE if case.has_ended or case.progress.is_reached else State.RUNNING
+
+
+def _leaders(case: Case, variants: Sequence[VariantVerdict]) -> tuple[str, ...]:
+    """Return the better variants that no other better one beats on primary metrics."""
+    better = [verdict.variant for verdict in variants if verdict.state is State.BETTER]
+    contests = [
+        (metric, contest)
+        for metric in case.metrics
+        if metric.is_primary
+        for contest in metric.contests
+        if {contest.first, contest.evidence.variant} <= set(better)
+    ]
+    wins: dict[tuple[str, str], set[Decision]] = {}
+    for metric, contest in contests:
+        rival = replace(contest.evidence, is_significant=_is_clear(case, contest.evidence, len(contests)))
+        decision = rival.direction(wants_decrease=metric.wants_decrease)
+        wins.setdefault((contest.first, rival.variant), set()).add(decision)
+    beaten = set()
+    for (first, second), decisions in wins.items():
+        if decisions >= {Decision.BETTER, Decision.WORSE}:
+            continue
+        if Decision.BETTER in decisions:
+            beaten.add(first)
+        elif Decision.WORSE in decisions:
+            beaten.add(second)
+    return tuple(variant for variant in better if variant not in beaten)
+
+
+def _is_clear(case: Case, evidence: Evidence, count: int) -> bool:
+    """Decide whether a comparison of two variants is clear, where so many of them are made (Bonferroni)."""
+    test = case.config.inference_config
+    if isinstance(test, BayesianConfig):
+        chance = evidence.chance_to_win
+        return chance is not None and min(chance, 1 - chance) < (1 - test.ci_level) / count
+    return evidence.p_value is not None and evidence.p_value * count < test.alpha
 
 
 def _overall(case: Case, variants: Sequence[VariantVerdict]) -> State:

@@ -13,6 +13,7 @@ from hoglab.statistics.verdict.model import (
     Case,
     Decision,
     Evidence,
+    Judged,
     MetricDecision,
     MetricEvidence,
     NextAction,
@@ -25,6 +26,7 @@ from hoglab.statistics.verdict.planned import PlanSource, Progress
 _FIXES = {
     "sample_ratio_mismatch": Action.FIX_ASSIGNMENT,
     "variant_without_exposures": Action.FIX_ASSIGNMENT,
+    "multiple_variants": Action.FIX_ASSIGNMENT,
     "flag_deleted": Action.FIX_FLAG,
     "flag_inactive": Action.FIX_FLAG,
     "flag_reaches_nobody": Action.FIX_FLAG,
@@ -76,24 +78,26 @@ class _Said:
         return Reason(f"{role}_{said}", text, self.metric.uuid, self.evidence.variant)
 
 
-def headline(
-    case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
-) -> str:
+def headline(judged: Judged) -> str:
     """Return the verdict in one or two sentences."""
-    said = _clear(case, metrics)
-    match state:
+    case, variants = judged.case, judged.variants
+    said = _clear(case, judged.metrics)
+    match judged.state:
         case State.INVALID:
             return f"Do not decide. {case.invalidating[0].message}"
+        case State.RUNNING | State.INCONCLUSIVE if judged.held_back:
+            return _held_back_headline(judged, said)
         case State.RUNNING:
             return f"Running {_so_far(case.progress)}."
         case State.BETTER:
-            best = _best(variants, said)
-            gains = [
-                statement
-                for statement in said
-                if statement.evidence.variant == best and statement.metric.is_primary
-            ]
-            return f"“{best}” does better on {_joined([statement.numbers for statement in gains])}."
+            leaders = _ordered(judged.leaders, said)
+            if len(leaders) == 1:
+                return f"“{leaders[0]}” does better on {_gains(leaders[0], said)}."
+            gains = [f"“{variant}” on {_gains(variant, said)}" for variant in leaders]
+            return (
+                f"{len(leaders)} variants do better than “{case.baseline}”, and are not told apart: "
+                f"{_joined(gains)}."
+            )
         case State.WORSE:
             worst = _primary(said, Decision.WORSE)
             if len(variants) == 1:
@@ -109,20 +113,24 @@ def headline(
             return _inconclusive_headline(case, said)
 
 
-def action(
-    case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
-) -> NextAction:
+def action(judged: Judged) -> NextAction:
     """Return the recommended next action."""
-    said = _clear(case, metrics)
+    case = judged.case
     baseline = f"“{case.baseline}”"
     has_primary = any(metric.is_primary for metric in case.metrics)
-    match state:
+    match judged.state:
         case State.INVALID:
             first = case.invalidating[0]
             return NextAction(_FIXES.get(first.code, Action.FIX), first.advice)
         case State.BETTER:
-            best = _best(variants, said)
-            return NextAction(Action.SHIP_VARIANT, f"Ship “{best}”.", best)
+            leaders = _ordered(judged.leaders, _clear(case, judged.metrics))
+            if len(leaders) == 1:
+                return NextAction(Action.SHIP_VARIANT, f"Ship “{leaders[0]}”.", leaders[0])
+            return NextAction(
+                Action.CHOOSE_VARIANT,
+                f"Ship one of {_joined([f'“{variant}”' for variant in leaders])}: each is better than {baseline}, and "
+                "which is the best of them is not clear. Choose by cost, or test them against each other.",
+            )
         case State.WORSE:
             return NextAction(Action.KEEP_BASELINE, f"End the experiment and keep {baseline}.", case.baseline)
         case State.MIXED:
@@ -132,6 +140,12 @@ def action(
             )
         case _ if not has_primary:
             return NextAction(Action.ADD_METRIC, "Add a primary metric: it is what decides.")
+        case _ if judged.held_back:
+            names = _joined([f"“{name}”" for name in _unknown(judged)])
+            return NextAction(
+                Action.FIX_METRIC,
+                f"Find out why there are no statistics of {names}, or make it a secondary metric; do not ship before.",
+            )
         case State.RUNNING:
             return NextAction(Action.KEEP_RUNNING, _keep_running(case))
         case State.INCONCLUSIVE:
@@ -142,21 +156,20 @@ def action(
             return NextAction(Action.STOP, text)
 
 
-def reasons(
-    case: Case, state: State, variants: Sequence[VariantVerdict], metrics: Sequence[MetricDecision]
-) -> Iterator[Reason]:
+def reasons(judged: Judged) -> Iterator[Reason]:
     """Yield the reasons of the verdict: the numbers, how they were read, and what to be careful with."""
+    case = judged.case
     concerns = [Reason(problem.code, problem.message, problem.metric_uuid) for problem in case.critical]
-    if state is State.INVALID:
+    if judged.state is State.INVALID:
         yield from concerns
         return
-    said = _clear(case, metrics)
+    said = _clear(case, judged.metrics)
     yield from (finding.reason for finding in said)
     yield from concerns
     yield from _about_missing(case)
-    yield from _about_the_end(case, state)
+    yield from _about_the_end(case, judged.state)
     yield _about_the_method(case)
-    yield from _about_several(case, variants)
+    yield from _about_several(judged)
 
 
 def _about_missing(case: Case) -> Iterator[Reason]:
@@ -207,14 +220,20 @@ def _about_the_method(case: Case) -> Reason:
     return Reason("single_look", text)
 
 
-def _about_several(case: Case, variants: Sequence[VariantVerdict]) -> Iterator[Reason]:
-    better = [verdict.variant for verdict in variants if verdict.state is State.BETTER]
+def _about_several(judged: Judged) -> Iterator[Reason]:
+    case = judged.case
+    better = [f"“{verdict.variant}”" for verdict in judged.variants if verdict.state is State.BETTER]
     if len(better) > 1:
-        yield Reason(
-            "several_better",
-            f"{_joined([f'“{verdict}”' for verdict in better])} are all better than “{case.baseline}”; they were not "
-            "compared with each other.",
-        )
+        leaders = [f"“{variant}”" for variant in judged.leaders]
+        beaten = [name for name in better if name not in leaders]
+        parts = [
+            f"{_joined(better)} are all better than “{case.baseline}”, and were compared with each other"
+        ]
+        if beaten:
+            parts.append(f"another of them is clearly better than {_joined(beaten)}")
+        if len(leaders) > 1:
+            parts.append(f"{_joined(leaders)} are not told apart")
+        yield Reason("several_better", f"{'; '.join(parts)}.")
     count = sum(len(metric.variants) for metric in case.metrics if metric.is_primary)
     test = case.config.inference_config
     if count > 1 and (case.config.correction is Correction.NONE or isinstance(test, BayesianConfig)):
@@ -323,13 +342,44 @@ def _primary(said: Sequence[_Said], decision: Decision) -> list[_Said]:
     )
 
 
-def _best(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -> str:
-    """Return the variant with the clearest gain among those that are better."""
-    better = {statement.variant for statement in variants if statement.state is State.BETTER}
-    return next(
-        statement.evidence.variant
-        for statement in _primary(said, Decision.BETTER)
-        if statement.evidence.variant in better
+def _ordered(leaders: Sequence[str], said: Sequence[_Said]) -> list[str]:
+    """Return the leading variants, the one with the clearest gain first."""
+    clearest = dict.fromkeys(statement.evidence.variant for statement in _primary(said, Decision.BETTER))
+    return [variant for variant in clearest if variant in leaders]
+
+
+def _gains(variant: str, said: Sequence[_Said]) -> str:
+    """Write what a variant gains on primary metrics."""
+    return _joined(
+        [
+            statement.numbers
+            for statement in said
+            if statement.evidence.variant == variant
+            and statement.metric.is_primary
+            and statement.decision is Decision.BETTER
+        ]
+    )
+
+
+def _unknown(judged: Judged) -> list[str]:
+    """Return the names of primary metrics without statistics about a variant that would be better."""
+    return list(
+        dict.fromkeys(
+            metric.name
+            for metric in judged.metrics
+            if metric.is_primary
+            for decided in metric.variants
+            if decided.decision is Decision.MISSING and decided.variant in judged.held_back
+        )
+    )
+
+
+def _held_back_headline(judged: Judged, said: Sequence[_Said]) -> str:
+    clearest = _ordered(judged.held_back, said)[0]
+    names = [f"“{name}”" for name in _unknown(judged)]
+    return (
+        f"“{clearest}” does better on {_gains(clearest, said)}, but there are no statistics of the primary "
+        f"{'metric' if len(names) == 1 else 'metrics'} {_joined(names)}."
     )
 
 
