@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from hoglab.analysis.definitions.naming import metrics_of, title, value_label
+from hoglab.analysis.presentation import NO_STATISTICS
 from hoglab.analysis.query.model import Math
 from hoglab.reports.files import document, rows, write
 from hoglab.reports.html import page
@@ -93,7 +94,7 @@ def test_why_there_is_no_interval_is_said() -> None:
     assert behind is not None
     assert neither is not None
     problems = [each.variants[0].problem for each in (few, behind, neither)]
-    assert problems == ["fewer than 50 people", "baseline: zero in all", "no statistics"]
+    assert problems == ["fewer than 50 people", "baseline: zero in all", NO_STATISTICS]
 
 
 def test_every_metric_of_an_experiment_has_a_name() -> None:

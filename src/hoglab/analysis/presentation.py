@@ -13,6 +13,7 @@ from hoglab.analysis.errors import DefinitionError
 from hoglab.analysis.query import Answer, Groups
 from hoglab.analysis.query.model import FunnelMeasure, Metric, QuantileMeasure, RatioMeasure, RetentionMeasure
 from hoglab.statistics import (
+    REFUSAL_WORDS,
     BayesianConfig,
     Correction,
     DifferenceType,
@@ -25,6 +26,7 @@ from hoglab.statistics import (
     Retention,
     SampleMean,
     StatisticsConfig,
+    StatisticsRefusal,
     SufficientStatistics,
     VariantComparison,
     WithCovariate,
@@ -43,7 +45,8 @@ FAILURES = {
     "baseline-mean-is-zero": "zero in all",
 }
 """Codes of ``validation_failures`` in words (spec experiment-results 4.4)."""
-NO_STATISTICS = "no statistics"
+NO_STATISTICS = "the stored result does not say why; recalculate it"
+"""Problem of a row that was stored before rows had one."""
 _SUMS = (
     "denominator_sum",
     "denominator_sum_squares",
@@ -143,10 +146,7 @@ def evidence_of(
     corrected = row.get("adjusted_p_value")
     problem = None
     if not complete and "method" in row:
-        own = [FAILURES.get(code, code) for code in row["validation_failures"]]
-        codes = () if baseline is None else baseline["validation_failures"]
-        behind = [f"baseline: {FAILURES.get(code, code)}" for code in codes]
-        problem = ", ".join(own or behind) or NO_STATISTICS
+        problem = row.get("problem") or _problem(row, baseline, None)
     significant = bool(row.get("significant"))
     if corrected is not None and isinstance(config.inference_config, FrequentistConfig):
         significant = bool(corrected < config.inference_config.alpha)
@@ -179,7 +179,7 @@ def contests_of(result: Result, config: StatisticsConfig, metric_type: str) -> l
     contests = []
     for first, second in combinations(result["variant_results"], 2):
         compared = compare(plain, statistics_of(first, metric_type), statistics_of(second, metric_type))
-        row = _variant(second["key"], compared, missing=False)
+        row = _variant(second["key"], compared, first, missing=False)
         contests.append(Contest(first["key"], evidence_of(row, plain, metric_type, first)))
     return contests
 
@@ -244,13 +244,16 @@ def _rows(
         _variant(
             variant,
             compare(config, baseline, groups.get(variant, _nothing(metric))),
+            row,
             missing=variant not in groups,
         )
         for variant in others
     ]
 
 
-def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[str, Any]:
+def _variant(
+    key: str, comparison: VariantComparison, baseline: Mapping[str, Any], *, missing: bool
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "key": key,
         "method": str(comparison.method),
@@ -264,7 +267,20 @@ def _variant(key: str, comparison: VariantComparison, *, missing: bool) -> dict[
         row["confidence_interval"] = _interval(comparison.confidence_interval)
     row["significant"] = comparison.significant
     row["validation_failures"] = [str(failure) for failure in comparison.validation_failures]
+    refusal = comparison.refusal
+    row["refusal"] = None if refusal is None else str(refusal)
+    row["problem"] = None if refusal is None else _problem(row, baseline, refusal)
     return row
+
+
+def _problem(
+    row: Mapping[str, Any], baseline: Mapping[str, Any] | None, refusal: StatisticsRefusal | None
+) -> str:
+    """Describe why a row has no statistics: what is missing of it or of the baseline, else the method's refusal."""
+    own = [FAILURES.get(code, code) for code in row["validation_failures"]]
+    codes = () if baseline is None else baseline["validation_failures"]
+    behind = [f"baseline: {FAILURES.get(code, code)}" for code in codes]
+    return ", ".join(own or behind) or (NO_STATISTICS if refusal is None else REFUSAL_WORDS[refusal])
 
 
 def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> dict[str, Any]:

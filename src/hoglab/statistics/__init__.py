@@ -69,7 +69,7 @@ from hoglab.statistics.planning.running_time import (
     remaining_days,
     running_time_metric,
 )
-from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
+from hoglab.statistics.refusal import REFUSAL_WORDS, RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import (
     QuantileRanks,
@@ -91,6 +91,7 @@ from hoglab.statistics.samples.winsorization import WinsorBounds, quantile_rank,
 
 __all__ = [
     "DEFAULT_MINIMUM_DETECTABLE_EFFECT",
+    "REFUSAL_WORDS",
     "SRM_ALARM_P_VALUE",
     "BaselineStats",
     "BayesianConfig",

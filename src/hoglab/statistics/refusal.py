@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class StatisticsRefusal(StrEnum):
-    """Reason for null statistics. Never on the wire: there a refusal is a row whose statistics are null.
+    """Reason for null statistics; a row of a result has it as ``refusal``.
 
     Source: spec experiment-results 4.2 to 4.4, 4.7.
     """
@@ -28,6 +28,29 @@ class StatisticsRefusal(StrEnum):
     BASELINE_MEAN_NOT_POSITIVE = "baseline-mean-not-positive"
     """A Bayesian relative effect needs a positive baseline mean."""
     NO_VARIANCE = "no-variance"
+
+
+REFUSAL_WORDS = {
+    StatisticsRefusal.INVALID_BASELINE: "the baseline has too little data",
+    StatisticsRefusal.INVALID_VARIANT: "the variant has too little data",
+    StatisticsRefusal.NO_SAMPLES: "nobody is counted in one of the two variants",
+    StatisticsRefusal.TOO_FEW_SAMPLES: "one of the two variants has too few people to know how much they vary",
+    StatisticsRefusal.TOO_FEW_CONVERSIONS: (
+        "a Bayesian funnel needs at least 5 people who convert and 5 who do not, in both variants"
+    ),
+    StatisticsRefusal.INCONSISTENT: "the stored sums contradict each other; recalculate the results",
+    StatisticsRefusal.OUT_OF_RANGE: "some values are too large to compute with; bound them by a percentile",
+    StatisticsRefusal.DENOMINATOR_IS_ZERO: "the denominator of the ratio is zero in one of the two variants",
+    StatisticsRefusal.BASELINE_MEAN_IS_ZERO: (
+        "the baseline's value is zero, so that no change is a share of it; compare absolute differences"
+    ),
+    StatisticsRefusal.BASELINE_MEAN_NOT_POSITIVE: (
+        "the baseline's value is negative, and Bayesian relative changes need a positive one; compare absolute "
+        "differences"
+    ),
+    StatisticsRefusal.NO_VARIANCE: "all people of both variants have the same value, so that nothing varies",
+}
+"""Refusals in words, as a part of a sentence."""
 
 
 class RefusalError(ValueError):

@@ -8,7 +8,7 @@ import { StepBar } from "../plots/bars"
 import { clipped, counted, countText, general, intervalText, MISSING, numberText, percentText, visible } from "../lib/format"
 import { dayText } from "../lib/time"
 import { definitionTexts, metricDefinition, stepNames } from "./definition"
-import { boundsOf, effectOf, funnelSteps, meanOf, type Metric, problemText, type Reading, type Results, styleOf, type VariantRow, varianceOf } from "./reading"
+import { boundsOf, effectOf, funnelSteps, meanOf, type Metric, problemText, type Reading, type Results, sentence, styleOf, type VariantRow, varianceOf } from "./reading"
 
 interface Props {
   experiment: object
@@ -215,7 +215,7 @@ function Breakdown({ metric, results }: { metric: Metric; results: Results }) {
                   <Name text={row.key} />
                 </td>
                 <td class="number">{numberText(row.number_of_samples)}</td>
-                <td class={bounds ? "number" : "quiet"}>{bounds ? intervalText(bounds, style) : (problemText(row.validation_failures) ?? problemText(cell.baseline.validation_failures) ?? MISSING)}</td>
+                <td class={bounds ? "number" : "quiet"}>{bounds ? intervalText(bounds, style) : (sentence(row.problem) ?? problemText(row.validation_failures) ?? problemText(cell.baseline.validation_failures) ?? MISSING)}</td>
               </tr>
             )
           }),

@@ -77,6 +77,11 @@ export function changeText(effect: number, style: EffectStyle, baseline: number 
   return style.relative && baseline !== null && baseline < 0 && effect !== 0 ? `${text} of ${numberText(baseline)}` : text
 }
 
+/** Why a row has no statistics, as the server says it. */
+export function sentence(problem: string | null | undefined): string | null {
+  return problem ? `${problem.charAt(0).toUpperCase()}${problem.slice(1)}.` : null
+}
+
 /** What the verdict decides of one variant on one metric. While something critical stands nothing is better or worse. */
 export function toneOf(verdict: Verdict | null, metricUuid: string | null, variant: string): Tone {
   if (verdict === null || verdict.withholds_decisions) return "unclear"
@@ -121,7 +126,7 @@ export function readingsOf(results: Results, metric: Metric, places: ReadonlyMap
       // The verdict may be as of the planned end: what is no longer clear by now is not marked.
       tone: withheld || row.significant !== true ? "unclear" : toneOf(results.verdict, metric.uuid, row.key),
       isBaseline: false,
-      problem: bounds ? null : (problemText(row.validation_failures) ?? first.problem),
+      problem: bounds ? null : (sentence(row.problem) ?? problemText(row.validation_failures) ?? first.problem),
     }
   })]
 }

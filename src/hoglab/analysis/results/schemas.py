@@ -70,6 +70,10 @@ class VariantRowOut(BaselineRowOut):
     """Frequentist: p-value corrected over all primary metrics and variants, where a correction is set."""
     confidence_interval: Interval | None = None
     """Frequentist: confidence interval of the effect, which is its midpoint."""
+    refusal: str | None = None
+    """Code of the reason for missing statistics, such as `no-variance`; null where there are some."""
+    problem: str | None = None
+    """The reason in words."""
 
 
 class BreakdownOut(WireModel):

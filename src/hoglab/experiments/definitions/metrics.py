@@ -6,7 +6,8 @@ A metric is stored as the JSON of the request; the models below only validate it
 # Annotations of models are evaluated by Pydantic, so they are not postponed here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeGuard
 from uuid import uuid4
 
 from pydantic import (
@@ -297,17 +298,70 @@ def _problem(details: ErrorDetails, guesses: Mapping[Path, str | None]) -> dict[
     return {"loc": tuple(place), "type": refused.code, "msg": text}
 
 
-def missing_property(metric: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the place of a property that a metric needs but does not name, with an error text; None without one.
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A part of a metric that has another effect than it seems to have. ``code`` is for programs."""
 
-    The results of such a metric would count events (spec experiment-results 1.6), which nobody means.
+    code: str
+    place: str
+    """Path to the part, with dots."""
+    text: str
+
+
+def mistake_in(metric: Mapping[str, Any]) -> Mistake | None:
+    """Return the first part of a metric that nobody means as it is computed; None without one.
+
+    The results of such a metric count events instead of a property (spec experiment-results 1.6), or all time instead
+    of no time, or nothing at all.
     """
+    return next(_mistakes(metric), None)
+
+
+def _mistakes(metric: Mapping[str, Any]) -> Iterator[Mistake]:
     for name in _VALUES:
         node = metric.get(name)
         if isinstance(node, Mapping) and node.get("math") in PROPERTY_MATH and not node.get("math_property"):
             text = f"{node['math']} needs the property to compute with; without one events are counted."
-            return f"{name}.math_property", text
-    return None
+            yield Mistake("missing_property", f"{name}.math_property", text)
+    yield from _mistakes_of_windows(metric)
+    for place in ("", "numerator_outlier_handling", "denominator_outlier_handling"):
+        handling = metric.get(place) if place else metric
+        if isinstance(handling, Mapping):
+            yield from _mistakes_of_bounds(handling, f"{place}." if place else "")
+
+
+def _mistakes_of_windows(metric: Mapping[str, Any]) -> Iterator[Mistake]:
+    length, unit = metric.get("conversion_window"), metric.get("conversion_window_unit")
+    if _is_number(length) and length <= 0:
+        text = "a window has to be 1 at least; leave it out to count everything that follows the exposure."
+        yield Mistake("meaningless_window", "conversion_window", text)
+    elif length is not None and unit is None:
+        text = "a window needs its unit; without one everything that follows the exposure is counted."
+        yield Mistake("meaningless_window", "conversion_window_unit", text)
+    first, last = (metric.get(f"retention_window_{edge}") for edge in ("start", "end"))
+    if _is_number(first) and first < 0:
+        text = "people cannot return before they start; 0 is the unit of time in which they start."
+        yield Mistake("meaningless_window", "retention_window_start", text)
+    elif _is_number(first) and _is_number(last) and last < first:
+        text = f"the window ends ({last}) before it starts ({first}), so nobody can return in it."
+        yield Mistake("meaningless_window", "retention_window_end", text)
+
+
+def _mistakes_of_bounds(handling: Mapping[str, Any], path: str) -> Iterator[Mistake]:
+    lower, upper = (handling.get(f"{side}_bound_percentile") for side in ("lower", "upper"))
+    if _is_number(upper) and upper == 0:
+        text = "an upper bound of 0 replaces every value by the smallest; leave it out to bound nothing."
+        yield Mistake("meaningless_bounds", f"{path}upper_bound_percentile", text)
+    elif _is_number(lower) and lower == 1:
+        text = "a lower bound of 1 replaces every value by the largest; leave it out to bound nothing."
+        yield Mistake("meaningless_bounds", f"{path}lower_bound_percentile", text)
+    elif _is_number(lower) and _is_number(upper) and upper <= lower:
+        text = f"the upper bound ({upper:g}) has to be above the lower bound ({lower:g})."
+        yield Mistake("meaningless_bounds", f"{path}upper_bound_percentile", text)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
@@ -315,11 +369,9 @@ def warnings_of(metric: Any, path: Path) -> list[WarningEntry]:
 
     ``path`` leads to it.
     """
-    missing = missing_property(metric) if isinstance(metric, Mapping) else None
-    if missing is None:
-        return []
-    place = (*path, *missing[0].split("."))
-    return [warning("missing_property", place, f"{shown_path(place)}: {missing[1]}")]
+    mistakes = _mistakes(metric) if isinstance(metric, Mapping) else ()
+    placed = [((*path, *mistake.place.split(".")), mistake) for mistake in mistakes]
+    return [warning(mistake.code, place, f"{shown_path(place)}: {mistake.text}") for place, mistake in placed]
 
 
 def is_legacy(metric: Any) -> bool:

@@ -27,11 +27,13 @@ def no_problem(_connection: Connection, _project_id: int, _definition: Mapping[s
 
 
 def when_saved(problem: Problem) -> Problem:
-    """Return a check for saved metrics: the given one, and that they do not count where a sum is meant."""
+    """Return a check for saved metrics: the given one, and that each part means what it seems to mean."""
 
     def problem_when_saved(connection: Connection, project_id: int, metric: Mapping[str, Any]) -> str | None:
-        missing = metrics.missing_property(metric)
-        return problem(connection, project_id, metric) if missing is None else f"{missing[0]}: {missing[1]}"
+        mistake = metrics.mistake_in(metric)
+        if mistake is not None:
+            return f"{mistake.place}: {mistake.text}"
+        return problem(connection, project_id, metric)
 
     return problem_when_saved
 
