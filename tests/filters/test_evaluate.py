@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attacks import hostile_texts, processor_time
 
-from hoglab.filters import backtracking, parse_filter, parse_filters
+from hoglab.filters import allowance, parse_filter, parse_filters
 from hoglab.filters.backtracking import MAX_TEXT_LENGTH
 from hoglab.filters.dates import MAX_DATE_LENGTH
 from hoglab.filters.evaluate import (
@@ -412,14 +412,14 @@ class TestLookAround:
         endless = compile_predicate("regex", r"^(?=(a|a)*b)(.*)\1$")
         sound = compile_predicate("regex", "^(?!free)")
         moment = [1_000.0]
-        monkeypatch.setattr(backtracking, "_now", lambda: moment[0])
+        monkeypatch.setattr(allowance, "_now", lambda: moment[0])
 
         def many():
-            backtracking.search_on_account(1)
+            allowance.begin_request(1)
             for _ in range(1_000):
                 assert endless("a" * 5_000) is False
             assert sound("pro") is False, "nothing is searched any more"
-            backtracking.search_on_account(2)
+            allowance.begin_request(2)
             assert sound("pro") is True, "for nobody else"
 
         started = time.thread_time()
@@ -429,7 +429,7 @@ class TestLookAround:
         moment[0] += 60
 
         def later():
-            backtracking.search_on_account(1)
+            allowance.begin_request(1)
             assert sound("pro") is True
 
         contextvars.copy_context().run(later)

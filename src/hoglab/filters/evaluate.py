@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from hoglab.filters import dates, semver
+from hoglab.filters.allowance import SHORT, charge_comparison
 from hoglab.filters.model import PropertyFilter, PropertyGroup
 from hoglab.filters.searching import compile_search
 from hoglab.patterns import ASCII, IGNORECASE, anchored
@@ -169,6 +170,7 @@ def _is_true(value: Any) -> bool:
     if isinstance(value, str):
         return value.lower() == "true"
     if isinstance(value, list):
+        charge_comparison(len(value))
         return all(_is_true(member) for member in value)
     return value is True
 
@@ -179,9 +181,9 @@ def _exact(value: Any, _context: EvaluationContext) -> Predicate:
         return lambda actual: _is_true(actual) is wanted
     if isinstance(value, list):
         texts = frozenset(text_of(member).lower() for member in value)
-        return lambda actual: text_of(actual).lower() in texts
+        return lambda actual: _counted(actual).lower() in texts
     text = text_of(value).lower()
-    return lambda actual: text_of(actual).lower() == text
+    return lambda actual: _counted(actual).lower() == text
 
 
 def _is_not(value: Any, context: EvaluationContext) -> Predicate:
@@ -199,9 +201,18 @@ def _nowhere(_value: Any, _context: EvaluationContext) -> Predicate:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _folded(value: Any) -> bytes:
-    """Return UTF-8 with only ASCII letters lower-cased: É and é stay different."""
-    return text_of(value).encode("utf-8", "replace").lower()
+def _counted(value: Any, times: int = 1) -> str:
+    """Return a value as text, charged to the request that compares it so many times."""
+    if isinstance(value, list | dict):
+        charge_comparison(SHORT + 1)  # before it is written out, which takes longer than to compare it
+    text = text_of(value)
+    charge_comparison(len(text), times)
+    return text
+
+
+def _folded(value: Any, times: int = 1) -> bytes:
+    """Return UTF-8 with only ASCII letters lower-cased: É and é stay different. ``times``: see `_counted`."""
+    return _counted(value, times).encode("utf-8", "replace").lower()
 
 
 def _icontains(value: Any, _context: EvaluationContext) -> Predicate:
@@ -213,7 +224,7 @@ def _icontains_multi(value: Any, _context: EvaluationContext) -> Predicate:
     needles = [_folded(member) for member in (value if isinstance(value, list) else [value])]
 
     def matches(actual: Any) -> bool:
-        haystack = _folded(actual)
+        haystack = _folded(actual, len(needles))
         return any(needle in haystack for needle in needles)
 
     return matches
@@ -233,14 +244,14 @@ def _regex(value: Any, _context: EvaluationContext) -> Predicate:
     search = compile_search(text_of(value))
     if search is None:
         return _never
-    return lambda actual: search(text_of(actual))
+    return lambda actual: search(_counted(actual))
 
 
 def _not_regex(value: Any, _context: EvaluationContext) -> Predicate:
     search = compile_search(text_of(value))
     if search is None:
         return _never
-    return lambda actual: not search(text_of(actual))
+    return lambda actual: not search(_counted(actual))
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -331,7 +342,7 @@ def _version(
             return _never
 
         def matches(actual: Any) -> bool:
-            version = semver.parse_version(text_of(actual))
+            version = semver.parse_version(_counted(actual))
             return version is not None and compare(version, bound)
 
         return matches
@@ -348,7 +359,7 @@ def _version_range(
             return _never
 
         def matches(actual: Any) -> bool:
-            version = semver.parse_version(text_of(actual))
+            version = semver.parse_version(_counted(actual))
             return version is not None and version in span
 
         return matches

@@ -13,7 +13,7 @@ import orjson
 import structlog
 from uuid_utils import uuid7
 
-from hoglab.filters.backtracking import search_on_account
+from hoglab.filters.allowance import begin_request
 from hoglab.flags.evaluation.answers import AnswerForm, decide_form, encode_answer, flags_form
 from hoglab.flags.evaluation.decoding import MAX_WIRE_BYTES, decode_body
 from hoglab.flags.evaluation.remote_config import BARE_CONFIG, config_fields
@@ -145,7 +145,7 @@ class FlagEvaluator:
         place = None if ip is None or self.places is None else partial(self.places, ip)
 
         def evaluated(facts: StoredFacts) -> tuple[list[FlagOutcome], bool]:
-            search_on_account(project.id)
+            begin_request(project.id)
             return evaluate(stages, Subject(request, loaded.flags.group_names, facts, place))
 
         if not self._database.is_shared:

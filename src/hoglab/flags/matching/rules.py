@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
+from hoglab.filters.allowance import AllowanceSpentError
 from hoglab.filters.evaluate import MISSING
 from hoglab.flags.matching.checks import UNEVALUABLE
 from hoglab.flags.matching.definition import CompiledFlag, Condition
@@ -65,6 +66,8 @@ def evaluate(stages: Iterable[OrderedFlag], subject: Subject) -> tuple[list[Flag
 def _failed(flag: CompiledFlag, error: Exception) -> FlagOutcome:
     if isinstance(error, FlagFailure):
         return flag.failure(error)
+    if isinstance(error, AllowanceSpentError):
+        return flag.failure(FlagFailure(FlagReason.TIMEOUT))
     if isinstance(error, StoredFactsError):
         _log.warning("flag_lookup_failed", flag_id=flag.id, error=str(error))
         return flag.failure(FlagFailure(FlagReason.DATABASE_ERROR))
