@@ -44,7 +44,14 @@ def _detached(copy: Any) -> int:
     return int(copy.detach())
 
 
-def _main(arguments: list[str], environment: dict[str, str], folder: str, output: int, errors: int) -> None:
+def _main(
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    output: int,
+    errors: int,
+    given: int | None,
+) -> None:
     """Become the command."""
     os.setsid()
     os.chdir(folder)
@@ -52,6 +59,9 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, output
     os.environ.update(environment)
     os.dup2(output, 1)
     os.dup2(errors, 2)
+    if given is not None:
+        os.dup2(given, 0)
+        sys.stdin = open(0, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
     sys.argv = ["hoglab", *arguments]
     from hoglab.cli import main
 
@@ -68,8 +78,9 @@ class ForkedProcess:
         output: IO[bytes],
         errors: IO[bytes],
         folder: Path | None = None,
+        given: IO[bytes] | None = None,
     ) -> None:
-        streams = (_Stream(output), _Stream(errors))
+        streams = (_Stream(output), _Stream(errors), None if given is None else _Stream(given))
         where = str(folder or Path.cwd())
         self._process: BaseProcess = _FORKS.Process(
             target=_main, args=(arguments, environment, where, *streams)
@@ -108,10 +119,17 @@ def run(
     environment: Mapping[str, str] = os.environ,
     folder: Path | None = None,
     timeout_s: float = 180,
+    stdin: bytes = b"",
 ) -> subprocess.CompletedProcess[str]:
-    """A command with what it printed, as `subprocess.run` gives it."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = ForkedProcess(list(arguments), dict(environment), output, errors, folder)
+    """Run a command, which reads `stdin`, and return what it printed, as `subprocess.run` does."""
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        process = ForkedProcess(list(arguments), dict(environment), output, errors, folder, given)
         try:
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:

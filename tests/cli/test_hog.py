@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.forked import run
 from tests.waiting import PATIENCE_S
 
 HOGLAB = [sys.executable, "-m", "hoglab", "hog"]
@@ -17,16 +18,15 @@ HOGLAB = [sys.executable, "-m", "hoglab", "hog"]
 def hog(
     *arguments: str | Path, stdin: str | bytes = b"", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*HOGLAB, *map(str, arguments)],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        env={**os.environ, **environment},
-        timeout=PATIENCE_S,
-        check=False,
+    done = run(
+        "hog",
+        *map(str, arguments),
+        environment={**os.environ, **environment},
+        timeout_s=PATIENCE_S,
+        stdin=stdin.encode() if isinstance(stdin, str) else stdin,
     )
-    assert b"Traceback" not in done.stderr, done.stderr.decode()
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
 
 
 @pytest.fixture

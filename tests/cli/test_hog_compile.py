@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.forked import run
 from tests.hog.oracles.runners import Machine
 
-HOGLAB = [sys.executable, "-m", "hoglab", "hog", "compile"]
 SOURCE = (
     "let total := 0\nfor (let n in [1, 2, 3]) { total := total + n }\nprint('sum', total)\nreturn total\n"
 )
@@ -25,7 +24,9 @@ def program(tmp_path: Path) -> Path:
 
 
 def compiled(*arguments: str | Path) -> str:
-    return subprocess.run([*HOGLAB, *arguments], capture_output=True, text=True, check=True).stdout
+    done = run("hog", "compile", *map(str, arguments))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_bytecode_runs_on_the_official_machine(program: Path, node_modules: Path) -> None:
@@ -54,7 +55,7 @@ def test_python_is_python(program: Path) -> None:
 def test_a_function_that_browsers_cannot_have_is_refused_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "nap.hog"
     file.write_text("print(1)\nsleep(5)\n")
-    done = subprocess.run([*HOGLAB, file, "--to", "javascript"], capture_output=True, text=True, check=False)
+    done = run("hog", "compile", str(file), "--to", "javascript")
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith(f"{file}:2:1: error: Hog function `sleep` does not exist in JavaScript")

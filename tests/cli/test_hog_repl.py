@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.forked import run
 from tests.waiting import PATIENCE_S
 
-COMMAND = [sys.executable, "-m", "hoglab", "hog", "repl"]
+REPL = ("hog", "repl")
+COMMAND = [sys.executable, "-m", "hoglab", *REPL]
 AS_FROM_A_SHELL = ["setsid", "--ctty", "env", "--default-signal=INT", *COMMAND]
 """Ctrl-C reaches it, even where our own process ignores it."""
 
@@ -41,13 +43,12 @@ def test_from_a_pipe(tmp_path: Path) -> None:
         ":quit",
         "print('never')",
     ]
-    done = subprocess.run(
-        [*COMMAND, "--globals", tmp_path / "globals.json"],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
+    done = run(
+        *REPL,
+        "--globals",
+        str(tmp_path / "globals.json"),
+        stdin="\n".join(lines).encode(),
+        timeout_s=PATIENCE_S,
     )
     assert done.returncode == 0
     printed = done.stdout.splitlines()
@@ -66,8 +67,8 @@ def test_from_a_pipe(tmp_path: Path) -> None:
 
 def test_end_of_input_and_text_that_is_none() -> None:
     for given in (b"", b"1 +", b"\xff\xfe\n", b"fun f() {\n\n1"):
-        done = subprocess.run(COMMAND, input=given, capture_output=True, timeout=PATIENCE_S, check=False)
-        assert b"Traceback" not in done.stderr, given
+        done = run(*REPL, stdin=given, timeout_s=PATIENCE_S)
+        assert "Traceback" not in done.stderr, given
 
 
 class Terminal:
