@@ -14,6 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.temporary_files import use_memory
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
@@ -46,6 +48,7 @@ def run_alone(name: str) -> bool:
 
 def run_together(names: list[str]) -> list[str]:
     """Run short benchmarks side by side, as many as there are processors; those that failed, all output in order."""
+    use_memory()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = {name: pool.submit(run_shortly, name) for name in names}
         failed = []

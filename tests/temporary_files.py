@@ -33,14 +33,18 @@ def room_bytes(folder: Path = MEMORY) -> int:
     return min(free, available_kb << 10)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the folder of temporary files, for this process and all that it starts."""
-    if "TMPDIR" in os.environ or config.getoption("--target") == ON_DISK:
-        return
-    if os.access(MEMORY, os.W_OK) and room_bytes() >= ROOM_BYTES:
+def use_memory() -> None:
+    """Let this process and all that it starts keep temporary files in memory, where there is room for them."""
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and room_bytes() >= ROOM_BYTES:
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # is asked for again
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the folder of temporary files."""
+    if config.getoption("--target") != ON_DISK:
+        use_memory()
 
 
 def pytest_report_header() -> str:
