@@ -58,7 +58,8 @@ A_CONTEXT = FilterContext(
     ("event", "amount", "person", "expected"),
     [
         ("purchase", 150, {"plan": "pro", "email": "a@x.io"}, True),
-        ("purchase", "99", {"plan": "pro", "email": "a@x.io"}, True),
+        ("purchase", "99", {"plan": "pro", "email": "a@x.io"}, False),
+        ("purchase", "101", {"plan": "pro", "email": "a@x.io"}, True),
         ("purchase", 100, {"plan": "pro", "email": "a@x.io"}, False),
         ("purchase", MISSING, {"plan": "pro", "email": "a@x.io"}, False),
         ("refund", MISSING, {}, True),
@@ -127,6 +128,8 @@ TABLE: list[tuple[str, Any, str]] = [  # one letter for each of VALUES: T matche
     ("not_regex", ["^5$", "^10$"], "TTT---TTT"),
     ("gt", 5, "-----T---"),
     ("gt", "5", "-----T---"),
+    ("gt", "4.5", "---TTT---"),
+    ("lt", "10", "---TT----"),
     ("gte", 5, "---TTT---"),
     ("gte", 0, "---TTT---"),
     ("lt", 6, "---TT----"),

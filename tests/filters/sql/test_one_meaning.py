@@ -91,7 +91,7 @@ def properties_of(value: Any) -> dict[str, Any]:
 
 
 ORDERS = ("gt", "gte", "lt", "lte", "min", "max")
-NUMBERS = (5, "5", 10, "10", -5, "5.5", "1772582400", ["5", "10"])
+NUMBERS = (5, "5", 10, "10", "+9", "1e1", "100", -5, "-5", "5.5", "1772582400", ["5", "10"])
 TEXTS = ("10", "B", "1", "2026", ["10", "b"])
 EQUALS = ("10", 10, "abc", "ABC", "5.5", "true", True, ["10", "abc"], ["10"], [10, "ABC"])
 OPERANDS: dict[str, tuple[Any, ...]] = {
@@ -109,23 +109,17 @@ OPERANDS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("is_set", "is_not_set"), (None,)),
 }
 
-NUMERIC_TEXTS = {
-    "number text", "fraction text", "signed text", "exponent text", "point text", "epoch text", "compact date"
-}  # fmt: skip
-
 
 def differs_in_functions(operator: str, operand: Any, kind: str) -> bool:
     """Say whether PostHog's documents give a function's filter another answer than a flag.
 
-    The operators of order compare two texts as texts (hog-runtime 2.9: 99 is above 100), a missing property is in no
-    range and outside of none (2.4), and equality is that of programs (hog-language 8.4): no text but "true" is true,
-    any number of the same size equals a number, and letters keep their case. Programs find no pattern in an empty
-    text, know no difference between missing and null, and read no relative date or infinite number in a property.
+    A missing property is in no range and outside of none (hog-runtime 2.4), and equality is that of programs
+    (hog-language 8.4): no text but "true" is true, any number of the same size equals a number, and letters keep their
+    case. Programs find no pattern in an empty text, know no difference between missing and null, and read no relative
+    date or infinite number in a property.
     """
     listed = operand if isinstance(operand, list) else [operand]
     match operator:
-        case "gt" | "gte" | "lt" | "lte" | "min" | "max" if kind in NUMERIC_TEXTS:
-            return any(isinstance(value, str) for value in listed)
         case "exact" | "is_not" if kind == "false":
             return any(isinstance(value, str) and value != "true" for value in listed)
         case "exact" | "is_not" if kind in {"exponent text", "padded text"}:

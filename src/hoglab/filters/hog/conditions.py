@@ -212,14 +212,15 @@ NUMBER_TEXT = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 """Text that is a number, as flags read it; JSON has no infinite ones."""
 
 
-def ordered(op: str, place: Expr, value: float | str) -> Leaf:
-    """Return whether a property is a number, or text of one, before or behind a value that is such a number or text.
+def ordered(op: str, place: Expr, value: float) -> Leaf:
+    """Return whether a property is a number, or text of one, before or behind a number.
 
-    Nothing else is before or behind it: the operator alone would compare true, null and lists, too. Two texts are
-    compared as texts, not by the numbers in them (spec: hog-runtime 2.9).
+    Nothing else is before or behind it: the operator alone would compare true, null and lists, too. The number of a
+    condition may be written as text; it is compared as a number all the same, as in flags, where PostHog's programs
+    compare two texts as texts (spec: hog-runtime 2.9).
     """
     node = all_of([call("match", text_of(place), const(NUMBER_TEXT)), compare(op, place, const(value))])
-    return plain(node) if isinstance(value, str) else _known(node, _chain(place), "number", (op, value))
+    return _known(node, _chain(place), "number", (op, value))
 
 
 def text_of(place: Expr) -> Expr:

@@ -243,9 +243,10 @@ def _not_regex(field: Expr, operand: Operand) -> Leaf:
 
 def _ordered(op: str) -> Build:
     def build(field: Expr, operand: Operand) -> Leaf:
-        if _number(operand.scalar()) is None:
+        bound = _number(operand.scalar())
+        if bound is None:
             raise operand.error("must be a number")
-        return ordered(op, field, operand.value)
+        return ordered(op, field, bound)
 
     return build
 
