@@ -40,7 +40,7 @@ from hoglab.delivery.outbound import (
     MailSent,
 )
 from hoglab.delivery.queue_gauges import BACKLOG, measure
-from hoglab.delivery.runs import Heartbeat, Latencies, Streaks
+from hoglab.delivery.runs import Heartbeat, Latencies, Locks, Streaks
 from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
 from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
@@ -245,6 +245,7 @@ class _WorkerLoop:
         self._tasks: dict[asyncio.Task[None], ClaimedInvocation] = {}
         self._by_id: dict[str, asyncio.Task[None]] = {}
         self._not_begun: list[ClaimedInvocation] = []
+        self._locks = Locks(self._heartbeat, self._lose, retry_s=limits.idle_s)
         self._in_flight = InFlight(limits.in_flight, limits.per_function)
         self._destinations = FairSemaphore(
             limits.per_destination, most=limits.per_destination_slow, slow_s=limits.slow_s
@@ -328,11 +329,10 @@ class _WorkerLoop:
             if room < min(self._limits.claim, self._limits.in_flight) // 4:
                 await self._wait_for_room(free)
                 room = min(self._limits.claim, self._in_flight.free)
-            full, quota = (
-                self._in_flight.pass_over(),
-                self._in_flight.quota(self._rate_limits, self._breakers),
-            )
+            full = self._in_flight.pass_over()
+            quota = self._in_flight.quota(self._rate_limits, self._breakers)
             size = max(1, min(self._claim_sizes.size(), free // 8))
+            asked_at = self._locks.now()
             claimed = await loop.run_in_executor(self._claimer, self._claim, room, size, full, quota)
             if self._stopping.is_set():
                 self._not_begun += claimed
@@ -340,6 +340,7 @@ class _WorkerLoop:
             self._progress.beat()
             self._claim_sizes.note(invocation.function_id for invocation in claimed)
             for invocation in claimed:
+                self._locks.take(invocation, asked_at)
                 self._take(invocation)
             _IN_FLIGHT.set(len(self._tasks))
 
@@ -370,14 +371,8 @@ class _WorkerLoop:
         quota.close()
         if self._in_flight.is_stale(full):
             return claimed  # one of them had a run that ended before the last claim, which thus knows of its wake
-        wait_s = min(
-            (
-                wait_s
-                for wait_s in (self._rate_limits.wait_s(), self._breakers.wait_s())
-                if wait_s is not None
-            ),
-            default=None,
-        )
+        waits_s = (self._rate_limits.wait_s(), self._breakers.wait_s())
+        wait_s = min((known_s for known_s in waits_s if known_s is not None), default=None)
         if not claimed and wait_s != 0.0 and not self._stopping.is_set():
             # A function that was passed over may have work that is due as soon as one of its runs ends.
             timeout_s = PASSED_OVER_S if any(full) else self._limits.idle_s
@@ -407,6 +402,7 @@ class _WorkerLoop:
     def _drop(self, task: asyncio.Task[None]) -> None:
         claimed = self._tasks.pop(task)
         self._by_id.pop(claimed.id, None)
+        self._locks.drop(claimed)
         if self._in_flight.ended(claimed):
             self._queue.wake()
         self._room.set()
@@ -443,6 +439,7 @@ class _WorkerLoop:
         holder = Holder(claimed.project_id, claimed.function_id)
         place = await places.enter(where, holder)
         try:
+            await self._locks.ensure(claimed)
             started = time.perf_counter()
             if accepted_at is not None:
                 self._latencies.first_request(claimed.function_id, accepted_at, datetime.now(UTC))
@@ -571,20 +568,20 @@ class _WorkerLoop:
     # --- keeping locks
 
     async def _beat_forever(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._limits.heartbeat_s)
-            held = {invocation.id: invocation.lock_token for invocation in self._tasks.values()}
-            if not held:
-                continue
-            kept = await loop.run_in_executor(self._writer, self._queue.heartbeat, held)
-            for lost in held.keys() - kept:
-                task = self._by_id.get(lost)
-                # A turn that ended meanwhile holds no lock any more, which is correct.
-                if task is not None and self._tasks[task].lock_token == held[lost]:
-                    _logger.warning("invocation_lock_lost", invocation_id=lost)
-                    _FENCED.inc()
-                    task.cancel()
+            await self._locks.renew()
+
+    async def _heartbeat(self, tokens: dict[str, str]) -> frozenset[str]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, self._queue.heartbeat, tokens)
+
+    def _lose(self, run_id: str) -> None:
+        """End a run that another process has taken over."""
+        _logger.warning("invocation_lock_lost", invocation_id=run_id)
+        _FENCED.inc()
+        if (task := self._by_id.get(run_id)) is not None:
+            task.cancel()
 
     async def _sweep_forever(self) -> None:
         loop = asyncio.get_running_loop()

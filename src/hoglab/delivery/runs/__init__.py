@@ -10,6 +10,7 @@ from hoglab.delivery.runs import (
 )
 from hoglab.delivery.runs.latency import Latencies
 from hoglab.delivery.runs.live_logs import LiveLogs
+from hoglab.delivery.runs.locks import Locks
 from hoglab.delivery.runs.progress import Heartbeat
 from hoglab.delivery.runs.streaks import Streaks
 
@@ -17,6 +18,7 @@ __all__ = [
     "Heartbeat",
     "Latencies",
     "LiveLogs",
+    "Locks",
     "Streaks",
     "dead_letters",
     "globals",
