@@ -71,7 +71,7 @@ class Keeper:
     def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         """Nothing can fail."""
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         return True
 
     def flush(self) -> None:

@@ -81,7 +81,7 @@ def history(house: House) -> Iterator[History]:
 
 
 def counts(job: ReplayJob) -> tuple[Any, ...]:
-    return tuple(getattr(job, name) for name in ("status", "total", "seen", "queued", "settled"))
+    return tuple(getattr(job, name) for name in ("status", "total", "seen", "queued", "already_run"))
 
 
 def test_events_come_back_as_they_went_in(house: House, history: History) -> None:
@@ -123,11 +123,11 @@ def test_repeating_it_delivers_nothing_twice(house: House, receiver: Receiver, h
     events = history.keep_numbers(3)
     function = house.create(TELL, values={"url": receiver.url})
     house.run(events[0])  # came live
-    for settled in (1, 3):
+    for already_run in (1, 3):
         done = history.finish(history.begin(function))
         house.run()
         house.queue.sweep()
-        assert (done.queued, done.settled) == (3 - settled, settled)
+        assert (done.queued, done.already_run) == (3 - already_run, already_run)
     assert len(receiver.hits) == 3
 
 
@@ -274,7 +274,7 @@ def test_events_that_cannot_be_dealt_with_are_put_aside(house: House, history: H
     bad = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}
     function = house.create(filters=bad)
     done = history.finish(history.begin(function))
-    assert (done.queued, done.put_aside) == (1, 1)
+    assert (done.queued, done.dead_letters) == (1, 1)
     assert [letter["step"] for letter in letters(house, function_id=function["id"])] == ["filter"]
 
 

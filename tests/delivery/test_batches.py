@@ -188,7 +188,7 @@ def test_history_is_batched_too(house: House, receiver: Receiver, history: Histo
     assert done.queued == 6
     house.run()
     assert numbers(receiver) == [[0, 1, 2], [3, 4, 5]]
-    assert history.finish(history.begin(function)).settled == 6
+    assert history.finish(history.begin(function)).already_run == 6
 
 
 @pytest.fixture

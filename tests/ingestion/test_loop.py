@@ -56,7 +56,7 @@ class Recorder:
             self.failures -= 1
             raise RuntimeError("the dispatcher fails")
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         return self.room.is_set()
 
     def flush(self) -> None:

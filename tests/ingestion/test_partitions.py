@@ -35,7 +35,7 @@ from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import invocation, person, person_distinct_id
 from hoglab.storage.directory import DataDirectory
-from hoglab.storage.engines import EngineOptions, IngestEngines, upgrade_databases
+from hoglab.storage.engines import EngineOptions, IngestionEngines, upgrade_databases
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.leases import LogLeases
 from hoglab.storage.event_log.partitions import LeasedLog, PartitionDone
@@ -112,7 +112,7 @@ class Enqueuer:
     def dry_run(self, events: Sequence[IngestedEvent]) -> None:
         pass
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         return True
 
     def flush(self) -> None:
@@ -126,7 +126,7 @@ class Loop:
         self.steps = steps = Steps()
         self._opened = opened = ExitStack()
         directory = opened.enter_context(DataDirectory.open(folder, create=True))
-        self.engines = engines = opened.enter_context(IngestEngines.beside(directory, options))
+        self.engines = engines = opened.enter_context(IngestionEngines.beside(directory, options))
         assert engines.leased is not None
         leases = LogLeases(
             engines.leased.leases._session._connect,  # type: ignore[attr-defined]

@@ -47,7 +47,7 @@ class Parts:
     def position(self) -> int:
         return self.offset
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         return True
 
     def dry_run(self, events: Sequence[IngestedEvent]) -> None:

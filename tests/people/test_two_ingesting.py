@@ -19,7 +19,7 @@ from tests.generated import examples
 from tests.people.conftest import NOW, add_projects
 from tests.people.test_service import Event, identify, made, merge, outcome, steps
 
-from hoglab.people import IngestionStage, PersonService, store
+from hoglab.people import LogStage, PersonService, store
 from hoglab.people.batch import PeopleBatch
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import (
@@ -73,7 +73,7 @@ def empty(database: Database) -> None:
 def apply(service: PersonService, batch: Batch) -> None:
     for event in batch:
         event.log_offset = 1
-    stage = IngestionStage(f"people-{id(service)}")  # of a partition, which is ingested beside others
+    stage = LogStage(f"people-{id(service)}")  # of a partition, which is ingested beside others
     service.apply(copy.deepcopy(batch), log_offset=1, stage=stage)  # properties are changed in place
 
 

@@ -355,15 +355,15 @@ class TestJobs:
         self, queue: Queue, stores: InvocationStores
     ) -> None:
         stores.jobs.begin(job("j"), alone=True)
-        first = JobStep("j", 10, 20, seen=5, settled=1, put_aside=2)
+        first = JobStep("j", 10, 20, seen=5, already_run=1, dead_letters=2)
         assert queue.enqueue(InvocationBatch([invocation(), invocation()], step=first)) == 2
         with pytest.raises(JobOverError):
             queue.enqueue(InvocationBatch([invocation()], step=first))
         with pytest.raises(JobOverError):
             stores.jobs.advance(first, 1)
         assert queue.backlog() == 2
-        stores.jobs.advance(JobStep("j", 20, 30, seen=4, settled=2, put_aside=1), 3)
-        after = replace(job("j"), cursor=30, seen=9, queued=5, settled=3, put_aside=3)
+        stores.jobs.advance(JobStep("j", 20, 30, seen=4, already_run=2, dead_letters=1), 3)
+        after = replace(job("j"), cursor=30, seen=9, queued=5, already_run=3, dead_letters=3)
         assert stores.jobs.running() == [after]
 
         assert stores.jobs.finish("j", "failed", at(9), "broken")

@@ -1,4 +1,4 @@
-"""What processes that run functions agree on through PostgreSQL: paces, and destinations that are away."""
+"""What processes that run functions agree on through PostgreSQL: rate limits, and destinations that are away."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hoglab.delivery.limits.rate_limit import RateLimiter
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.tables import destination_outage, function_pace
 from hoglab.storage.engines import upgrade_databases
-from hoglab.storage.invocations.sql.sharing import OUTAGE_TOLD_FOR_S, SharedOutages, SharedPaces
+from hoglab.storage.invocations.sql.sharing import OUTAGE_TOLD_FOR_S, SharedOutages, SharedRateLimits
 
 
 def _fill(url: str) -> None:
@@ -36,7 +36,7 @@ def databases(postgres: PostgresServer) -> Iterator[list[Database]]:
 def test_processes_together_keep_to_the_pace_of_a_function(databases: list[Database]) -> None:
     """As many starts as one bucket lets through, however many processes take them at once."""
     per_s, runs_s = 40.0, 1.5
-    limiters = [RateLimiter(lambda _function: per_s, shared=SharedPaces(each)) for each in databases]
+    limiters = [RateLimiter(lambda _function: per_s, shared=SharedRateLimits(each)) for each in databases]
     begun, started = [0] * len(limiters), time.monotonic()
 
     def claim(place: int) -> None:
@@ -60,7 +60,9 @@ def test_processes_together_keep_to_the_pace_of_a_function(databases: list[Datab
 
 
 def test_tokens_that_no_run_began_with_go_back(databases: list[Database]) -> None:
-    one, other = (RateLimiter(lambda _function: 0.001, shared=SharedPaces(each)) for each in databases[:2])
+    one, other = (
+        RateLimiter(lambda _function: 0.001, shared=SharedRateLimits(each)) for each in databases[:2]
+    )
     for limiter in (one, other):
         assert limiter.allowance("f", 3) == 0, "nothing is known of it"
         limiter.look_up()

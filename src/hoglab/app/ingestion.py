@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hoglab.functions.secrets.box import SecretBox
     from hoglab.http.health import Problem
     from hoglab.settings import Settings
-    from hoglab.storage.engines import Engines, IngestEngines
+    from hoglab.storage.engines import Engines, IngestionEngines
     from hoglab.storage.event_store import EventStore
 
 
@@ -114,13 +114,13 @@ def _transformations(services: SharedServices) -> Transformations:
     )
 
 
-class IngestServices(SharedServices):
+class IngestionServices(SharedServices):
     """The services of a process that does nothing but ingest."""
 
     def __init__(
         self,
         settings: Settings,
-        engines: IngestEngines,
+        engines: IngestionEngines,
         secrets: SecretBox,
         accounts: AccountService,
         resources: ExitStack,

@@ -12,7 +12,7 @@ import structlog
 
 from hoglab.accounts.bootstrap import FirstStart, first_start
 from hoglab.accounts.service import AccountService
-from hoglab.app.ingestion import IngestServices
+from hoglab.app.ingestion import IngestionServices
 from hoglab.app.roles import ROLES, Capability
 from hoglab.app.services import Services
 from hoglab.app.shared import SharedServices
@@ -29,7 +29,7 @@ from hoglab.http.app import HoglabApp
 from hoglab.settings import engine_options
 from hoglab.storage.database import Database, lost_commits
 from hoglab.storage.directory import DataDirectory
-from hoglab.storage.engines import Engines, IngestEngines, SharedEngines, starting_alone
+from hoglab.storage.engines import Engines, IngestionEngines, SharedEngines, starting_alone
 from hoglab.storage.identity import ExistingFiles, Installation, check_metadata_exists
 from hoglab.storage.invocations.holding import release
 
@@ -109,9 +109,9 @@ def _services_joining(settings: Settings, resources: ExitStack) -> SharedService
     directory = resources.enter_context(DataDirectory.open(settings.data, create=True))
     if Capability.ANALYSIS not in capabilities:
         with starting_alone(options):
-            ingesting = resources.enter_context(IngestEngines.beside(directory, options))
+            ingesting = resources.enter_context(IngestionEngines.beside(directory, options))
             _advance_sequence(ingesting, ingesting.store)
-        return IngestServices(settings, ingesting, secrets, joined(ingesting.database), resources)
+        return IngestionServices(settings, ingesting, secrets, joined(ingesting.database), resources)
     with starting_alone(options):
         engines = resources.enter_context(Engines.on(directory, options))
     accounts = joined(engines.database)

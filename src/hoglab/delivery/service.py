@@ -174,7 +174,7 @@ class Delivery:
             limits=worker_limits,
             fetch_limits=fetch_limits,
             mailer=self.mailer,
-            rate_limits=stores.paces,
+            rate_limits=stores.rate_limits,
         )
 
         self.webhooks = Webhooks(
@@ -183,7 +183,7 @@ class Delivery:
             self.function_breakers,
             self.bodies,
             capture=capture,
-            has_room=self.backpressure.for_one,
+            has_capacity=self.backpressure.for_one,
             limits=webhook_limits,
         )
 

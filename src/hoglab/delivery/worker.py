@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.delivery.limits.in_flight import Full, Quota
     from hoglab.delivery.outbound import FetchFailure, FetchRequest, MailFailure
-    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, Paces
+    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, RateLimits
 
 PASSED_OVER_S = 0.02
 """Minimum time in seconds between two claims that find nothing to do, unless something changes meanwhile."""
@@ -123,7 +123,7 @@ class Worker:
         limits: WorkerLimits | None = None,
         fetch_limits: FetchLimits | None = None,
         mailer: Mailer | None = None,
-        rate_limits: Paces | None = None,
+        rate_limits: RateLimits | None = None,
     ) -> None:
         self._queue = queue
         self._context = context
@@ -223,7 +223,7 @@ class _WorkerLoop:
         limits: WorkerLimits,
         stopping: asyncio.Event,
         progress: Heartbeat,
-        rate_limits: Paces | None,
+        rate_limits: RateLimits | None,
     ) -> None:
         self._progress = progress
         self._queue = queue

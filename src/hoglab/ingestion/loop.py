@@ -124,7 +124,7 @@ class LogIngestion(Ingestion):
     # --- the loop
 
     def _turn(self, decoder: Executor) -> None:
-        if not self._has_room():
+        if not self._has_capacity():
             return
         self._replay(partial(self._log.append, insist=True))
         position = self._cursor.position

@@ -23,7 +23,7 @@ from hoglab.background import STOP_TIMEOUT_S, BackgroundService
 from hoglab.ingestion.batches import Batch, Unreadable, ahead, batches_of
 from hoglab.ingestion.service import Ingestion
 from hoglab.ingestion.steps import Cursor
-from hoglab.people import IngestionStage
+from hoglab.people import LogStage
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.event_log import LogRecord
 from hoglab.storage.event_log.partitions import (
@@ -71,7 +71,7 @@ class _PartitionCursor(Cursor):
         self._leases = log.leases
         self._lease = lease
         self.partition = lease.partition
-        self.stage = IngestionStage(f"people-{lease.partition}", partial(log.leases.fence, lease=lease))
+        self.stage = LogStage(f"people-{lease.partition}", partial(log.leases.fence, lease=lease))
         self.open_batch: OpenBatch | None = log.leases.open_batch(lease)
         """The batch that is to be finished before anything else."""
         self.reached = log.leases.positions()[lease.partition]
@@ -204,7 +204,7 @@ class PartitionedIngestion(Ingestion):
     def _turn(self, decoder: Executor) -> None:
         round_ = self._keeper.newest
         self._follow(round_)
-        if not self._has_room():
+        if not self._has_capacity():
             return
         self._replay(self._append)
         is_busy = False

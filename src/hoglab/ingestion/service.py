@@ -103,10 +103,10 @@ class Ingestion(ABC):
         if (before is None) != (error is None):
             _STANDS_STILL.set(error is not None)
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         """Return whether delivery takes more; waits a moment where not."""
         dispatcher = self._steps.dispatcher
-        if dispatcher is None or dispatcher.has_room():
+        if dispatcher is None or dispatcher.has_capacity():
             return True
         self._stopping.wait(self._limits.room_poll_s)
         return False

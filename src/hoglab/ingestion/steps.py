@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hoglab.ingestion.flag_calls import FlagCalls
     from hoglab.ingestion.quarantine import Quarantine
-    from hoglab.people import IngestionStage, PersonService
+    from hoglab.people import LogStage, PersonService
     from hoglab.storage.event_log import LogRecord
     from hoglab.storage.event_log.partitions import PartitionDone
     from hoglab.storage.event_store import EventStore
@@ -95,7 +95,7 @@ class Dispatcher(Protocol):
         """Go through all steps of `dispatch` without enqueueing anything. Raises what they raise."""
         ...
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return whether more may be enqueued now; ingestion waits while not."""
         ...
 
@@ -133,7 +133,7 @@ class Cursor:
     """Progress through a log, or a partition of one. Its reader sets `position` at first."""
 
     partition = 0
-    stage: IngestionStage = ALL_EVENTS
+    stage: LogStage = ALL_EVENTS
     first_seq: int | None = None
     """``seq`` of the first event of the current batch; None where the store numbers events itself."""
 

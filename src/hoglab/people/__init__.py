@@ -3,14 +3,14 @@
 from hoglab.people.batch import IngestionWarning, Resolution
 from hoglab.people.identity import derived_person_id
 from hoglab.people.reading import PersonView
-from hoglab.people.service import ALL_EVENTS, Applied, Attribution, IngestionStage, PersonService
+from hoglab.people.service import ALL_EVENTS, Applied, Attribution, LogStage, PersonService
 
 __all__ = [
     "ALL_EVENTS",
     "Applied",
     "Attribution",
-    "IngestionStage",
     "IngestionWarning",
+    "LogStage",
     "PersonService",
     "PersonView",
     "Resolution",

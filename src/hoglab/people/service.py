@@ -45,8 +45,8 @@ def _free(connection: Connection) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestionStage:
-    """Name of a position in the log: the position of all events, or of the events of one partition.
+class LogStage:
+    """Stage of ingestion with its own position in the log: of all events, or of the events of one partition.
 
     ``fence`` raises, in the transaction of a write, when the turn is another process's now.
     """
@@ -55,7 +55,7 @@ class IngestionStage:
     fence: Callable[[Connection], None] = _free
 
 
-ALL_EVENTS = IngestionStage()
+ALL_EVENTS = LogStage()
 
 CONFLICTS = Counter(
     "hoglab_person_conflicts",
@@ -96,7 +96,7 @@ class PersonService:
         *,
         log_offset: int,
         warnings: Sequence[IngestionWarning] = (),
-        stage: IngestionStage = ALL_EVENTS,
+        stage: LogStage = ALL_EVENTS,
     ) -> Applied:
         """Resolve the persons and groups of a batch of events (in log order) and write all changes, durably.
 
@@ -121,7 +121,7 @@ class PersonService:
         events: Sequence[PersonEvent],
         log_offset: int,
         warnings: Sequence[IngestionWarning],
-        stage: IngestionStage,
+        stage: LogStage,
         *,
         shared: bool,
     ) -> Applied:
@@ -143,7 +143,7 @@ class PersonService:
         return False
 
     def dry_run(
-        self, events: Sequence[PersonEvent], *, log_offset: int, stage: IngestionStage = ALL_EVENTS
+        self, events: Sequence[PersonEvent], *, log_offset: int, stage: LogStage = ALL_EVENTS
     ) -> list[Attribution | None]:
         """Apply events like `apply` and roll it back. Return to whom the events would be attributed."""
         with suppress(_TakenBackError), self.known.changing() as touch, self._database.write() as tx:
@@ -225,7 +225,7 @@ class PersonService:
             warnings += store.save_groups(connection, project_id, groups.changes)
         return results, moved
 
-    def position(self, stage: IngestionStage = ALL_EVENTS) -> int:
+    def position(self, stage: LogStage = ALL_EVENTS) -> int:
         """Return the log offset up to which events were applied; 0 when none were."""
         with self._database.read() as connection:
             return store.load_position(connection, stage.name)

@@ -97,7 +97,7 @@ class SharedEngines:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestEngines(SharedEngines):
+class IngestionEngines(SharedEngines):
     """Shared engines, with those of a process that ingests beside others."""
 
     store: EventStore
@@ -105,7 +105,7 @@ class IngestEngines(SharedEngines):
 
     @classmethod
     @contextmanager
-    def beside(cls, directory: DataDirectory, options: EngineOptions) -> Iterator[IngestEngines]:
+    def beside(cls, directory: DataDirectory, options: EngineOptions) -> Iterator[IngestionEngines]:
         """Open the engines in databases during the block; the directory has caches. Raises as `Engines.on`."""
         with ExitStack() as opened:
             shared = _shared(opened, None, options)

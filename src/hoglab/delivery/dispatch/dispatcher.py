@@ -21,7 +21,7 @@ from hoglab.delivery.dispatch.restarts import REASON, Restarts
 from hoglab.delivery.execution import BATCH_QUEUE, MAX_ERROR_CHARS, clipped
 from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.runs import Heartbeat
-from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, put_aside
+from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, dead_letter
 from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site, quick_globals
 from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
 from hoglab.delivery.runs.state import Timing, invocation_id, key_of, raw_json
@@ -158,7 +158,7 @@ class EventDispatcher:
         """Return the log offset up to which everything was dispatched; 0 at first."""
         return self._queue.position(CONSUMER)
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return whether more may be enqueued now; if not, events wait where they are."""
         return self._backpressure.for_any()
 
@@ -227,7 +227,7 @@ class EventDispatcher:
         for kept_id, event in ids.items():
             if kept_id in known or self._registry.for_project(event.row.project_id) is None:
                 continue
-            suspect = put_aside(event, source, None, "process", REASON, self._now())
+            suspect = dead_letter(event, source, None, "process", REASON, self._now())
             self._queue.enqueue(InvocationBatch(dead=[suspect]))
             self._dispatch_alone(event)
             self._queue.enqueue(InvocationBatch(retried=[kept_id]))
@@ -442,7 +442,7 @@ class EventDispatcher:
             return
         batch.count(function, "filtering_failed")
         batch.log_error(function, f"Error filtering event {event.row.uuid}: {message}", str(event.row.uuid))
-        batch.put_aside(event, function, "filter", message)
+        batch.add_dead_letter(event, function, "filter", message)
 
     # --- inputs, circuit breaker, masking
 
@@ -495,7 +495,7 @@ class EventDispatcher:
         batch.log_error(
             function, f"Error preparing a run on event {event.row.uuid}: {message}", str(event.row.uuid)
         )
-        batch.put_aside(event, function, "order", message)
+        batch.add_dead_letter(event, function, "order", message)
 
     def _inputs_failed(
         self,
@@ -539,9 +539,9 @@ class EventDispatcher:
         """Turn candidates into invocations, except those that were begun before, are masked, or have no room."""
         candidates = batch.candidates
         if self._once and candidates:
-            settled = self._queue.known_ids([candidate.id for candidate in candidates])
-            batch.settled = len(settled)
-            candidates = [candidate for candidate in candidates if candidate.id not in settled]
+            known_ids = self._queue.known_ids([candidate.id for candidate in candidates])
+            batch.already_run = len(known_ids)
+            candidates = [candidate for candidate in candidates if candidate.id not in known_ids]
         keys = list(
             dict.fromkeys(candidate.masked.key for candidate in candidates if candidate.masked is not None)
         )

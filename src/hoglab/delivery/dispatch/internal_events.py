@@ -82,7 +82,7 @@ class InternalEventDispatcher(BackgroundService):
     def round(self) -> float | None:
         """Dispatch waiting events until none is left, the queue is full, or a database does not answer."""
         try:
-            while self._dispatcher.has_room() and not self.is_stopping:
+            while self._dispatcher.has_capacity() and not self.is_stopping:
                 if not self._waiting():
                     return None
                 with self._jobs.claimed(JOB) as lease:
@@ -107,7 +107,7 @@ class InternalEventDispatcher(BackgroundService):
                 try:
                     readable.append(_as_stored(event))
                 except Exception as error:  # later events must not wait for it
-                    _logger.warning("internal_event_put_aside", uuid=event.uuid, exc_info=error)
+                    _logger.warning("internal_event_became_dead_letter", uuid=event.uuid, exc_info=error)
                     dead.append(_unreadable(event, error))
             self._dispatcher.dispatch(readable, log_offset=None, dead=dead)
             with self._database.write(rebuildable=Rebuildable.HANDED_ON) as tx:

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from hoglab.delivery.execution import clipped
-from hoglab.delivery.runs.dead_letters import put_aside, reason_of
+from hoglab.delivery.runs.dead_letters import dead_letter, reason_of
 from hoglab.delivery.runs.state import RunState, encode_state, key_of
 from hoglab.fairness.compute_quota import ComputeQuota
 from hoglab.storage.invocations import AppMetric, InvocationResult, LogEntry, MaskingCount, NewInvocation
@@ -130,8 +130,8 @@ class DispatchPlan:
     retried: Sequence[str] = ()
     """Ids of dead letters that are retried by this plan."""
     asked: list[Asked] = field(default_factory=list)
-    settled: int = 0
-    """Ids of runs that are left out because they were begun before."""
+    already_run: int = 0
+    """Number of runs that are left out because they were begun before."""
 
     def count(self, function: CompiledFunction, name: str, number: int = 1) -> None:
         if number:
@@ -145,11 +145,11 @@ class DispatchPlan:
     def log_error(self, function: CompiledFunction, text: str, event_uuid: str | None = None) -> None:
         self.log(function, "error", text, event_uuid)
 
-    def put_aside(
+    def add_dead_letter(
         self, event: IngestedEvent, function: CompiledFunction | None, step: str, reason: str
     ) -> None:
         function_id = None if function is None else function.id
-        self.dead.append(put_aside(event, self.source, function_id, step, reason, self.now))
+        self.dead.append(dead_letter(event, self.source, function_id, step, reason, self.now))
 
     def failed(self, event: IngestedEvent, function: CompiledFunction | None, error: Exception) -> None:
         """Make an event a dead letter because of an unexpected error."""
@@ -157,8 +157,8 @@ class DispatchPlan:
         if function is not None:
             self.log_error(function, f"Error preparing a run on event {event.row.uuid}: {reason}")
         if not any(letter.step == "process" for letter in self.dead):  # one traceback of a batch is enough
-            _logger.error("event_put_aside", event_uuid=str(event.row.uuid), exc_info=error)
-        self.put_aside(event, function, "process", reason)
+            _logger.error("event_became_dead_letter", event_uuid=str(event.row.uuid), exc_info=error)
+        self.add_dead_letter(event, function, "process", reason)
 
     def metrics(self) -> list[AppMetric]:
         return [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hoglab.fairness.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from hoglab.storage.invocations import Paces
+    from hoglab.storage.invocations import RateLimits
 
 BURST_S = 0.1
 """Maximum time in seconds for which the allowance of an idle function adds up; one run is always allowed at once."""
@@ -35,7 +35,7 @@ class RateLimiter:
         self,
         limit: Callable[[str], float | None],
         clock: Callable[[], float] = time.monotonic,
-        shared: Paces | None = None,
+        shared: RateLimits | None = None,
     ) -> None:
         self._limit = limit
         self._shared = shared
@@ -90,7 +90,7 @@ class RateLimiter:
         return allowed
 
     def _shared_allowance(
-        self, shared: Paces, function_id: str, wanted: int, per_s: float, size: float
+        self, shared: RateLimits, function_id: str, wanted: int, per_s: float, size: float
     ) -> int:
         missing = wanted - self._taken[function_id]
         if missing > 0 and self._clock() >= self._empty_until.get(function_id, -math.inf):

@@ -193,7 +193,7 @@ class Backfills(BackgroundService):
             for job in jobs:
                 if self.is_stopping:
                     break
-                if not job.dry_run and not self._has_room_for(job.function_id):
+                if not job.dry_run and not self._has_capacity_for(job.function_id):
                     continue
                 with self._leases.claimed(JobName("replay", job.id)) as lease:
                     if lease is None:
@@ -208,7 +208,7 @@ class Backfills(BackgroundService):
             return RETRY_S
         return 0.0
 
-    def _has_room_for(self, function_id: str) -> bool:
+    def _has_capacity_for(self, function_id: str) -> bool:
         """Return whether neither the function nor all others together have too many runs.
 
         Runs that cannot begin now do not count, nor those of functions that hold themselves back.
@@ -266,7 +266,12 @@ class _History:
                 for invocation in plan.invocations
             ]
             step = JobStep(
-                job.id, job.cursor, last, seen=len(rows), settled=plan.settled, put_aside=len(plan.dead)
+                job.id,
+                job.cursor,
+                last,
+                seen=len(rows),
+                already_run=plan.already_run,
+                dead_letters=len(plan.dead),
             )
             if job.dry_run:
                 self._jobs.advance(step, len(plan.invocations))

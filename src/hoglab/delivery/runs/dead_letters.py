@@ -37,7 +37,7 @@ def dead_id(source: str, event_key: str, function_id: str | None) -> str:
     return str(uuid5(INVOCATIONS, f"dead/{source}/{event_key}/{function_id or ''}"))
 
 
-def put_aside(
+def dead_letter(
     event: IngestedEvent, source: str, function_id: str | None, step: str, reason: str, now: datetime
 ) -> DeadLetter:
     """Return the dead letter of an event that can be read."""

@@ -297,17 +297,17 @@ class Webhooks:
         bodies: BodyPool,
         *,
         capture: EventSink | None = None,
-        has_room: Callable[[str], bool] = lambda _function_id: True,
+        has_capacity: Callable[[str], bool] = lambda _function_id: True,
         limits: WebhookLimits | None = None,
     ) -> None:
-        """Create the service. ``has_room`` says whether the queue accepts more work of a function."""
+        """Create the service. ``has_capacity`` says whether the queue accepts more work of a function."""
         self.limits = limits or WebhookLimits()
         self._queue = queue
         self._context = context
         self._function_breakers = function_breakers
         self._bodies = bodies
         self._capture = capture
-        self._has_room = has_room
+        self._has_capacity = has_capacity
         self._pool = FairThreads(self.limits.threads, "webhook", waiting=self.limits.waiting)
         self._places = FairSemaphore(self.limits.waiting)
 
@@ -498,7 +498,7 @@ class Webhooks:
         }
         try:
             if webhook.invocations:
-                if not self._has_room(webhook.function_id):
+                if not self._has_capacity(webhook.function_id):
                     return NOT_STORED
                 self._queue.enqueue(InvocationBatch(webhook.invocations, **traces))
             elif any(traces.values()):

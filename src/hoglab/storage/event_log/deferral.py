@@ -95,7 +95,7 @@ class Deferral:
                 ready.append(record)
                 continue
             pending, of_all = backlog.pending_of(owner) + ahead[owner], backlog.pending_bytes + ahead_of_all
-            if owner in behind or not (record.alone or self._has_room(size, pending, of_all)):
+            if owner in behind or not (record.alone or self._has_capacity(size, pending, of_all)):
                 behind.add(owner)
                 deferred.append((owner, record))
             else:
@@ -104,7 +104,7 @@ class Deferral:
                 ready.append(record)
         return ready, deferred
 
-    def _has_room(self, size: int, pending: int, pending_of_all: int) -> bool:
+    def _has_capacity(self, size: int, pending: int, pending_of_all: int) -> bool:
         return pending == 0 or pending + size <= self._window_bytes - pending_of_all
 
     def add(self, owner: int, size: int, at: int) -> None:
@@ -121,7 +121,7 @@ class Deferral:
     def next_owner(self, backlog: Backlog) -> int | None:
         """Return the owner whose records may go into the log next; None when there is room for none's."""
         for owner in self._waiting:
-            if self._has_room(self.step_bytes, backlog.pending_of(owner), backlog.pending_bytes):
+            if self._has_capacity(self.step_bytes, backlog.pending_of(owner), backlog.pending_bytes):
                 return owner
         return None
 

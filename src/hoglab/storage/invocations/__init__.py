@@ -16,7 +16,7 @@ from hoglab.storage.invocations.dead_letters import (
 )
 from hoglab.storage.invocations.erasing import ErasedPersons, RunErasing
 from hoglab.storage.invocations.jobs import JobKind, JobOverError, JobRunsError, Jobs, JobStep, ReplayJob
-from hoglab.storage.invocations.limits import BreakerState, BreakerStates, Granted, Outages, Paces
+from hoglab.storage.invocations.limits import BreakerState, BreakerStates, Granted, Outages, RateLimits
 from hoglab.storage.invocations.queue import (
     Allowance,
     ClaimedInvocation,
@@ -77,8 +77,8 @@ __all__ = [
     "MaskingMovedError",
     "NewInvocation",
     "Outages",
-    "Paces",
     "QueueStats",
+    "RateLimits",
     "ReplayJob",
     "ResultSelection",
     "ResultStatus",
@@ -94,7 +94,7 @@ __all__ = [
 class InvocationStores:
     """Everything that delivery keeps.
 
-    ``paces`` and ``outages``: where several processes run functions; else None, and they are in memory.
+    ``rate_limits`` and ``outages``: where several processes run functions; else None, and they are in memory.
     """
 
     queue: InvocationQueue
@@ -103,5 +103,5 @@ class InvocationStores:
     jobs: Jobs
     breakers: BreakerStates
     erasing: RunErasing
-    paces: Paces | None = None
+    rate_limits: RateLimits | None = None
     outages: Outages | None = None

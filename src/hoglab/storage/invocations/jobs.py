@@ -29,7 +29,7 @@ class ReplayJob:
     ``selection``: which past invocations are run again; None: it is about stored events. ``cursor`` is the place that
     was reached, ``last_seq`` the one where it ends: in the order of ingestion, or as a time in microseconds. Of
     ``total`` events or invocations (at most ``max_events``) it has ``seen`` some, and ``queued`` some as invocations;
-    ``settled`` ones had been run before, ``put_aside`` ones became dead letters.
+    ``already_run`` counts events that had been run before, ``dead_letters`` events that became dead letters.
     """
 
     id: str
@@ -46,8 +46,8 @@ class ReplayJob:
     total: int
     seen: int = 0
     queued: int = 0
-    settled: int = 0
-    put_aside: int = 0
+    already_run: int = 0
+    dead_letters: int = 0
     error: str | None = None
     created_at: datetime
     finished_at: datetime | None = None
@@ -66,8 +66,8 @@ class JobStep:
     before: int
     cursor: int
     seen: int = 0
-    settled: int = 0
-    put_aside: int = 0
+    already_run: int = 0
+    dead_letters: int = 0
 
 
 class JobOverError(Exception):

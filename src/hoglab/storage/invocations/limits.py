@@ -1,4 +1,4 @@
-"""Limits of the runs of functions, beside the queue: circuit breakers, paces, and destinations that are away.
+"""Limits of the runs of functions, beside the queue: circuit breakers, rate limits, and destinations that are away.
 
 Circuit breakers (spec: hog-runtime 6) are kept between two lives of a process. On all three, several processes that run
 functions agree.
@@ -48,7 +48,7 @@ class Granted(NamedTuple):
     wait_s: float
 
 
-class Paces(Protocol):
+class RateLimits(Protocol):
     """The token buckets of functions that limit how often they run. Blocking methods; they raise `DatabaseError`."""
 
     def take(self, function_id: str, wanted: int, *, per_s: float, size: float) -> Granted:

@@ -512,7 +512,7 @@ def _count_masked(connection: sqlite3.Connection, masking: Sequence[MaskingCount
 
 
 def _advance_job(connection: sqlite3.Connection, step: JobStep, new: int) -> None:
-    counts = (step.seen, new, step.settled, step.put_aside)
+    counts = (step.seen, new, step.already_run, step.dead_letters)
     if not connection.execute(_STEP, (step.cursor, *counts, step.id, step.before)).rowcount:
         raise JobOverError(step.id)
 

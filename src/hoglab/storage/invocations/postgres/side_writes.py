@@ -162,7 +162,7 @@ def forget_dead(connection: psycopg.Connection[Any], ids: Sequence[str]) -> None
 
 def advance_job(connection: psycopg.Connection[Any], step: JobStep, new: int) -> None:
     """Record the progress of a job. Raises `JobOverError`."""
-    counts = (step.seen, new, step.settled, step.put_aside)
+    counts = (step.seen, new, step.already_run, step.dead_letters)
     cursor = connection.execute(_STEP, (step.cursor, *counts, step.id, step.before))
     settle(connection)
     if not cursor.rowcount:

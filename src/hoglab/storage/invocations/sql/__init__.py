@@ -10,7 +10,7 @@ from hoglab.storage.invocations.sql.dead_letters import SqlDeadLetters
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
 from hoglab.storage.invocations.sql.jobs import SqlJobs
 from hoglab.storage.invocations.sql.runs import SqlRunStore
-from hoglab.storage.invocations.sql.sharing import SharedOutages, SharedPaces
+from hoglab.storage.invocations.sql.sharing import SharedOutages, SharedRateLimits
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
@@ -33,6 +33,6 @@ def stores_of(queue: WritingQueue, database: Database) -> InvocationStores:
         SqlJobs(database),
         SqlBreakerStates(database),
         SqlRunErasing(database),
-        SharedPaces(database) if database.is_shared else None,
+        SharedRateLimits(database) if database.is_shared else None,
         SharedOutages(database) if database.is_shared else None,
     )

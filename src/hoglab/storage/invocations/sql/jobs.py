@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations.jobs import JobStep
 
 _column = backfill.c
-_JOB = [_column[name] for name in ReplayJob.__dataclass_fields__]
+_COLUMNS = {name: name for name in ReplayJob.__dataclass_fields__} | {
+    "already_run": "settled",
+    "dead_letters": "put_aside",
+}
+"""Columns of the fields of a job."""
+_JOB = [_column[column].label(name) for name, column in _COLUMNS.items()]
 _RUNNING = _column.status == "running"
 
 
@@ -36,7 +41,7 @@ class SqlJobs:
                 and tx.execute(sa.select(_column.id).where(*mine, _RUNNING).limit(1)).first() is not None
             ):
                 raise JobRunsError
-            values = {name: getattr(job, name) for name in ReplayJob.__dataclass_fields__}
+            values = {column: getattr(job, name) for name, column in _COLUMNS.items()}
             tx.execute(sa.insert(backfill).values(values))
 
     def get(self, kind: JobKind, project_id: int, function_id: str, job_id: str) -> ReplayJob | None:
@@ -70,8 +75,8 @@ class SqlJobs:
             "cursor": step.cursor,
             "seen": _column.seen + step.seen,
             "queued": _column.queued + queued,
-            "settled": _column.settled + step.settled,
-            "put_aside": _column.put_aside + step.put_aside,
+            "settled": _column.settled + step.already_run,
+            "put_aside": _column.put_aside + step.dead_letters,
         }
         with self._database.write(rebuildable=Rebuildable.BACKFILL_PROGRESS) as tx:
             if not tx.execute(sa.update(backfill).where(*here).values(**values)).rowcount:

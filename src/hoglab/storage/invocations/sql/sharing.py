@@ -1,4 +1,4 @@
-"""Paces and outages in tables that all processes share, by the clock of PostgreSQL."""
+"""RateLimits and outages in tables that all processes share, by the clock of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OUTAGE_TOLD_FOR_S = 5.0
 """Time for which an outage that a process reported counts when it is not reported again."""
 
 
-class SharedPaces:
-    """See `Paces`. Who takes tokens has the turn of those who write, so that nobody takes the same."""
+class SharedRateLimits:
+    """See `RateLimits`. Who takes tokens has the turn of those who write, so that nobody takes the same."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
