@@ -196,7 +196,7 @@ def test_13_7_1_a_metric_and_a_function_from_an_event(page: Page, lab: Lab) -> N
     page.see("What counts")
     page.fill("dialog input >> nth=0", "Paid in all")
     page.tell("choose", selector="dialog select >> nth=0", text="the sum of “amount” of each person")
-    page.button("Make the metric")
+    page.button("Create metric")
     page.see("Every experiment can use the shared metric")
     metrics = lab.client.call("GET", "experiment_saved_metrics/")["results"]
     (made,) = [each for each in metrics if each["name"] == "Paid in all"]
@@ -207,7 +207,7 @@ def test_13_7_1_a_metric_and_a_function_from_an_event(page: Page, lab: Lab) -> N
     page.button("Function from this event …")
     page.see("A webhook")
     page.fill("dialog input[type=url]", "https://shop.example/hook")
-    page.button("Make the function")
+    page.button("Create function")
     page.see("Newest log lines")
     function = lab.client.call("GET", f"hog_functions/{page.address().rsplit('/', 1)[1]}/")
     assert function["filters"]["events"][0]["id"] == "paid"
@@ -220,7 +220,7 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     assert lab.server.project_token in page.text()
     page.fill("textarea", "[not json")
     page.button("Save")
-    page.see("This is no JSON.")
+    page.see("This is not valid JSON.")
     page.fill("textarea", "[]")
     page.fill("form input >> nth=0", "Shop")
     page.button("Save")
@@ -232,7 +232,7 @@ def test_13_8_1_project_settings_and_keys(page: Page, lab: Lab) -> None:
     page.see("Shown only now.")
     shown = page.run("() => document.querySelector('[role=status].secret code').innerText")
     assert shown.startswith("phs_")
-    page.button("Remove the former key …")
+    page.button("Remove the previous key …")
     page.see("get no more flags")
     page.click('dialog >> role=button[name="Remove"]')
     page.see("The previous key no longer works.")
@@ -287,7 +287,7 @@ def test_13_8_1_keys_of_some_projects_roll_and_expire(page: Page, lab: Lab) -> N
     value = page.run("() => document.querySelector('.secret code').innerText")
     page.button("Roll limited")
     page.see("stops working at once")
-    page.button("Give it a new value")
+    page.button("Create new value")
     page.until("(old) => document.querySelector('.secret code')?.innerText !== old", value)
     assert page.run("() => document.querySelector('.secret code').innerText").startswith("phx_")
 

@@ -177,7 +177,7 @@ def test_13_3_5_an_opened_metric(page: Page, lab: Lab) -> None:
     results = whole(lab, lab.checkout)
     funnel, revenue = results["metrics"][:2]
     page.show(f"{path_of(lab.checkout)}?open={funnel['uuid']}", "Day by day")
-    page.see("get through “saw basket”, then “entered address”, then “checkout completed”")
+    page.see("complete “saw basket”, then “entered address”, then “checkout completed”")
     page.until("() => document.querySelectorAll('svg path.line').length === 2")
     steps = page.until(
         "() => [...document.querySelectorAll('table.steps tbody tr')]"

@@ -151,7 +151,7 @@ function Help({ onClose }: { onClose: () => void }) {
         ))}
       </dl>
       <p>
-        <input id={id} type="checkbox" checked={on} onChange={(event) => change(event.currentTarget.checked)} /> <label for={id}>Shortcuts of single keys are on</label>
+        <input id={id} type="checkbox" checked={on} onChange={(event) => change(event.currentTarget.checked)} /> <label for={id}>Use single-key shortcuts</label>
       </p>
     </Dialog>
   )

@@ -94,7 +94,7 @@ function Unknown() {
         Nothing is at <code>{visible(window.location.pathname.slice(0, 200))}</code>. It may have been renamed, or the link was cut.
       </p>
       <p>
-        <Link to="/">To the experiments</Link>
+        <Link to="/">Go to the experiments</Link>
       </p>
     </div>
   )

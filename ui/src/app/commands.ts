@@ -16,7 +16,7 @@ export const SHORTCUTS = [
   ["j", "Next row"],
   ["k", "Previous row"],
   ["Enter", "Open the row"],
-  ["?", "These shortcuts"],
+  ["?", "Show these shortcuts"],
 ] as const
 
 const AFTER_G: Record<string, string> = { e: "/experiments", l: "/events/live", v: "/events", s: "/status" }

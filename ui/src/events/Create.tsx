@@ -97,7 +97,7 @@ function MetricDialog({ event, project, onClose }: DialogProps) {
             </select>
           )}
         </Field>
-        <Send busy={busy} onClose={onClose} verb="Make the metric" />
+        <Send busy={busy} onClose={onClose} verb="Create metric" />
       </form>
     </Dialog>
   )
@@ -125,7 +125,7 @@ function FunctionDialog({ event, project, onClose }: DialogProps) {
         <label class="check">
           <input type="checkbox" checked={enabled} onChange={(change) => setEnabled(change.currentTarget.checked)} /> Switch it on at once
         </label>
-        <Send busy={busy} onClose={onClose} verb="Make the function" />
+        <Send busy={busy} onClose={onClose} verb="Create function" />
       </form>
     </Dialog>
   )

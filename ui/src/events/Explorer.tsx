@@ -47,7 +47,7 @@ export default function Explorer({ project, zone }: { project: string; zone: str
       <Loaded answer={events} rows={12}>
         {({ results }) =>
           results.length === 0 ? (
-            <Empty title="No such events">
+            <Empty title="No matching events">
               <p>No stored event matches these filters.</p>
             </Empty>
           ) : (

@@ -23,7 +23,7 @@ export function Exposures({ results, places, zone, started }: Props) {
     return (
       <section class="card">
         <h2>People in the experiment</h2>
-        <p>{results.exposures_error ? visible(results.exposures_error) : "They are being counted."}</p>
+        <p>{results.exposures_error ? visible(results.exposures_error) : "People are being counted."}</p>
       </section>
     )
   const totals = Object.entries(exposures.total_exposures).filter(([key]) => key !== SEVERAL)

@@ -56,7 +56,7 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
       </section>
       <section class="card">
         <h2>Metrics</h2>
-        {metrics.length === 0 && <p>There are none yet.</p>}
+        {metrics.length === 0 && <p>There are no metrics yet.</p>}
         {metrics.map(([uuid, name, primary]) => (
           <div key={uuid} class="metric-words">
             <h3>

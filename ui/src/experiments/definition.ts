@@ -51,7 +51,7 @@ export function definitionTexts(definition: Json | null): string[] {
   const type = definition.metric_type
   if (type === "mean") said.push(`Per person ${measured(definition.source)}.`)
   else if (type === "quantile") said.push(`The ${ordinal(Number(definition.quantile_level ?? 0.5) * 100)} percentile of ${measured(definition.source)}.`)
-  else if (type === "funnel") said.push(`The share of people who, after their exposure, get through ${stepNames(definition).map((step) => `“${step}”`).join(", then ")}.`)
+  else if (type === "funnel") said.push(`The share of people who, after their exposure, complete ${stepNames(definition).map((step) => `“${step}”`).join(", then ")}.`)
   else if (type === "ratio") said.push(`${capital(measured(definition.numerator))}, divided by ${measured(definition.denominator)}.`)
   else if (type === "retention")
     said.push(`Of the people with “${nodeName(definition.start_event)}”, the share with “${nodeName(definition.completion_event)}” ${definition.retention_window_start} to ${definition.retention_window_end} ${definition.retention_window_unit}s later.`)

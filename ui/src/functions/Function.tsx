@@ -67,7 +67,7 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
                       <When at={line.timestamp} zone={zone} precise /> <Badge>{line.level.toLowerCase()}</Badge> <Theirs text={line.message} most={500} />
                     </li>
                   ))}
-                  {results.length === 0 && <li>There are none.</li>}
+                  {results.length === 0 && <li>There are no log lines.</li>}
                 </ul>
               )}
             </Loaded>

@@ -84,7 +84,7 @@ export default function PersonPage({ project, zone, id }: { project: string; zon
                         </li>
                       ))}
                     </ol>
-                    {results.length === 0 && <p>None are stored.</p>}
+                    {results.length === 0 && <p>No events are stored.</p>}
                   </>
                 )}
               </Loaded>}

@@ -117,7 +117,7 @@ export default function Keys({ zone }: { zone: string }) {
       </Loaded>
       {making && <NewKey onClose={() => setMaking(false)} onMade={setShown} />}
       {asked && (
-        <Confirm title={`${asked.what === "roll" ? "New value for" : "Revoke"} “${clipped(asked.key.label, 60)}”`} verb={asked.what === "roll" ? "Give it a new value" : "Revoke"} danger act={() => act(asked)} onClose={() => setAsked(null)}>
+        <Confirm title={`${asked.what === "roll" ? "New value for" : "Revoke"} “${clipped(asked.key.label, 60)}”`} verb={asked.what === "roll" ? "Create new value" : "Revoke"} danger act={() => act(asked)} onClose={() => setAsked(null)}>
           <p>Everything that uses its present value stops working at once{asked.what === "revoke" ? ", and sessions that were opened with it end" : ""}.</p>
         </Confirm>
       )}

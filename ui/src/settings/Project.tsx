@@ -55,7 +55,7 @@ function General({ found }: { found: Project }) {
     try {
       parsed = JSON.parse(filters)
     } catch {
-      setFault({ attr: "test_account_filters", text: "This is no JSON." })
+      setFault({ attr: "test_account_filters", text: "This is not valid JSON." })
       return
     }
     setBusy(true)
@@ -128,7 +128,7 @@ function Secret({ project }: { project: string }) {
       )}
       <div class="buttons">
         <Button lacks={missing} onClick={() => setAsked("delete")}>
-          Remove the former key …
+          Remove the previous key …
         </Button>
         <Button lacks={missing} onClick={() => setAsked("roll")}>
           New key …
@@ -140,7 +140,7 @@ function Secret({ project }: { project: string }) {
         </Confirm>
       )}
       {asked === "delete" && (
-        <Confirm title="Remove the former key" verb="Remove" danger act={forgetBackup} onClose={() => setAsked(null)}>
+        <Confirm title="Remove the previous key" verb="Remove" danger act={forgetBackup} onClose={() => setAsked(null)}>
           <p>Servers that still use the previous key get no more flags.</p>
         </Confirm>
       )}

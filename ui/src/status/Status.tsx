@@ -29,7 +29,7 @@ const seconds = (value: number | null) => (value === null ? "–" : value < 1 ? 
 function Found({ found, zone }: { found: SystemStatus; zone: string }) {
   const facts: [string, string, string?][] = [
     ["Events waiting in the log", countText(found.event_log.waiting_records), `${bytesText(found.event_log.waiting_bytes)} of ${bytesText(found.event_log.limit_bytes)}`],
-    ["Oldest of them", seconds(found.event_log.oldest_s)],
+    ["Oldest waiting event", seconds(found.event_log.oldest_s)],
     ["Ingested", `${countText(found.ingestion.events_per_s)} per s`, `${seconds(found.ingestion.lag_s)} behind`],
     ["Runs of functions waiting", countText(found.delivery.waiting), `${countText(found.delivery.running)} running`],
     ["Dead letters", countText(found.delivery.dead)],
@@ -44,7 +44,7 @@ function Found({ found, zone }: { found: SystemStatus; zone: string }) {
   return (
     <>
       <section class={`card ${fine ? "ok" : "bad"}`} aria-live="polite">
-        <h2>{fine ? "Everything works" : found.ready ? "It works, with problems" : "Not ready"}</h2>
+        <h2>{fine ? "Everything works" : found.ready ? "It works, but has problems" : "Not ready"}</h2>
         {found.reasons.map((reason) => (
           <p key={reason}>{visible(reason)}</p>
         ))}
