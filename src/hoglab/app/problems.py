@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_store import EventStore, EventStoreUnavailableError, QueryError
 from hoglab.storage.invocations.holding import held_runs
 
+_DAMAGE_ADVICE = "run `hoglab check --full`, restore a backup"
 LATE_S = 60.0
 """Time after which health reports that events wait to be ingested."""
 
@@ -27,7 +28,7 @@ LATE_S = 60.0
 def problems(
     engines: Engines,
     ingestion: Ingestion | None,
-    lag_s: float,
+    lag_s: Callable[[], float],
     quarantine: Quarantine,
     functions: FunctionRegistry,
     delivery: Delivery,
@@ -38,15 +39,20 @@ def problems(
 ) -> list[Problem]:
     """Return the current problems of a process with events.
 
-    ``ingestion``: where this process ingests. ``lag_s``: how long events wait for that, in whichever process.
+    ``ingestion``: where this process ingests. ``lag_s`` says how long events wait for that, in whichever process.
     ``lost``: what write-ahead logs lacked at the start, by database files.
     """
     of_events = [
         *event_problems(engines, quarantine, integrity, lost),
         *ingestion_problems(engines.store, ingestion),
     ]
-    if lag_s > LATE_S and (ingestion is None or ingestion.fault is None):
-        of_events.append(Problem("ingestion", f"events wait {lag_s:.0f} s to be stored", blocks=False))
+    try:
+        late_s = lag_s()
+    except DatabaseError as error:
+        of_events.append(Problem("event log", str(error)))
+    else:
+        if late_s > LATE_S and (ingestion is None or ingestion.fault is None):
+            of_events.append(Problem("ingestion", f"events wait {late_s:.0f} s to be stored", blocks=False))
     return in_role(of_events + shared_problems(engines, functions, delivery, flags), role)
 
 
@@ -67,6 +73,8 @@ def shared_problems(
             database.check()
         except DatabaseError as error:
             problems.append(Problem(name, str(error), blocks=False))
+        if database.damage is not None:
+            problems.append(Problem(name, f"{database.damage}: {_DAMAGE_ADVICE}"))
     try:
         engines.accepting.check()
     except EventLogFullError as error:
@@ -105,11 +113,7 @@ def event_problems(
 ) -> list[Problem]:
     """Return the current problems of the files, of the quarantine, and of held runs."""
     problems = [
-        Problem(
-            "database",
-            f"{name} is damaged ({text}): run `hoglab check --full`, restore a backup",
-            blocks=False,
-        )
+        Problem("database", f"{name} is damaged ({text}): {_DAMAGE_ADVICE}", blocks=False)
         for name, text in integrity.damages().items()
     ]
     problems += [
@@ -123,10 +127,8 @@ def event_problems(
     if engines.database_load is not None:
         problems += [Problem("database", text, blocks=False) for text in engines.database_load.problems()]
     if engines.store.damage is not None:
-        text = (
-            f"events.duckdb is damaged ({engines.store.damage}): run `hoglab check --full`, restore a backup"
-        )
-        problems.append(Problem("event store", text, blocks=False))
+        text = f"events.duckdb is damaged ({engines.store.damage}): {_DAMAGE_ADVICE}"
+        problems.append(Problem("event store", text))
     with suppress(DatabaseError):  # told above
         kept = quarantine.state()
         if kept.records:

@@ -226,7 +226,7 @@ class Services(SharedServices):
         return problems(
             self.engines,
             self.ingestion_view.service,
-            self.ingestion_view.lag_s(),
+            self.ingestion_view.lag_s,
             self.quarantine,
             self.functions,
             self.delivery,

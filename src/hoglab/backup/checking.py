@@ -62,7 +62,9 @@ class _Store:
 def check(
     data: Path, secret_keys: Sequence[str] = (), *, full: bool = False, database_url: str | None = None
 ) -> CheckReport:
-    """Look through the files of a directory. ``full``: every page, row and secret, else what is quick.
+    """Read every page of the databases of a directory, and look whether they fit together.
+
+    ``full``: also whether indexes, values, records of the log and secrets are what they should be.
 
     ``database_url``: of the PostgreSQL database beside it. Changes nothing. Raises `DirectoryError`.
     """
@@ -76,7 +78,7 @@ def check(
         lost = _lost_commits(directory, databases)
         report.problems += lost.values()
         sound = [path not in lost and _check_database(path, report, full=full) for path in databases]
-        store = _check_store(directory, report, full=full)
+        store = _check_store(directory, report)
         if not all(sound):
             return report
         with _opened(directory, report) as opened:
@@ -105,7 +107,7 @@ def _check_beside(
     directory: DataDirectory, url: str, secret_keys: Sequence[str], report: CheckReport, *, full: bool
 ) -> None:
     """Check the events, and whether a database and its secrets go with them, but not the rows of PostgreSQL."""
-    store = _check_store(directory, report, full=full)
+    store = _check_store(directory, report)
     with ExitStack() as opened:
         try:
             database = Database.open(url)
@@ -208,14 +210,14 @@ def _is_record(payload: bytes) -> bool:
     return True
 
 
-def _check_store(directory: DataDirectory, report: CheckReport, *, full: bool) -> StoreReport | None:
+def _check_store(directory: DataDirectory, report: CheckReport) -> StoreReport | None:
     if not directory.events_path.exists():
         report.facts.append(
             "events.duckdb is missing; of its events a start ingests again what the event log has"
         )
         return StoreReport(0, {}, None, [])
     try:
-        store = _examined(directory, full=full)
+        store = _examined(directory)
     except (EventStoreUnavailableError, NotServedError, CutOffError) as error:
         report.problems.append(f"events.duckdb cannot be read: {error}")
         return None
@@ -227,15 +229,15 @@ def _check_store(directory: DataDirectory, report: CheckReport, *, full: bool) -
     return store
 
 
-def _examined(directory: DataDirectory, *, full: bool) -> StoreReport:
+def _examined(directory: DataDirectory) -> StoreReport:
     try:
         own = DataDirectory.open(directory.path)
     except DirectoryLockedError:
-        return running_examination(directory.socket_path, full=full)
+        return running_examination(directory.socket_path)
     with own:
         store = EventFile(directory.events_path)
         try:
-            return examine(store, full=full, timeout_s=MAX_EXAMINATION_S)
+            return examine(store, timeout_s=MAX_EXAMINATION_S)
         finally:
             store.close()
 

@@ -130,11 +130,16 @@ def restore(
 
 
 def check(
-    full: Annotated[bool, typer.Option("--full", help="Read every page, row, event and secret.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compare indexes, values, records and secrets, too.")
+    ] = False,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Check that all files can be read and fit together, also beside a running server. Exit status 1 if not."""
+    """Read every page of all databases, and check that files fit together, also beside a running server.
+
+    Exit status 1 if not.
+    """
     from hoglab.backup.checking import check as look_through
     from hoglab.storage.database import DatabaseError
     from hoglab.storage.directory import DirectoryError

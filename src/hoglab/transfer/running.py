@@ -197,7 +197,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._hold()
             return
         if self.path == EXAMINATION_PATH:
-            self._examine(full=self.rfile.read(int(size or 0)) == b"full")
+            self.rfile.read(int(size or 0))
+            self._examine()
             return
         if self.path != EVENTS_PATH or not size.isdecimal() or int(size) > MAX_REQUEST_BYTES:
             self._refuse(HTTPStatus.NOT_FOUND, "this server does not know such an export")
@@ -228,9 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
         except _STORE_ERRORS as error:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
-    def _examine(self, *, full: bool) -> None:
+    def _examine(self) -> None:
         try:
-            report = examine(self.listener.store, full=full, timeout_s=MAX_EXAMINATION_S)
+            report = examine(self.listener.store, timeout_s=MAX_EXAMINATION_S)
         except _STORE_ERRORS as error:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
             return
@@ -319,10 +320,10 @@ def running_hold(path: Path) -> Iterator[int]:
             raise CutOffError(f"the copy took longer than the {MAX_HOLD_S:g} s that the server waits for it")
 
 
-def running_examination(path: Path, *, full: bool) -> StoreReport:
+def running_examination(path: Path) -> StoreReport:
     """Ask the server behind a socket to read its store through. Raises `NotServedError` and `CutOffError`."""
     with contextlib.closing(_Connection(path, timeout_s=MAX_EXAMINATION_S)) as connection:
-        answer = _asked(connection, path, EXAMINATION_PATH, b"full" if full else b"quick")
+        answer = _asked(connection, path, EXAMINATION_PATH, b"")
         return msgspec.json.decode(answer.read(), type=StoreReport)
 
 

@@ -12,7 +12,7 @@ from hoglab.storage.database import tables
 from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
 from hoglab.storage.database.connections import DatabaseConnections, open_connections
 from hoglab.storage.database.durability import Rebuildable
-from hoglab.storage.database.errors import DatabaseMovedError, explained
+from hoglab.storage.database.errors import DatabaseDamagedError, DatabaseMovedError, explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,6 +80,8 @@ class Database:
         self._feed = tables.change_version.name in metadata.tables
         self.changes = ChangeFeed()
         self._companion = _Companion()
+        self.damage: str | None = None
+        """Damage that the engine met since the database was opened; None while none is known."""
         if self._feed:
             self.refresh_changes()
 
@@ -157,8 +159,18 @@ class Database:
         The block ends only when all that it may have seen is on disk, so that no answer tells what a power cut can
         still undo. ``durable=False``: it does not wait, for what is asked at every request and promises nothing.
         """
-        with explained(self._connections.name), self._connections.read(durable=durable) as connection:
+        with self._noting_damage(), self._connections.read(durable=durable) as connection:
             yield connection
+
+    @contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        """Explain the errors of a block, and remember damage that the engine met in it."""
+        try:
+            with explained(self._connections.name):
+                yield
+        except DatabaseDamagedError as error:
+            self.damage = str(error)
+            raise
 
     @contextmanager
     def write(self, *, rebuildable: Rebuildable | None = None, shared: bool = False) -> Iterator[Transaction]:
@@ -170,7 +182,7 @@ class Database:
         and is ready for constraints that others have filled. Raises `DatabaseBusyError`, `DatabaseFullError`,
         `DatabaseNotDurableError`, and `NestedWriteError` when this thread is inside a write block already.
         """
-        with explained(self._connections.name):
+        with self._noting_damage():
             with self._connections.write(rebuildable=rebuildable, shared=shared) as connection:
                 transaction = Transaction(connection, feed=self._feed)
                 yield transaction
@@ -208,8 +220,11 @@ class Database:
 
     def quick_check(self) -> str | None:
         """Look the structure of the file through; what is wrong with it, None for nothing. Raises `DatabaseError`."""
-        with explained(self._connections.name):
-            return self._connections.structure_problem()
+        with self._noting_damage():
+            problem = self._connections.structure_problem()
+        if problem is not None:
+            self.damage = f"{self.name} is damaged: {problem}"
+        return problem
 
     def damaged_tables(self) -> list[str]:
         """Return the tables with rows that are not what was written. Raises `DatabaseError`."""

@@ -33,6 +33,10 @@ class DatabaseUnreadableError(DatabaseError):
     """The file cannot be opened, is damaged, or is no database."""
 
 
+class DatabaseDamagedError(DatabaseUnreadableError):
+    """The engine met damage in the file: pages that cannot be what was written."""
+
+
 class DatabaseNotDurableError(DatabaseError):
     """The disk failed to keep what was committed, so that nothing can be promised until the server is restarted."""
 
@@ -89,8 +93,8 @@ _BY_STATE: dict[str, tuple[type[DatabaseError], str]] = {
     "42501": (DatabaseUnreadableError, "may not be accessed"),
     "55P03": (DatabaseBusyError, _BUSY),
     "58": (DatabaseUnreadableError, "cannot be read or written"),
-    "XX001": (DatabaseUnreadableError, "is damaged"),
-    "XX002": (DatabaseUnreadableError, "is damaged"),
+    "XX001": (DatabaseDamagedError, "is damaged"),
+    "XX002": (DatabaseDamagedError, "is damaged"),
 }
 """Errors by the beginning of the SQLSTATE that PostgreSQL reports; the longest match counts."""
 
@@ -104,8 +108,8 @@ _CLASSES: dict[int, tuple[type[DatabaseError], str]] = {
     sqlite3.SQLITE_CANTOPEN: (DatabaseUnreadableError, "cannot be opened"),
     sqlite3.SQLITE_PERM: (DatabaseUnreadableError, "may not be accessed"),
     sqlite3.SQLITE_READONLY: (DatabaseUnreadableError, "may not be written"),
-    sqlite3.SQLITE_CORRUPT: (DatabaseUnreadableError, "is damaged"),
-    sqlite3.SQLITE_NOTADB: (DatabaseUnreadableError, "is not a database"),
+    sqlite3.SQLITE_CORRUPT: (DatabaseDamagedError, "is damaged"),
+    sqlite3.SQLITE_NOTADB: (DatabaseDamagedError, "is not a database"),
     sqlite3.SQLITE_IOERR: (DatabaseUnreadableError, "cannot be read or written"),
 }
 
@@ -118,7 +122,7 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
     if isinstance(error, PoolTimeoutError):
         return DatabaseBusyError(f"{name} {_BUSY}: no connection became free")
     if isinstance(error, UnicodeDecodeError) and error.object.startswith(_MALFORMED):
-        return DatabaseUnreadableError(f"{name} is damaged: its schema cannot be read")
+        return DatabaseDamagedError(f"{name} is damaged: its schema cannot be read")
     origin = error.orig if isinstance(error, DBAPIError) else error
     if origin is not None and hasattr(origin, "sqlstate"):
         return _of_state(origin, name)
@@ -127,6 +131,8 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
         return DatabaseUnreadableError(f"{name} is damaged: a text in it cannot be read")
     if not isinstance(origin, sqlite3.Error) or not isinstance(code, int):
         return None
+    if code == sqlite3.SQLITE_CORRUPT_VTAB:
+        return DatabaseUnreadableError(f"{name}: the index for searching persons is damaged")
     known = _CLASSES.get(code & 0xFF)  # extended codes keep the primary one in the low byte
     if known is None:
         return None

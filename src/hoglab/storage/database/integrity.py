@@ -84,7 +84,10 @@ class IntegrityWatch(BackgroundService):
 
 
 def examined(path: Path, *, full: bool) -> tuple[list[str], int]:
-    """Return problems of a file, and its number of rows when it has none; ``full``: every page and value is read."""
+    """Return problems of a file, of which every page is read, and its number of rows when it has none.
+
+    ``full``: also whether indexes have all rows, and whether values are JSON where they should be.
+    """
     problems: list[str] = []
     rows = 0
     try:
@@ -98,6 +101,8 @@ def examined(path: Path, *, full: bool) -> tuple[list[str], int]:
                 f"a row of {table} refers to one of {parent} that is not there"
                 for table, _, parent, _ in broken
             ]
+            if not problems:
+                problems += _unreadable_tables(connection)
             if full and not problems:
                 problems += _unreadable_values(connection)
             if not problems:
@@ -169,6 +174,18 @@ def _table_names(connection: sqlite3.Connection) -> list[str]:
 def _rows(connection: sqlite3.Connection) -> int:
     counts = (f'SELECT count(*) FROM "{name}"' for name in _table_names(connection))  # noqa: S608
     return sum(connection.execute(query).fetchone()[0] for query in counts)
+
+
+def _unreadable_tables(connection: sqlite3.Connection) -> list[str]:
+    """Return tables of which some row cannot be read: the check of the structure looks at no text."""
+    problems = []
+    for name in _table_names(connection):
+        try:
+            for _ in connection.execute(f'SELECT * FROM "{name}"'):  # noqa: S608
+                pass
+        except sqlite3.Error as error:
+            problems.append(f"rows of {name} cannot be read: {error}")
+    return problems
 
 
 def _unreadable_values(connection: sqlite3.Connection) -> list[str]:

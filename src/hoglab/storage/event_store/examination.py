@@ -35,8 +35,8 @@ class StoreReport(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-def examine(store: EventStore, *, full: bool, timeout_s: float) -> StoreReport:
-    """Count the rows of every table; ``full``: read every value of every column too.
+def examine(store: EventStore, *, timeout_s: float) -> StoreReport:
+    """Count the rows of every table, and read every value of every column.
 
     Raises `EventStoreUnavailableError` for a store that answers nothing.
     """
@@ -47,8 +47,9 @@ def examine(store: EventStore, *, full: bool, timeout_s: float) -> StoreReport:
             try:
                 [(count,)] = reader.execute(f'SELECT count(*) FROM "{table}"', timeout_s=timeout_s)  # noqa: S608
                 rows[table] = int(count)
-                columns = reader.execute(_COLUMNS, {"table": table}) if full else []
-                for (column,) in columns:  # one at a time, so that the one that is damaged is named
+                for (column,) in reader.execute(
+                    _COLUMNS, {"table": table}
+                ):  # one at a time, so that the one that is damaged is named
                     reader.execute(f'SELECT bit_xor(hash("{column}")) FROM "{table}"', timeout_s=timeout_s)  # noqa: S608
             except (QueryError, QueryMemoryError, QueryTimeoutError, EventStoreUnavailableError) as error:
                 problems.append(f"the table {table} cannot be read: {error}")
