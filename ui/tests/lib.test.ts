@@ -97,6 +97,21 @@ it("a microsecond later than what the API says", () => {
     expect(justAfter(moment)).toBe(later)
 })
 
+it("what metrics count is named by nouns, in the right number", () => {
+  const source = { kind: "EventsNode", event: "ticket opened" }
+  const first = (definition: Record<string, unknown>) => definitionTexts({ ...definition }).slice(0, -1)
+  const maths = { total: "number of", unique_session: "number of sessions with", unique_group: "number of groups with" }
+  for (const [math, words] of Object.entries(maths)) {
+    expect(first({ metric_type: "mean", source: { ...source, math } })).toEqual([`Per person the ${words} “ticket opened”.`])
+  }
+  const ratio = { metric_type: "ratio", numerator: { ...source, math: "sum", math_property: "cost" }, denominator: source }
+  expect(first(ratio)).toEqual(["The sum of “cost” of “ticket opened”, divided by the number of “ticket opened”."])
+  for (const [number, unit] of [[1, "1 day"], [2, "2 days"]] as const) {
+    const windowed = first({ metric_type: "mean", source, conversion_window: number, conversion_window_unit: "day" })
+    expect(windowed[1]).toBe(`It counts within ${unit} of the exposure.`)
+  }
+})
+
 it("percentiles have the ending of their number", () => {
   const source = { kind: "EventsNode", event: "spent", math: "sum", math_property: "amount" }
   const said = (level: number) => definitionTexts({ metric_type: "quantile", quantile_level: level, source })[0]

@@ -29,7 +29,7 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
               <span class="quiet">({zone})</span>
             </>
           )}
-          , made <When at={experiment.created_at} zone={zone} />.
+          , created <When at={experiment.created_at} zone={zone} />.
         </p>
       </section>
       <section class="card">

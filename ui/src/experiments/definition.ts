@@ -4,14 +4,14 @@ import { general } from "../lib/format"
 import { type Json, list, object, text } from "../lib/loose"
 
 const MATHS: Record<string, string> = {
-  total: "how often",
+  total: "the number of",
   sum: "the sum of",
   avg: "the average of",
   min: "the least",
   max: "the greatest",
-  unique_session: "in how many sessions",
-  unique_group: "by how many groups",
-  hogql: "computed from",
+  unique_session: "the number of sessions with",
+  unique_group: "the number of groups with",
+  hogql: "the value of",
 }
 
 /** What an event source is called. */
@@ -54,14 +54,19 @@ export function definitionTexts(definition: Json | null): string[] {
   else if (type === "funnel") said.push(`The share of people who, after their exposure, complete ${stepNames(definition).map((step) => `“${step}”`).join(", then ")}.`)
   else if (type === "ratio") said.push(`${capital(measured(definition.numerator))}, divided by ${measured(definition.denominator)}.`)
   else if (type === "retention")
-    said.push(`Of the people with “${nodeName(definition.start_event)}”, the share with “${nodeName(definition.completion_event)}” ${definition.retention_window_start} to ${definition.retention_window_end} ${definition.retention_window_unit}s later.`)
+    said.push(`Of the people with “${nodeName(definition.start_event)}”, the share with “${nodeName(definition.completion_event)}” ${definition.retention_window_start} to ${counted(definition.retention_window_end, definition.retention_window_unit)} later.`)
   if (definition.funnel_order_type === "unordered") said.push("Steps count in any order.")
   if (definition.conversion_window !== undefined && definition.conversion_window !== null)
-    said.push(`It counts within ${String(definition.conversion_window)} ${String(definition.conversion_window_unit ?? "day")}s of the exposure.`)
+    said.push(`It counts within ${counted(definition.conversion_window, definition.conversion_window_unit ?? "day")} of the exposure.`)
   if (typeof definition.lower_bound_percentile === "number" || typeof definition.upper_bound_percentile === "number")
     said.push("Outliers are cut at percentiles.")
   said.push(definition.goal === "decrease" ? "Less is better." : "More is better.")
   return said
+}
+
+/** "1 day", "7 days". */
+function counted(number: unknown, unit: unknown): string {
+  return `${String(number)} ${String(unit)}${Number(number) === 1 ? "" : "s"}`
 }
 
 const ENDINGS: Partial<Record<Intl.LDMLPluralRule, string>> = { one: "st", two: "nd", few: "rd" }
