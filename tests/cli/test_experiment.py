@@ -154,7 +154,7 @@ def test_results_are_shown_warnings_first(done: Done, place: list[object]) -> No
     assert "baseline: zero in all" in shown  # the reason in the row of the metric without events
     plotted = [line for line in shown.splitlines() if "├" in line and "●" in line]
     assert [line.split(" · ")[0].strip() for line in plotted] == ["Revenue", "Purchase rate", "By plan"]
-    assert shown.count("p = 0.0019 *") == 2  # the same metric twice, once broken down
+    assert shown.count("p < 0.0001 *") == 3  # the rate, and the same metric twice, once broken down
 
 
 def test_a_second_look_at_a_directory_alone_reads_no_events(

@@ -39,11 +39,12 @@ def _calculation(vector: dict[str, Any]) -> Calculation:
     method = stats["method"]
     config = {
         "method": method,
+        "posthog_numbers": True,
         method: {
             **{k: v for k, v in stats.items() if k != "method"},
             "difference_type": stats["difference_type"].upper(),
         },
-        "cuped": settings.get("cuped", {}),
+        "cuped": {"relative_variance": "delta", **settings.get("cuped", {})},
     }
     return Calculation(
         start_date=_moment(settings["start_date"]),
@@ -78,6 +79,8 @@ def test_vectors(vector: dict[str, Any]) -> None:
             False,
         ),
         ({}, {"multiple_testing_correction": "bonferroni"}, True),
+        ({}, {"posthog_numbers": True}, False),
+        ({}, {"posthog_numbers": False}, True),
     ],
 )
 def test_every_statistical_setting_that_changes_stored_numbers_counts(

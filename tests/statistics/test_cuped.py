@@ -100,7 +100,9 @@ def test_a_covariate_that_says_nothing_changes_nothing(
 ) -> None:
     outcomes = SampleMean(300, 900.0, 4000.0), SampleMean(320, 1000.0, 4500.0)
     config = StatisticsConfig(
-        FrequentistConfig(difference_type=difference), replace(ON, relative_variance=form)
+        FrequentistConfig(difference_type=difference),
+        replace(ON, relative_variance=form),
+        posthog_numbers=form is POSTHOG,
     )
     found = compare(config, *(WithCovariate(outcome, 0, 0, 0) for outcome in outcomes))
     plain = compare(config, *outcomes)

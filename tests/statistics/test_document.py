@@ -8,9 +8,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.statistics.simulation.__main__ import BEGIN, END, VERDICTS_BEGIN, VERDICTS_END
+from tests.statistics.simulation.__main__ import (
+    BEGIN,
+    END,
+    VERDICTS_BEGIN,
+    VERDICTS_END,
+    WORLDS_BEGIN,
+    WORLDS_END,
+)
 from tests.statistics.simulation.kinds import KINDS, Additive
 from tests.statistics.simulation.promises import MANY_RUNS, METHODS, daily_kinds
+from tests.statistics.simulation.worlds import DAILY, ONCE, POWER
 
 from hoglab.statistics import Correction, StatisticsConfig, ValidationFailure, resolve_config
 from hoglab.statistics.verdict import State
@@ -27,7 +35,7 @@ EXAMPLES = [
 EXPORTED = """\
 variant,number_of_samples,sum,sum_squares
 control,2507,1196.87,37377.9767
-test,2461,1922.7,94698.29
+test,2507,1922.7,94698.29
 """
 """The columns that an example reads of the rows that `hoglab experiment results` writes."""
 
@@ -67,10 +75,10 @@ def test_scipy_and_hoglab_agree_on_the_rows_shown() -> None:
         assert mine == pytest.approx(theirs, rel=1e-9)
 
 
-def test_the_ten_lines_are_ten() -> None:
+def test_the_twelve_lines_are_twelve() -> None:
     program = next(program for program, _ in EXAMPLES if "from scipy" in program)
     computing = [line for line in program.splitlines() if line and not line.startswith(("import ", "from "))]
-    assert len(computing) <= 11  # the line that reads the rows, and ten
+    assert len(computing) <= 13  # the line that reads the rows, and twelve
 
 
 def test_the_settings_shown_are_the_defaults() -> None:
@@ -102,6 +110,18 @@ def test_the_tables_are_of_many_runs_and_everything_is_kept() -> None:
     assert {row[0] for row in rows if row[-1] == "yes"} >= additive
     assert {row[0] for row in rows} <= {kind.name for kind in (*KINDS, *daily_kinds())} | {"metric", "---"}
     assert sum(row[0] in additive for row in rows) >= 2 * len(METHODS) * len(additive)
+    assert [row for row in rows if row[-1] == "**no**"] == []
+
+
+def test_the_tables_of_hard_worlds_are_of_many_runs_and_everything_is_kept() -> None:
+    section = TEXT.partition(WORLDS_BEGIN)[2].partition(WORLDS_END)[0]
+    runs = re.match(r"\s*([\d,]+) experiments behind each line", section)
+    assert runs is not None
+    assert int(runs[1].replace(",", "")) >= MANY_RUNS
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    kept = {tuple(row[:2]) for row in rows if row[-1] == "yes"}
+    promised = {(world.name, world.sizes) for world in (*ONCE, *DAILY, *POWER) if world.promised}
+    assert kept == promised
     assert [row for row in rows if row[-1] == "**no**"] == []
 
 

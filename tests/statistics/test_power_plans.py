@@ -63,13 +63,28 @@ def test_an_absolute_plan_is_the_textbook_formula() -> None:
 
 
 def test_the_power_of_a_relative_test_is_near_that_of_the_standard_error_to_come() -> None:
-    found = power_at(FREQUENTIST, Proportion(100_000, 20_000), 0.1, 10_000)
+    posthog = replace(FREQUENTIST, posthog_numbers=True)
+    found = power_at(posthog, Proportion(100_000, 20_000), 0.1, 10_000)
     error = sqrt(0.22 * 0.78 / 5000 + 1.1**2 * 0.2 * 0.8 / 5000) / 0.2
     assert found == pytest.approx(power_of_test(0.1, error), abs=0.04)
     config = StatisticsConfig(FrequentistConfig(difference_type=ABSOLUTE))
     found = power_at(config, Proportion(100_000, 20_000), 0.02, 10_000)
     error = sqrt(0.22 * 0.78 / 5000 + 0.2 * 0.8 / 5000)
     assert found == pytest.approx(power_of_test(0.02, error), rel=1e-9)
+    relative = power_at(FREQUENTIST, Proportion(100_000, 20_000), 0.1, 10_000)
+    assert relative == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("people", "conversions", "posthog", "own"), [(10_000, 1200, 437, 314), (100_000, 100, 63_582, 47_015)]
+)
+def test_a_plan_asks_for_the_people_that_the_test_on_the_difference_needs(
+    people: int, conversions: int, posthog: int, own: int
+) -> None:
+    """Twice the rate: an effect for which the delta method needs a third more people."""
+    baseline = Proportion(people, conversions)
+    assert sample_size_for(FREQUENTIST, baseline, 1.0) == own
+    assert sample_size_for(replace(FREQUENTIST, posthog_numbers=True), baseline, 1.0) == posthog
 
 
 def test_a_sequential_test_needs_more_and_a_one_sided_rule_less() -> None:

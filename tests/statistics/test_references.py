@@ -209,15 +209,14 @@ def test_every_method_agrees_with_gbstats(kind: str) -> None:
         name = str(difference)
 
         def ours(config: BayesianConfig | FrequentistConfig, pair: tuple[Any, Any] = (control, test)) -> Any:
-            settings = StatisticsConfig(config, CupedConfig(enabled=True))
+            settings = StatisticsConfig(config, CupedConfig(enabled=True), posthog_numbers=True)
             if kind != "quantile":
                 return compare(settings, *pair).inference
             # They take the error of a quantile for as well known as that of a mean; all else is the same.
             effect, _ = estimate_effect(settings, *pair)
-            groups = {
-                name: replace(getattr(effect, name), variance_df=None) for name in ("control", "treatment")
-            }
-            return infer(config, replace(effect, **groups))
+            groups = [replace(group, variance_df=None) for group in (effect.control, effect.treatment)]
+            sampled = effect_of(config.difference_type, *groups, posthog_numbers=True)
+            return infer(config, sampled)
 
         welch = ours(FrequentistConfig(alpha, difference))
         their_config = TheirFrequentistConfig(difference_type=name, alpha=alpha)
@@ -251,7 +250,10 @@ def test_posteriors_agree_with_gbstats(kind: str, proper: bool) -> None:
         level = float(rng.uniform(0.8, 0.995))
         prior = (float(rng.uniform(-0.1, 0.1)), spread(rng, 1e-4, 1.0))
         found = compare(
-            StatisticsConfig(BayesianConfig(level, RELATIVE_EFFECT, Prior(*prior) if proper else None)),
+            StatisticsConfig(
+                BayesianConfig(level, RELATIVE_EFFECT, Prior(*prior) if proper else None),
+                posthog_numbers=True,
+            ),
             control,
             test,
         ).inference
@@ -303,7 +305,7 @@ def test_intervals_and_p_values_agree_with_scipy_at_every_scale() -> None:
     for place in range(size):
         control = Moments(float(mean[place]), float(deviations[0, place] ** 2), int(n[0, place]))
         test = Moments(float(mean[place] + shift[place]), float(deviations[1, place] ** 2), int(n[1, place]))
-        found = welch_test(config, effect_of(ABSOLUTE_EFFECT, control, test))
+        found = welch_test(config, effect_of(ABSOLUTE_EFFECT, control, test, posthog_numbers=True))
         assert isclose(found.t_statistic, reference.statistic[place], rel_tol=1e-9, abs_tol=1e-9)
         assert isclose(found.p_value, reference.pvalue[place], rel_tol=1e-7, abs_tol=1e-300)
 

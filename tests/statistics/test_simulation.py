@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.statistics.simulation.__main__ import BEGIN, END, VERDICTS_BEGIN, VERDICTS_END, main, write
+from tests.statistics.simulation.__main__ import (
+    BEGIN,
+    END,
+    VERDICTS_BEGIN,
+    VERDICTS_END,
+    WORLDS_BEGIN,
+    WORLDS_END,
+    main,
+    write,
+)
 from tests.statistics.simulation.kinds import KINDS, Accumulating, Kind
 from tests.statistics.simulation.promises import (
     METHODS,
@@ -19,6 +28,7 @@ from tests.statistics.simulation.promises import (
     variance_reduction,
 )
 from tests.statistics.simulation.verdicts import family_rates, verdict_rates
+from tests.statistics.simulation.worlds import DAILY, ONCE
 
 RUNS = 400
 VERDICT_RUNS = 250
@@ -90,10 +100,16 @@ def test_writing_replaces_the_section_and_nothing_else(tmp_path: Path) -> None:
 def test_the_command_simulates_everything_and_writes_it_down(tmp_path: Path) -> None:
     """Also where tasks go to other processes, which not everything can be sent to."""
     document = tmp_path / "document.md"
-    document.write_text(f"{BEGIN}\n{END}\n{VERDICTS_BEGIN}\n{VERDICTS_END}\n", encoding="utf-8")
+    document.write_text(
+        f"{BEGIN}\n{END}\n{VERDICTS_BEGIN}\n{VERDICTS_END}\n{WORLDS_BEGIN}\n{WORLDS_END}\n", encoding="utf-8"
+    )
     main(["--runs", "20", "--watched", "4", "--jobs", "2", "--write", str(document)])
     text = document.read_text(encoding="utf-8")
     methods, _, verdicts = text.partition(VERDICTS_BEGIN)
+    assert all(
+        f"| {world.name} | {world.sizes} |" in verdicts.partition(WORLDS_BEGIN)[2]
+        for world in (*ONCE, *DAILY)
+    )
     assert all(methods.count(f"| {kind.name} | {method}") == 2 for kind in KINDS for method in METHODS)
     assert all(f"| {kind.name} | {method} |" in verdicts for kind in daily_kinds() for method in METHODS)
     assert all(f"| {kind.name} |" in text for kind in [*daily_kinds(), *adjusted_kinds()])

@@ -104,7 +104,7 @@ def assert_close(name: str, found: object, expected: object) -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["comparisons"], ids=lambda vector: vector["id"])
 def test_comparison(vector: dict[str, Any]) -> None:
-    config = resolve_config(vector["stats_config"])
+    config = resolve_config({**vector["stats_config"], "posthog_numbers": True})
     if vector.get("inverse"):
         assert isinstance(config.inference_config, BayesianConfig)
         config = replace(config, inference_config=replace(config.inference_config, inverse=True))
@@ -169,7 +169,9 @@ def test_refusal(vector: dict[str, Any]) -> None:
     variant = statistics_of(vector["metric_type"], vector["variant"])
 
     bayesian = compare(resolve_config({"method": "bayesian"}), baseline, variant)
-    frequentist = compare(resolve_config({"method": "frequentist"}), baseline, variant)
+    frequentist = compare(
+        resolve_config({"method": "frequentist", "posthog_numbers": True}), baseline, variant
+    )
 
     assert bayesian == VariantComparison(
         bayesian.method, variant, refusal=StatisticsRefusal(vector["bayesian_refusal"])

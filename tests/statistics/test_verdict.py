@@ -425,16 +425,16 @@ def test_many_comparisons_without_a_correction_are_warned_of(
     assert ("uncorrected_comparisons" in codes) == (config is BAYESIAN), "Bayesian results are not corrected"
 
 
-def test_relative_effects_err_downwards_more_often_by_what_the_baseline_is_known_to() -> None:
-    """An experiment without an effect, whatever the goal: with z of the level, and w the baseline's standard error as a
-    share of its mean, an increase is clear beyond z(1 + zw/√2) and a decrease beyond z(1 - zw/√2)."""
+def test_effects_err_alike_on_both_sides_and_posthogs_relative_ones_downwards() -> None:
+    """An experiment without an effect, whatever the goal. With PostHog's numbers, z of the level, and w the baseline's
+    standard error as a share of its mean, an increase is clear beyond z(1 + zw/√2), a decrease beyond z(1 - zw/√2)."""
     size, runs = 200, 10_000
     values = np.random.default_rng(7).exponential(1, (2, runs, size))
     sums, squares = values.sum(2), (values**2).sum(2)
     w = 1 / sqrt(size)
     for test, z in ((FrequentistConfig, 1.96), (BayesianConfig, 1.645)):
-        for kind, skew in ((DifferenceType.RELATIVE, z * w / sqrt(2)), (DifferenceType.ABSOLUTE, 0)):
-            config = StatisticsConfig(test(difference_type=kind))
+        for posthog, skew in ((True, z * w / sqrt(2)), (False, 0)):
+            config = StatisticsConfig(test(), posthog_numbers=posthog)
             found: Counter[tuple[bool, Decision]] = Counter()
             for each in range(runs):
                 control, treated = (
@@ -442,10 +442,9 @@ def test_relative_effects_err_downwards_more_often_by_what_the_baseline_is_known
                 )
                 compared = compare(config, control, treated)
                 interval = compared.credible_interval or compared.confidence_interval
-                assert interval is not None
-                one = Evidence(
-                    "test", interval, sum(interval) > 0, is_significant=compared.significant is True
-                )
+                assert compared.point_estimate is not None
+                rises = compared.point_estimate > 0
+                one = Evidence("test", interval, rises, is_significant=compared.significant is True)
                 for falls in (False, True):
                     found[falls, one.direction(wants_decrease=falls)] += 1
             for falls, sign in ((False, 1), (True, -1)):

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, TypeVar
 
 from hoglab.analysis.errors import DefinitionError
@@ -47,6 +47,8 @@ FAILURES = {
 """Codes of ``validation_failures`` in words (spec experiment-results 4.4)."""
 NO_STATISTICS = "the stored result does not say why; recalculate it"
 """Problem of a row that was stored before rows had one."""
+BASELINE_NEAR_ZERO = "baseline-near-zero"
+"""Reason why an interval of a relative effect has no bound on a side: the baseline's mean is not told from zero."""
 _SUMS = (
     "denominator_sum",
     "denominator_sum_squares",
@@ -141,8 +143,10 @@ def evidence_of(
     A corrected p-value decides where there is one. The row of the baseline, which has no method, gives no evidence;
     ``baseline`` is that row, for the others.
     """
-    interval = row.get("credible_interval") or row.get("confidence_interval")
-    complete = interval is not None and None not in interval
+    bounds = row.get("credible_interval") or row.get("confidence_interval")
+    estimate = row.get("point_estimate")
+    complete = bounds is not None and (estimate is not None or None not in bounds)
+    low, high = bounds if bounds is not None and complete else (None, None)
     corrected = row.get("adjusted_p_value")
     problem = None
     if not complete and "method" in row:
@@ -157,7 +161,8 @@ def evidence_of(
             is_above, means = _is_above(row, config, *groups), (groups[0].mean, groups[1].mean)
     return Evidence(
         variant=row["key"],
-        interval=(interval[0], interval[1]) if interval is not None and complete else None,
+        interval=(-inf if low is None else low, inf if high is None else high) if complete else None,
+        estimate=estimate,
         is_above=is_above,
         means=means,
         is_significant=significant,
@@ -261,10 +266,12 @@ def _variant(
     }
     if comparison.method is Method.BAYESIAN:
         row["chance_to_win"] = _finite(comparison.chance_to_win)
-        row["credible_interval"] = _interval(comparison.credible_interval)
+        row["credible_interval"] = interval_object(comparison.credible_interval)
     else:
         row["p_value"] = _finite(comparison.p_value)
-        row["confidence_interval"] = _interval(comparison.confidence_interval)
+        row["confidence_interval"] = interval_object(comparison.confidence_interval)
+    row["point_estimate"] = _finite(comparison.point_estimate)
+    row["unbounded_reason"] = BASELINE_NEAR_ZERO if comparison.is_unbounded else None
     row["significant"] = comparison.significant
     row["validation_failures"] = [str(failure) for failure in comparison.validation_failures]
     refusal = comparison.refusal
@@ -340,5 +347,6 @@ def _finite(number: float | None) -> float | None:
     return number if number is None or isfinite(number) else None
 
 
-def _interval(interval: tuple[float, float] | None) -> list[float | None] | None:
+def interval_object(interval: tuple[float, float] | None) -> list[float | None] | None:
+    """Return an interval as on the wire; a side without a bound is null."""
     return None if interval is None else [_finite(bound) for bound in interval]

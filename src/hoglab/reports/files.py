@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ COLUMNS = {
     "effect": "DOUBLE",
     "interval_lower": "DOUBLE",
     "interval_upper": "DOUBLE",
+    "unbounded_reason": "VARCHAR",
     "chance_to_win": "DOUBLE",
     "p_value": "DOUBLE",
     "adjusted_p_value": "DOUBLE",
@@ -105,7 +107,7 @@ def _rows(
     config = report.config
     for group in comparison.groups:
         is_baseline = group is comparison.baseline
-        lower, upper = group.interval or (None, None)
+        lower, upper = (bound if isfinite(bound) else None for bound in group.interval or (inf, inf))
         yield {
             "experiment_id": report.experiment["id"],
             "metric_uuid": metric.uuid,
@@ -124,6 +126,7 @@ def _rows(
             "effect": group.effect,
             "interval_lower": lower,
             "interval_upper": upper,
+            "unbounded_reason": group.row.get("unbounded_reason"),
             "chance_to_win": group.chance_to_win,
             "p_value": group.row.get("p_value"),
             "adjusted_p_value": group.row.get("adjusted_p_value"),

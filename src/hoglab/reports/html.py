@@ -139,9 +139,15 @@ def _metric(report: ExperimentReport, metric: MetricReport) -> Iterator[Element]
         return effect_text(effect, relative=report.is_relative, is_share=metric.is_share)
 
     bars = [
-        Bar(group.key, *group.interval, _direction(metric, group))
+        Bar(
+            group.key,
+            *group.interval,
+            group.effect,
+            interval_text(group.interval, relative=report.is_relative, is_share=metric.is_share),
+            _direction(metric, group),
+        )
         for group in metric.result.variants
-        if group.interval is not None
+        if group.interval is not None and group.effect is not None
     ]
     if bars:
         yield forest(bars, label)

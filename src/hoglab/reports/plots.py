@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, isfinite, log10
 from xml.etree.ElementTree import Element
 
 WIDTH = 720
@@ -52,11 +52,14 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One interval with its estimate; ``verdict`` is ``better``, ``worse`` or empty."""
+    """One interval with its estimate, an infinite bound at the edge; ``verdict`` is ``better``, ``worse`` or empty."""
 
     label: str
     low: float
     high: float
+    effect: float
+    text: str
+    """The interval in words."""
     verdict: str = ""
 
 
@@ -80,11 +83,14 @@ class _Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], first: float, last: float) -> _Scale:
-        low, high = min(0.0, *values), max(0.0, *values)
+        known = [value for value in values if isfinite(value)]
+        low, high = min([0.0, *known]), max([0.0, *known])
         margin = (high - low) * 0.06 or 1.0
         return cls(low - (margin if low < 0 else 0), high + margin, first, last)
 
     def __call__(self, value: float) -> float:
+        """Return the place of a value; of an infinite one that of the end of the scale."""
+        value = min(max(value, self.low), self.high)
         return self.first + (value - self.low) / (self.high - self.low) * (self.last - self.first)
 
     def ticks(self, about: int) -> list[float]:
@@ -100,20 +106,25 @@ def forest(bars: Sequence[Bar], label: Label) -> Element:
     """Return intervals below each other on one axis, with a line where there is no effect."""
     height = TOP + ROW_HEIGHT * len(bars) + BOTTOM
     left = min(LEFT + LETTER * max(len(bar.label) for bar in bars), WIDTH / 3)
-    scale = _Scale.over([bound for bar in bars for bound in (bar.low, bar.high)], left, WIDTH - RIGHT)
+    scale = _Scale.over(
+        [place for bar in bars for place in (bar.low, bar.high, bar.effect)], left, WIDTH - RIGHT
+    )
     svg = _svg(height, "Intervals of the effects")
     _vertical_ticks(svg, scale, height - BOTTOM, label)
     for number, bar in enumerate(bars):
         y = TOP + ROW_HEIGHT * (number + 0.5)
-        low, high, middle = (scale(value) for value in (bar.low, bar.high, (bar.low + bar.high) / 2))
+        low, high, middle = (scale(value) for value in (bar.low, bar.high, bar.effect))
         kind = f"bar {bar.verdict}".strip()
         row = element(
             "g",
             {"class": kind},
-            element("title", None, f"{bar.label}: {label(bar.low)} to {label(bar.high)}"),
+            element("title", None, f"{bar.label}: {bar.text}"),
             element("line", {"x1": low, "x2": high, "y1": y, "y2": y}),
-            element("line", {"x1": low, "x2": low, "y1": y - 5, "y2": y + 5}),
-            element("line", {"x1": high, "x2": high, "y1": y - 5, "y2": y + 5}),
+            *(
+                element("line", {"x1": x, "x2": x, "y1": y - 5, "y2": y + 5})
+                for x, bound in ((low, bar.low), (high, bar.high))
+                if isfinite(bound)
+            ),
             element("circle", {"cx": middle, "cy": y, "r": 4}),
             element("text", {"x": left - 10, "y": y + 4, "text-anchor": "end"}, shown(bar.label, left - 20)),
         )

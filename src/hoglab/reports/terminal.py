@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import isfinite
 from statistics import median
 
 from rich.cells import cell_len, set_cell_size
@@ -43,10 +44,12 @@ class PlotRow:
     metric: str = ""
     is_share: bool = False
     """Whether the metric is a share of people, and so its differences are in percentage points."""
+    estimate: float | None = None
+    """Estimate of the effect; None for the middle of the interval."""
 
     @property
     def effect(self) -> float:
-        return (self.low + self.high) / 2
+        return (self.low + self.high) / 2 if self.estimate is None else self.estimate
 
     @property
     def covers_truth(self) -> bool:
@@ -54,7 +57,9 @@ class PlotRow:
 
     @property
     def reach(self) -> float:
-        return max(abs(self.low), abs(self.high))
+        """Farthest bound from zero; of the estimate where there is none."""
+        bounds = [abs(bound) for bound in (self.low, self.high) if isfinite(bound)]
+        return max(bounds, default=abs(self.effect))
 
 
 def report_lines(report: ExperimentReport) -> Iterator[RenderableType]:
@@ -189,7 +194,15 @@ def _style(metric: MetricReport, group: Group) -> str:
 def plot_rows(metric: MetricReport, truth: float | None = None) -> list[PlotRow]:
     """Return the intervals of a metric's variants."""
     return [
-        PlotRow(group.key, *group.interval, truth, _style(metric, group), metric.name, metric.is_share)
+        PlotRow(
+            group.key,
+            *group.interval,
+            truth,
+            _style(metric, group),
+            metric.name,
+            metric.is_share,
+            group.effect,
+        )
         for group in _compared(metric)
         if group.interval is not None
     ]
@@ -261,7 +274,8 @@ class _Axis:
 
     @classmethod
     def of(cls, rows: Sequence[PlotRow], width: int) -> _Axis:
-        points = [0.0, *(point for row in rows for point in (row.low, row.high, row.truth or 0.0))]
+        bounds = [bound for row in rows for bound in (row.low, row.high) if isfinite(bound)]
+        points = [0.0, *bounds, *(point for row in rows for point in (row.effect, row.truth or 0.0))]
         farthest = CLIPPED_AT * median(row.reach for row in rows)
         low, high = max(min(points), -farthest), min(max(points), farthest)
         margin = (high - low) * 0.05 or 0.01

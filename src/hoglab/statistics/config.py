@@ -37,10 +37,10 @@ class DifferenceType(StrEnum):
 
 
 class RelativeVariance(StrEnum):
-    """Variance of a CUPED-adjusted relative effect (spec experiment-results 4.7)."""
+    """Variance of a CUPED-adjusted relative effect under PostHog's numbers (spec experiment-results 4.7)."""
 
     DELTA = "delta"
-    """The delta-method variance; intervals keep their nominal coverage."""
+    """The delta-method variance; intervals keep their nominal coverage in large groups."""
     POSTHOG = "posthog"
     """Bit-compatible with PostHog; too narrow unless the covariate's mean is near zero."""
 
@@ -121,6 +121,7 @@ class CupedConfig:
     enabled: bool = False
     lookback_days: int = DEFAULT_LOOKBACK_DAYS
     relative_variance: RelativeVariance = RelativeVariance.DELTA
+    """Variance of relative effects. `DELTA` is only needed under PostHog's numbers; `POSTHOG` asks for its variance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +133,20 @@ class StatisticsConfig:
     baseline_variant_key: str | None = None
     correction: Correction = Correction.NONE
     """The correction for several p-values shown together; a single comparison is not corrected."""
+    posthog_numbers: bool = False
+    """Whether effects are judged as PostHog does: relative ones by the delta method, and unequal groups by Welch's
+    variance alone."""
 
     @property
     def method(self) -> Method:
         """The method of `test`."""
         return self.inference_config.method
+
+    @property
+    def cuped_relative_variance(self) -> RelativeVariance | None:
+        """The variance of relative effects with CUPED, where it is not that of the difference."""
+        form = self.cuped.relative_variance
+        return form if self.posthog_numbers or form is RelativeVariance.POSTHOG else None
 
     @property
     def is_sequential(self) -> bool:
@@ -175,19 +185,21 @@ def resolve_config(
 
     Nothing is raised: a value that is missing, of the wrong type or out of range falls back as spec experiment-results
     4.1 says. `project_defaults` has the keys of the project's experiment settings (`default_cuped_enabled`,
-    `default_cuped_lookback_days`, `default_sequential_testing_enabled`,
+    `default_cuped_lookback_days`, `default_posthog_numbers`, `default_sequential_testing_enabled`,
     `default_sequential_tuning_parameter`); method and confidence level are not among them, because those are
     copied when an experiment is created.
     """
     stored, defaults = _mapping(stats_config), project_defaults or {}
     key = stored.get("baseline_variant_key")
+    posthog_numbers = _switch(stored, "posthog_numbers", defaults.get("default_posthog_numbers"))
     return StatisticsConfig(
         inference_config=_frequentist(_mapping(stored.get("frequentist")), defaults)
         if stored.get("method") == Method.FREQUENTIST
         else _bayesian(_mapping(stored.get("bayesian"))),
-        cuped=_cuped(_mapping(stored.get("cuped")), defaults),
+        cuped=_cuped(_mapping(stored.get("cuped")), defaults, posthog_numbers=posthog_numbers),
         baseline_variant_key=key if isinstance(key, str) and key else None,
         correction=_correction(stored.get("multiple_testing_correction")),
+        posthog_numbers=posthog_numbers,
     )
 
 
@@ -213,15 +225,18 @@ def _frequentist(stored: Mapping[str, object], defaults: Mapping[str, object]) -
     )
 
 
-def _cuped(stored: Mapping[str, object], defaults: Mapping[str, object]) -> CupedConfig:
+def _cuped(
+    stored: Mapping[str, object], defaults: Mapping[str, object], *, posthog_numbers: bool
+) -> CupedConfig:
     days = _lookback_days(stored.get("lookback_days"))
     if days is None:
         days = _lookback_days(defaults.get("default_cuped_lookback_days"))
+    form = stored.get("relative_variance", "posthog" if posthog_numbers else "delta")
     return CupedConfig(
         enabled=_switch(stored, "enabled", defaults.get("default_cuped_enabled")),
         lookback_days=DEFAULT_LOOKBACK_DAYS if days is None else days,
         relative_variance=RelativeVariance.POSTHOG
-        if stored.get("relative_variance") == RelativeVariance.POSTHOG
+        if form == RelativeVariance.POSTHOG
         else RelativeVariance.DELTA,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 MISSING = "–"
 
 
@@ -24,8 +26,17 @@ def effect_text(
 
 
 def interval_text(interval: tuple[float, float], *, relative: bool, is_share: bool = False) -> str:
-    """Write both bounds of an effect's interval."""
-    return " … ".join(effect_text(bound, relative=relative, is_share=is_share) for bound in interval)
+    """Write both bounds of an effect's interval; of one without a bound on a side, the other and the direction."""
+    low, high = (effect_text(bound, relative=relative, is_share=is_share) for bound in interval)
+    match [isfinite(bound) for bound in interval]:
+        case [True, True]:
+            return f"{low} … {high}"
+        case [True, False]:
+            return f"{low} or more"
+        case [False, True]:
+            return f"{high} or less"
+        case _:
+            return "no bounds"
 
 
 def number_text(number: float | None) -> str:

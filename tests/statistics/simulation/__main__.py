@@ -1,6 +1,6 @@
 """Simulate everything, print the tables, write them into docs/statistics.md.
 
-    python -m tests.statistics.simulation [--runs 20000] [--watched 4000] [--jobs 1] [--only verdicts]
+    python -m tests.statistics.simulation [--runs 20000] [--watched 4000] [--jobs 1] [--only worlds]
         [--write docs/statistics.md]
 
 Ends with status 1 when a promise is not kept. The tables are deterministic for a number of runs.
@@ -32,12 +32,25 @@ from tests.statistics.simulation.promises import (
     variance_reduction,
 )
 from tests.statistics.simulation.verdicts import FamilyRates, VerdictRates, family_rates, verdict_rates
+from tests.statistics.simulation.worlds import (
+    DAILY,
+    LIFTS,
+    ONCE,
+    POWER,
+    Daily,
+    Found,
+    Once,
+    daily,
+    found,
+    once,
+)
 
 from hoglab.statistics import Correction
 
 BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
 VERDICTS_BEGIN, VERDICTS_END = "<!-- verdicts: begin -->", "<!-- verdicts: end -->"
-METHODS_PART, VERDICTS_PART = "methods", "verdicts"
+WORLDS_BEGIN, WORLDS_END = "<!-- worlds: begin -->", "<!-- worlds: end -->"
+METHODS_PART, VERDICTS_PART, WORLDS_PART = "methods", "verdicts", "worlds"
 
 
 class Promise(Protocol):
@@ -48,7 +61,7 @@ class Promise(Protocol):
     def kept(self) -> bool: ...
 
 
-Task = Callable[[], Promise | list[FixedHorizon] | list[VerdictRates] | list[FamilyRates]]
+Task = Callable[[], Promise | list[FixedHorizon] | list[VerdictRates] | list[FamilyRates] | list[Once]]
 
 
 def percent(share: float) -> str:
@@ -179,6 +192,53 @@ def family_table(lines: Sequence[FamilyRates]) -> str:
     )
 
 
+def once_table(lines: Sequence[Once]) -> str:
+    head = (
+        *("metric", "groups", "method", "better", "worse", "worse by PostHog's numbers"),
+        *(f"coverage at {lift:+.0%}" if lift else "coverage at 0" for lift in LIFTS),
+        "kept",
+    )
+    return table(
+        head,
+        [
+            (
+                *(line.kind, line.sizes, line.method),
+                *(percent(share.observed) for share in (line.better, line.worse, line.worse_by_posthog)),
+                *(percent(line.coverage[lift].observed) for lift in LIFTS),
+                verdict(line) if line.promised else "not promised",
+            )
+            for line in lines
+        ],
+    )
+
+
+def daily_table(lines: Sequence[Daily]) -> str:
+    return table(
+        ("metric", "new a day", "better", "worse", "worse by PostHog's numbers", "kept"),
+        [
+            (
+                *(line.kind, line.sizes),
+                *(percent(share.observed) for share in (line.better, line.worse, line.worse_by_posthog)),
+                verdict(line),
+            )
+            for line in lines
+        ],
+    )
+
+
+def found_table(lines: Sequence[Found]) -> str:
+    return table(
+        ("metric", "new a day", "found", "median day", "wrong direction", "effect ever missed", "kept"),
+        [
+            (
+                *(line.kind, line.sizes, percent(line.better.observed), str(line.median_day)),
+                *(percent(line.worse.observed), percent(line.missed.observed), verdict(line)),
+            )
+            for line in lines
+        ],
+    )
+
+
 def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
     """What there is to simulate, in the order of the tables; each has random numbers of its own."""
     verdicts: list[Task] = [
@@ -190,7 +250,13 @@ def tasks(runs: int, watched: int, parts: Collection[str]) -> list[Task]:
         *(partial(peeking, kind, watched) for kind in daily_kinds()),
         *(partial(variance_reduction, kind, runs) for kind in adjusted_kinds()),
     ]
-    return [*(methods if METHODS_PART in parts else ()), *(verdicts if VERDICTS_PART in parts else ())]
+    worlds: list[Task] = [
+        *(partial(once, world, runs) for world in ONCE),
+        *(partial(daily, world, watched) for world in DAILY),
+        *(partial(found, world, watched) for world in POWER),
+    ]
+    chosen = {WORLDS_PART: worlds, METHODS_PART: methods, VERDICTS_PART: verdicts}
+    return [task for part, of_part in chosen.items() if part in parts for task in of_part]
 
 
 def done(task: Task) -> list[Promise]:
@@ -209,6 +275,26 @@ the second.
 {verdict_table([line for line in lines if isinstance(line, VerdictRates)])}
 
 {family_table([line for line in lines if isinstance(line, FamilyRates)])}
+"""
+
+
+def section_of_worlds(runs: int, watched: int, lines: Sequence[Promise]) -> str:
+    """The section of the document on hard worlds."""
+    return f"""{runs:,} experiments behind each line of the first table, {watched:,} behind those of the others.
+
+**Looked at once.** How many are called better and worse without an effect, nominally 2.5 % each (Bayesian 5 %), and
+coverage of the 95 % intervals by the true effect, of experiments that have statistics.
+
+{once_table([line for line in lines if isinstance(line, Once)])}
+
+**Sequential, looked at every day for {DAYS} days**, stopped at the first significant result, without an effect: at most
+5 % together.
+
+{daily_table([line for line in lines if isinstance(line, Daily)])}
+
+**Sequential, with an effect of +50 %** (of buyers: on how many there are).
+
+{found_table([line for line in lines if isinstance(line, Found)])}
 """
 
 
@@ -246,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--watched", type=int, default=4_000, help="experiments that are looked at daily")
     parser.add_argument("--write", type=Path, help="document whose section to replace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parts = (METHODS_PART, VERDICTS_PART)
+    parts = (WORLDS_PART, METHODS_PART, VERDICTS_PART)
     parser.add_argument("--only", choices=parts, help="one part of the promises, and its tables")
     options = parser.parse_args(arguments)
     wanted = parts if options.only is None else (options.only,)
@@ -256,6 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             line for some in pool.map(done, tasks(options.runs, options.watched, wanted)) for line in some
         ]
     for part, of_part, *marks in (
+        (WORLDS_PART, section_of_worlds, WORLDS_BEGIN, WORLDS_END),
         (METHODS_PART, section, BEGIN, END),
         (VERDICTS_PART, section_of_verdicts, VERDICTS_BEGIN, VERDICTS_END),
     ):

@@ -192,11 +192,12 @@ def _evidence(variant: str, found: VariantComparison, p_value: float | None) -> 
     significant = found.significant is True
     if p_value is not None and p_value != found.p_value:
         significant = p_value < ALPHA
-    interval = found.credible_interval or found.confidence_interval
+    estimate = found.point_estimate
     return Evidence(
         variant,
-        interval,
-        None if interval is None else sum(interval) > 0,  # baselines are positive here
+        found.credible_interval or found.confidence_interval,
+        None if estimate is None else estimate > 0,  # baselines are positive here
+        estimate=estimate,
         is_significant=significant,
         p_value=p_value,
         chance_to_win=found.chance_to_win,

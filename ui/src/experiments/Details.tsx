@@ -84,7 +84,7 @@ function Daily({ metric, readings, results, parts }: Omit<Props, "experiment">) 
           points: days.map((day) => {
             const row = found.timeseries[day]?.variant_results.find((other: VariantRow) => other.key === each.key)
             const bounds = row ? boundsOf(row) : null
-            const effect = effectOf(bounds)
+            const effect = row ? effectOf(row) : null
             return bounds && effect !== null ? { bounds, effect } : null
           }),
         }))

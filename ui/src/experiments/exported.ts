@@ -21,7 +21,12 @@ function line(metric: Metric, row: BaselineRow, variant: VariantRow | null, with
   const certain = withheld ? null : variant
   return csvRow([
     metric.name, metric.metric_type, metric.is_primary ? "yes" : "no", row.key, row.number_of_samples, meanOf(metric.metric_type, row),
-    effectOf(bounds), bounds?.[0] ?? null, bounds?.[1] ?? null,
+    variant && effectOf(variant), finite(bounds?.[0]), finite(bounds?.[1]),
     certain?.chance_to_win ?? null, certain?.adjusted_p_value ?? certain?.p_value ?? null,
   ])
+}
+
+/** A bound as a cell: empty where there is none. */
+function finite(bound: number | undefined): number | null {
+  return bound !== undefined && Number.isFinite(bound) ? bound : null
 }

@@ -21,7 +21,7 @@ export function bestOf(summary: Summary): { row: VariantRow; baseline: BaselineR
   const sign = (summary.metric.goal === "decrease") === isTurned ? 1 : -1
   const found = others.flatMap((row) => {
     const bounds = boundsOf(row)
-    const effect = effectOf(bounds)
+    const effect = effectOf(row)
     return bounds && effect !== null ? [{ row, baseline, bounds, effect }] : []
   })
   return found.sort((a, b) => sign * (b.effect - a.effect))[0] ?? null

@@ -50,14 +50,19 @@ export function meanOf(type: string | null, row: BaselineRow): number | null {
   return divisor && row.sum !== null ? row.sum / divisor : null
 }
 
+/** An interval; a side without a bound, null on the wire, is infinite. */
 export function boundsOf(row: VariantRow): readonly [number, number] | null {
-  const [low, high] = (row.method === "bayesian" ? row.credible_interval : row.confidence_interval) ?? []
+  const interval = row.method === "bayesian" ? row.credible_interval : row.confidence_interval
+  if (!interval) return null
+  const [low, high] = interval
+  if (typeof row.point_estimate === "number") return [low ?? -Infinity, high ?? Infinity]
   return typeof low === "number" && typeof high === "number" ? [low, high] : null
 }
 
-/** The estimate is in the middle of its interval. */
-export function effectOf(bounds: readonly [number, number] | null): number | null {
-  return bounds && (bounds[0] + bounds[1]) / 2
+/** The estimate: of results stored before it was, the middle of the interval. */
+export function effectOf(row: VariantRow): number | null {
+  const bounds = boundsOf(row)
+  return bounds && (row.point_estimate ?? (bounds[0] + bounds[1]) / 2)
 }
 
 export function certaintyOf(row: VariantRow, withheld: boolean): string {
@@ -116,7 +121,7 @@ export function readingsOf(results: Results, metric: Metric, places: ReadonlyMap
   }
   return [first, ...others.map((row): Reading => {
     const bounds = boundsOf(row)
-    const effect = effectOf(bounds)
+    const effect = effectOf(row)
     return {
       ...common(row),
       change: effect === null ? null : changeText(effect, style, meanOf(metric.metric_type, baseline)),
@@ -156,6 +161,7 @@ export function methodTexts(statistics: Statistics): string[] {
   ]
   if (statistics.correction !== "none") said.push(`p-values of primary metrics are corrected for their number (${correctionName(statistics.correction)}); intervals are not.`)
   else if (statistics.method === "frequentist") said.push("p-values are not corrected for the number of metrics.")
+  if (statistics.posthog_numbers) said.push("p-values and intervals are PostHog's: of a sparse metric, or of a small group beside a large one, they are wrong more often than they say.")
   if (statistics.cuped) said.push("CUPED: effects are adjusted by people's earlier behaviour; values are as measured.")
   return said
 }

@@ -44,8 +44,11 @@ export function effectText(effect: number, { relative, isShare }: EffectStyle): 
   return isShare ? `${withSign(effect, general(effect * 100, 3))} pp` : withSign(effect, general(effect, 4))
 }
 
-export function intervalText(bounds: readonly [number, number], style: EffectStyle): string {
-  return `${effectText(bounds[0], style)} … ${effectText(bounds[1], style)}`
+/** Both bounds of an interval; of one without a bound on a side, the other and the direction. */
+export function intervalText([low, high]: readonly [number, number], style: EffectStyle): string {
+  if (Number.isFinite(low) && Number.isFinite(high)) return `${effectText(low, style)} … ${effectText(high, style)}`
+  if (Number.isFinite(low)) return `${effectText(low, style)} or more`
+  return Number.isFinite(high) ? `${effectText(high, style)} or less` : "no bounds"
 }
 
 /** A total or a mean: whole numbers as such, others with four significant digits or all before the point. */

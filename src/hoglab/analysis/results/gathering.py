@@ -255,6 +255,7 @@ def statistics_object(inputs: ExperimentInputs) -> dict[str, Any]:
         "difference_type": str(config.inference_config.difference_type),
         "correction": str(config.correction),
         "cuped": config.cuped.enabled,
+        "posthog_numbers": config.posthog_numbers,
         "baseline": config.baseline_key(variants) if variants else None,
     }
 

@@ -8,7 +8,13 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, query_to
-from hoglab.analysis.presentation import adjusted, contests_of, evidence_of, statistics_of
+from hoglab.analysis.presentation import (
+    adjusted,
+    contests_of,
+    evidence_of,
+    interval_object,
+    statistics_of,
+)
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.results.health import Finding, Severity
 from hoglab.analysis.timeseries import store
@@ -193,8 +199,15 @@ def verdict_object(verdict: Verdict) -> dict[str, Any]:
         "reasons": list(shown["reasons"]),
         "numbers": shown["numbers"],
         "variants": list(shown["variants"]),
-        "metrics": [{**metric, "variants": list(metric["variants"])} for metric in shown["metrics"]],
+        "metrics": [
+            {**metric, "variants": [_decision_object(decision) for decision in metric["variants"]]}
+            for metric in shown["metrics"]
+        ],
         "reads_at_any_time": shown["reads_at_any_time"],
         "as_of": None if verdict.as_of is None else verdict.as_of.isoformat(),
         "withholds_decisions": shown["withholds"],
     }
+
+
+def _decision_object(decision: Mapping[str, Any]) -> dict[str, Any]:
+    return {**decision, "interval": interval_object(decision["interval"])}

@@ -63,17 +63,21 @@ class VariantRowOut(BaselineRowOut):
     chance_to_win: float | None = None
     """Bayesian: probability of a higher value than the baseline, whatever the goal."""
     credible_interval: Interval | None = None
-    """Bayesian: credible interval of the effect."""
+    """Bayesian: credible interval of the effect; a side without a bound is null."""
     p_value: float | None = None
     """Frequentist: two-sided p-value."""
     adjusted_p_value: float | None = None
     """Frequentist: p-value corrected over all primary metrics and variants, where a correction is set."""
     confidence_interval: Interval | None = None
-    """Frequentist: confidence interval of the effect, which is its midpoint."""
+    """Frequentist: confidence interval of the effect; a side without a bound is null."""
     refusal: str | None = None
     """Code of the reason for missing statistics, such as `no-variance`; null where there are some."""
     problem: str | None = None
     """The reason in words."""
+    point_estimate: float | None = None
+    """The effect; with a prior the mean of its posterior."""
+    unbounded_reason: Literal["baseline-near-zero"] | None = None
+    """Reason for a side without a bound: the baseline's value is not told from zero, so a relative effect has none."""
 
 
 class BreakdownOut(WireModel):
@@ -317,6 +321,8 @@ class StatisticsOut(WireModel):
     """Correction of the p-values of primary metrics."""
     cuped: bool
     """Whether effects are adjusted by values before exposure, where that is possible."""
+    posthog_numbers: bool
+    """Whether p-values and intervals are PostHog's, to the digit."""
     baseline: str | None
     """The variant that others are compared with; null without variants."""
 

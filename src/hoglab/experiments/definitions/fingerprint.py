@@ -25,6 +25,8 @@ DEFAULT_EXPOSURES = frozenset({DEFAULT_EXPOSURE_EVENT, WRITTEN_EXPOSURE_EVENT})
 
 _NOT_HASHED = frozenset({"uuid", "name", "kind", "fingerprint", "only_count_matured_users"})
 _DISABLED_LOOKBACK_DAYS = 14
+_OWN_TEST = "difference"
+"""Name of hoglab's own test in keys; it changes with the numbers that the test gives."""
 _INACTIVE_TUNING_PARAMETER = 5000
 _ZONELESS_METRICS = frozenset({"mean", "funnel", "ratio"})
 _SIGNIFICANT_DIGITS = 12
@@ -179,9 +181,15 @@ def _cuped(config: CupedConfig) -> dict[str, Any]:
 
 
 def _statistics(config: StatisticsConfig) -> dict[str, Any]:
-    """Return the statistics settings of the key; the prior only where there is one."""
+    """Return the statistics settings of the key; the prior only where there is one.
+
+    PostHog's numbers have PostHog's key. Results of the test on the difference, and none that were stored before there
+    was one, have another.
+    """
     test = config.inference_config
     shared = {"method": test.method.value, "difference_type": test.difference_type.value.lower()}
+    if not config.posthog_numbers:
+        shared["test"] = _OWN_TEST
     if isinstance(test, BayesianConfig):
         prior = {} if test.prior is None else {"prior": _rounded(asdict(test.prior))}
         return {**shared, "ci_level": test.ci_level, **prior}

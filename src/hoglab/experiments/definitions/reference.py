@@ -94,6 +94,9 @@ PROJECT_CONFIG: Notes = {
     "default_sequential_tuning_parameter": Note(
         "Sample size at which sequential tests are sharpest; null: 5000.", 5000
     ),
+    "default_posthog_numbers": (
+        "Whether p-values and intervals are PostHog's, to the digit, where an experiment does not say."
+    ),
     "default_minimum_detectable_effect": Note(
         "Default of clients for the smallest effect worth finding, in per cent; null for none.", 20
     ),

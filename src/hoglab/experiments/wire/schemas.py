@@ -237,6 +237,7 @@ class ProjectConfigPatch(WireModel):
     default_sequential_tuning_parameter: (
         Annotated[float, Number(min=MIN_TUNING_PARAMETER, max=MAX_TUNING_PARAMETER)] | None
     ) = None
+    default_posthog_numbers: Annotated[bool, Bool()] = False
     default_minimum_detectable_effect: Annotated[float, Number(min=0)] | None = None
     default_flag_persistence_enabled: Annotated[bool, Bool()] = False
     experiment_recalculation_times: Annotated[list[str], RECALCULATION_TIMES] | None = None
@@ -255,6 +256,7 @@ class ProjectConfigOut(WireModel):
     default_cuped_lookback_days: int | None
     default_sequential_testing_enabled: bool
     default_sequential_tuning_parameter: float | None
+    default_posthog_numbers: bool
     default_minimum_detectable_effect: float | None
     default_flag_persistence_enabled: bool
     experiment_recalculation_times: list[str] | None

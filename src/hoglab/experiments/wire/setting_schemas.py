@@ -32,6 +32,9 @@ _STATS: Notes = {
     "enabled": "Whether it is on.",
     "lookback_days": Note("How many days before the exposure are looked at, from 1 to 30.", 14),
     "relative_variance": "`delta`, or `posthog` for intervals like PostHog's.",
+    "posthog_numbers": (
+        "Whether p-values and intervals are PostHog's, to the digit; without it the project's default."
+    ),
 }
 
 
@@ -95,6 +98,7 @@ class StatsConfig(WireModel):
     baseline_variant_key: Any = None
     cuped: CupedSettings | None = None
     multiple_testing_correction: Any = None
+    posthog_numbers: Any = None
 
 
 class ExposureConfig(WireModel):

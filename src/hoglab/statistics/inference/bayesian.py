@@ -1,11 +1,15 @@
 """The Bayesian comparison of two groups: a Normal posterior of the effect.
 
+A relative effect has no Normal posterior, but μt - (1 + r)·μc has one for each r. The chance to win is that of the
+difference, r = 0, and the interval has the effects r that are not in its tails.
+
 Where the variance of the effect is itself uncertain, as for quantiles, the posterior is Student's t with the
 degrees of freedom of the variance. Source: Gelman et al., Bayesian Data Analysis, section 3.2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 
@@ -18,16 +22,18 @@ from hoglab.statistics.distributions import (
     student_t_critical_value,
     student_t_pdf,
 )
-from hoglab.statistics.inference.effects import Effect, interval_around
+from hoglab.statistics.inference.effects import Effect, Spread, interval_around
 from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
+
+_BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class BayesianTest:
-    """Posterior of the effect. `posterior_sd` is its scale: the standard deviation of a Normal one.
+    """Posterior of the effect. `posterior_sd` is its scale near zero, the standard deviation of a Normal one.
 
-    `chance_to_win` is P(test > baseline). `credible_interval` is symmetric around the posterior mean and,
-    like it, a fraction for relative effects. `risk_control` and `risk_treatment` are the expected losses of
+    `chance_to_win` is P(test > baseline). `credible_interval` is, like the posterior mean, a fraction for relative
+    effects; a side without a bound is infinite. `risk_control` and `risk_treatment` are the expected losses of
     staying with the baseline and of choosing the test variant, in the effect's unit.
     """
 
@@ -53,14 +59,15 @@ class BayesianTest:
 def bayesian_test(config: BayesianConfig, effect: Effect) -> BayesianTest:
     """Judge an effect. Raises RefusalError when the effect has no variance.
 
-    chance_to_win = Φ(e/√V); interval = e ± Φ⁻¹(1 - (1 - ci_level)/2)·√V; losses by the partial expectation.
+    chance_to_win = Φ(e/√V(0)); the interval has the effects r with |e - r| <= Φ⁻¹(1 - (1 - ci_level)/2)·√V(r), and
+    with a prior the mean and sd of the posterior in place of e and √V(r); losses by the partial expectation.
     Source: spec experiment-results 4.5.
     """
     freedom = effect.variance_df
     mean, sd = _posterior(config.prior, effect.estimate, effect.standard_error)
     z = mean / sd
-    half = _critical_value((1 - config.ci_level) / 2, freedom) * sd
-    interval = interval_around(mean, half)
+    critical = _critical_value((1 - config.ci_level) / 2, freedom)
+    interval = effect.interval(lambda spread: _interval(config.prior, effect.estimate, spread, critical))
     chance = _cdf(-z if config.inverse else z, freedom)
     return BayesianTest(
         posterior_mean=mean,
@@ -116,6 +123,43 @@ def _excess(z: float, freedom: float | None) -> float:
     if freedom is None:
         return normal_pdf(z)
     return (freedom + z * z) / (freedom - 1) * student_t_pdf(z, freedom)
+
+
+def _interval(prior: Prior | None, estimate: float, spread: Spread, critical: float) -> tuple[float, float]:
+    """Return the effects r that lie at most `critical` posterior standard deviations from the posterior mean.
+
+    Mean and standard deviation are those for the variance V(r) of the data.
+    """
+    if prior is None:
+        return spread.interval(estimate, critical)
+    informed = prior
+
+    def distance(effect: float) -> float:
+        mean, sd = _posterior(informed, estimate, sqrt(spread.at(effect)))
+        return (effect - mean) / sd
+
+    if spread.slope == 0 == spread.curvature:
+        mean, sd = _posterior(prior, estimate, sqrt(spread.at_zero))
+        return interval_around(mean, critical * sd)
+    # Far out the variance of the data grows without end, and what remains is the prior: the search ends.
+    step = sqrt(prior.variance) + abs(estimate - prior.mean)
+    low, high = prior.mean - step, prior.mean + step
+    while distance(low) > -critical:
+        low -= high - low
+    while distance(high) < critical:
+        high += high - low
+    return _crossing(distance, -critical, low, high), _crossing(distance, critical, low, high)
+
+
+def _crossing(distance: Callable[[float], float], target: float, low: float, high: float) -> float:
+    """Return where a distance passes a target, by bisection."""
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if distance(middle) < target:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def _posterior(prior: Prior | None, estimate: float, standard_error: float) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 from hoglab.statistics.config import (
     BayesianConfig,
@@ -56,7 +57,7 @@ class VariantComparison:
 
     @property
     def credible_interval(self) -> tuple[float, float] | None:
-        """Credible interval of the effect; None for frequentist or refused rows."""
+        """Credible interval of the effect, a side without a bound infinite; None for frequentist or refused rows."""
         return self.inference.credible_interval if isinstance(self.inference, BayesianTest) else None
 
     @property
@@ -68,12 +69,23 @@ class VariantComparison:
 
     @property
     def confidence_interval(self) -> tuple[float, float] | None:
-        """Confidence interval of the effect; None for Bayesian or refused rows."""
+        """Confidence interval of the effect, a side without a bound infinite; None for Bayesian or refused rows."""
         return (
             self.inference.confidence_interval
             if isinstance(self.inference, FrequentistTest | SequentialTest)
             else None
         )
+
+    @property
+    def point_estimate(self) -> float | None:
+        """The effect, with a prior the posterior mean; None for refused rows."""
+        return None if self.inference is None else self.inference.point_estimate
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the interval has no bound on a side: the mean that a relative effect divides by may be zero."""
+        interval = self.credible_interval or self.confidence_interval
+        return interval is not None and not all(map(isfinite, interval))
 
     @property
     def significant(self) -> bool | None:
@@ -122,8 +134,13 @@ def estimate_effect(
     _refuse_for_method(config.inference_config, baseline, variant)
     difference_type = config.inference_config.difference_type
     if isinstance(baseline, WithCovariate) and isinstance(variant, WithCovariate):
-        return cuped_effect(difference_type, config.cuped.relative_variance, baseline, variant)
-    return effect_of(difference_type, baseline.moments(), variant.moments()), None
+        form = config.cuped_relative_variance
+        posthog = config.posthog_numbers
+        return cuped_effect(difference_type, form, baseline, variant, posthog_numbers=posthog)
+    effect = effect_of(
+        difference_type, baseline.moments(), variant.moments(), posthog_numbers=config.posthog_numbers
+    )
+    return effect, None
 
 
 def infer(config: BayesianConfig | FrequentistConfig, effect: Effect) -> Inference:

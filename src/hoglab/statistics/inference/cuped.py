@@ -4,10 +4,11 @@ The adjusted outcome is y' = y - θ·x with one θ per pair of groups (spec expe
 Kohavi, Walker 2013). x is not centred, so adjusted means are not on the scale of the raw ones; a relative
 effect therefore divides by the unadjusted baseline mean b.
 
-For relative effects there are two variances. PostHog treats the adjusted baseline mean as if it were the
-denominator, which understates the baseline's share whenever x has a positive mean: nominal 95 % intervals
-cover about 84 % in a typical case. The delta form propagates the baseline's y and x through (ȳt' - ȳc')/ȳc
-and keeps the nominal coverage.
+A relative effect is tested and bounded by how μt' - μc' - r·b varies, where the baseline's mean b and its adjusted
+mean move together. Under the setting `posthog_numbers` there are two variances instead. PostHog treats the adjusted
+baseline mean as if it were the denominator, which understates the baseline's share whenever x has a positive mean:
+nominal 95 % intervals cover about 84 % in a typical case. The delta form propagates the baseline's y and x through
+(ȳt' - ȳc')/ȳc.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoglab.statistics.config import DifferenceType, RelativeVariance
-from hoglab.statistics.inference.effects import Effect, effect_of, relative_effect
+from hoglab.statistics.inference.effects import Denominator, Effect, delta_effect, effect_of, effect_over
 from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.sums import Moments, Proportion, WithCovariate
 
@@ -50,16 +51,20 @@ def pooled_theta(control: WithCovariate, treatment: WithCovariate) -> float:
 
 def cuped_effect(
     difference_type: DifferenceType,
-    relative_variance: RelativeVariance,
+    relative_variance: RelativeVariance | None,
     control: WithCovariate,
     treatment: WithCovariate,
+    *,
+    posthog_numbers: bool = False,
 ) -> tuple[Effect, CupedAdjustment]:
     """Return the effect between two groups after adjustment, and the adjustment itself.
 
-    The raw variance of a funnel is p(1 - p), except under the delta form, which needs the variance that
-    belongs beside a covariance with divisor n - 1. Raises RefusalError as the plain effects do.
+    A relative effect has one of the two variances where `relative_variance` names one; else it is that of the
+    difference over b. The raw variance of a funnel is p(1 - p), except under the delta form, which needs the variance
+    that belongs beside a covariance with divisor n - 1. Raises RefusalError as the plain effects do.
     """
-    delta = difference_type is DifferenceType.RELATIVE and relative_variance is RelativeVariance.DELTA
+    relative = difference_type is DifferenceType.RELATIVE
+    delta = relative and relative_variance is RelativeVariance.DELTA
     theta = pooled_theta(control, treatment)
     raw_control, raw_test = _raw_moments(control, delta), _raw_moments(treatment, delta)
     adjusted_control = _adjusted(control, raw_control, theta)
@@ -72,12 +77,15 @@ def cuped_effect(
         variance_reduction_control=_reduction(raw_control, adjusted_control),
         variance_reduction_test=_reduction(raw_test, adjusted_test),
     )
-    if difference_type is DifferenceType.ABSOLUTE:
-        return effect_of(difference_type, adjusted_control, adjusted_test), adjustment
-    effect = relative_effect(adjusted_control, adjusted_test, raw_control.mean)
-    if delta:
-        variance = _delta_variance(theta, control, raw_control, raw_test, adjusted_test)
-        effect = Effect(effect.estimate, variance, adjusted_control, adjusted_test)
+    if not relative:
+        effect = effect_of(difference_type, adjusted_control, adjusted_test, posthog_numbers=posthog_numbers)
+    elif relative_variance is None:
+        covariance = raw_control.variance - theta * control.covariance
+        denominator = Denominator(raw_control.mean, raw_control.variance, covariance)
+        effect = effect_over(denominator, adjusted_control, adjusted_test)
+    else:
+        variance = _delta_variance(theta, control, raw_control, raw_test, adjusted_test) if delta else None
+        effect = delta_effect(adjusted_control, adjusted_test, raw_control.mean, variance)
     return effect, adjustment
 
 

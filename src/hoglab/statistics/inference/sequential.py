@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from hoglab.statistics.config import FrequentistConfig
-from hoglab.statistics.inference.effects import Effect, interval_around
+from hoglab.statistics.inference.effects import Effect
 from hoglab.statistics.inference.frequentist import require_samples
 
 
 @dataclass(frozen=True, slots=True)
 class SequentialTest:
-    """A sequential test of no effect; `p_value` is exactly 1 while there is no evidence against it."""
+    """A sequential test of no effect; `p_value` is exactly 1 while there is no evidence against it.
+
+    `standard_error` is that of an effect of zero; a side of the interval without a bound is infinite.
+    """
 
     point_estimate: float
     standard_error: float
@@ -31,13 +34,15 @@ def sequential_test(config: FrequentistConfig, effect: Effect) -> SequentialTest
     """Judge an effect at any time. Raises RefusalError as `welch_test` does.
 
     With n samples in total, ρ of `mixture_width` and q = n·ρ² + 1:
-    half width = √(V·n)·√(2·q·ln(√q/α)/(n·ρ)²), ln E = ρ²·(e²·n/V)/(2q) - ½·ln q, p = min(1, 1/E).
+    half width = √(V·n)·√(2·q·ln(√q/α)/(n·ρ)²), ln E = ρ²·(e²·n/V)/(2q) - ½·ln q, p = min(1, 1/E), with V that of an
+    effect of zero. For a relative effect the interval has every r for which the confidence sequence of
+    μt - (1 + r)·μc contains 0: as each of these misses the truth at most once in 1/α experiments, so does it.
     """
     require_samples(effect)
     n, error = effect.number_of_samples, effect.standard_error
     rho = mixture_width(config.alpha, config.sequential_tuning_parameter)
     q = n * rho * rho + 1
-    half = error * sequential_critical_value(config, n)
+    critical = sequential_critical_value(config, n)
     z = effect.estimate / error
     log_evidence = rho * rho * z * z * n / (2 * q) - 0.5 * log(q)
     p_value = exp(-log_evidence) if log_evidence > 0 else 1.0
@@ -46,7 +51,7 @@ def sequential_test(config: FrequentistConfig, effect: Effect) -> SequentialTest
         standard_error=error,
         rho=rho,
         p_value=p_value,
-        confidence_interval=interval_around(effect.estimate, half),
+        confidence_interval=effect.interval(lambda spread: spread.interval(effect.estimate, critical)),
         significant=p_value < config.alpha,
     )
 

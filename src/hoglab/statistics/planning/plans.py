@@ -5,9 +5,9 @@ size as the control, and
 the same history with every value multiplied by one factor as the test variant. So a relative effect, CUPED or a
 sequential test is planned by the method itself.
 
-The estimate is taken as Normal around the true effect; a plan accounts for the standard error of a relative effect,
-which varies with the estimate. Most effects on counts and amounts multiply; where a constant is added to every
-value instead, the variance does not grow and slightly fewer entities suffice.
+The difference is taken as Normal around the true one. Under the setting `posthog_numbers` a plan accounts for the
+standard error of a relative effect, which varies with the estimate. Most effects on counts and amounts multiply; where
+a constant is added to every value instead, the variance does not grow and slightly fewer entities suffice.
 """
 
 from __future__ import annotations
@@ -116,9 +116,10 @@ def _expected_effect(
     sample_size: int,
     test_share: float,
 ) -> tuple[Effect, float]:
-    """Return the effect to expect at the planned sizes, and the spread of e/√V.
+    """Return the effect to expect at the planned sizes, and the standard deviation of e/√V.
 
-    History is the control, and history with grown values the test variant.
+    History is the control, and history with grown values the test variant. V is the larger one of two estimates where
+    the groups are unequal; only Welch's is the variance that e has.
     """
     relative = config.inference_config.difference_type is DifferenceType.RELATIVE
     if difference == 0:
@@ -128,21 +129,25 @@ def _expected_effect(
     growth = 1 + (difference if relative else difference / baseline.mean)
     size_test = max(round(sample_size * test_share), 2)
     size_control = max(sample_size - size_test, 2)
-    if isinstance(baseline, WithCovariate):
-        if config.cuped.enabled:
-            control, test = _scaled(baseline, size_control, 1), _scaled(baseline, size_test, growth)
-            effect = estimate_effect(config, control, test)[0]
-            theta = pooled_theta(control, test)
-            return effect, _spread(
-                growth, _Noise.of(control, theta), _Noise.of(test, theta)
-            ) if relative else 1
-        baseline = baseline.outcome
-    history = baseline.moments()
-    before, after = (_resized(baseline, history, size) for size in (size_control, size_test))
-    after = replace(after, mean=growth * history.mean, variance=_grown_variance(baseline, history, growth))
-    effect = effect_of(config.inference_config.difference_type, before, after)
-    noises = _Noise(before.variance_of_mean), _Noise(after.variance_of_mean)
-    return effect, _spread(growth, *noises) if relative else 1
+    if isinstance(baseline, WithCovariate) and config.cuped.enabled:
+        control, test = _scaled(baseline, size_control, 1), _scaled(baseline, size_test, growth)
+        effect = estimate_effect(config, control, test)[0]
+        theta = pooled_theta(control, test)
+        noises = _Noise.of(control, theta), _Noise.of(test, theta)
+        by_delta = config.cuped_relative_variance is not None
+    else:
+        plain = baseline.outcome if isinstance(baseline, WithCovariate) else baseline
+        history = plain.moments()
+        before, after = (_resized(plain, history, size) for size in (size_control, size_test))
+        after = replace(after, mean=growth * history.mean, variance=_grown_variance(plain, history, growth))
+        effect = effect_of(
+            config.inference_config.difference_type, before, after, posthog_numbers=config.posthog_numbers
+        )
+        noises = _Noise(before.variance_of_mean), _Noise(after.variance_of_mean)
+        by_delta = config.posthog_numbers
+    if relative and by_delta:
+        return effect, _spread(growth, *noises)
+    return effect, sqrt(effect.spreads[0].at_zero) / effect.standard_error
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from math import inf
 
 from hoglab.statistics.config import DifferenceType, StatisticsConfig
 from hoglab.statistics.verdict.planned import PlanSource, Progress
@@ -76,7 +77,7 @@ class Evidence:
 
     variant: str
     interval: Interval | None = None
-    """Interval of the effect."""
+    """Interval of the effect; a side without a bound is infinite."""
     is_above: bool | None = None
     """Whether the variant's mean is above the baseline's, adjusted as the test is; None: equal, or not known.
 
@@ -91,11 +92,15 @@ class Evidence:
     chance_to_win: float | None = None
     problem: str | None = None
     """Reason for which there are no statistics."""
+    estimate: float | None = None
+    """Point estimate of the effect; None for the middle of the interval."""
 
     @property
     def effect(self) -> float | None:
-        """The point estimate: intervals are symmetric around it."""
-        return None if self.interval is None else (self.interval[0] + self.interval[1]) / 2
+        """The point estimate; None without an interval."""
+        if self.interval is None or self.estimate is not None:
+            return self.estimate
+        return (self.interval[0] + self.interval[1]) / 2
 
     def direction(self, *, wants_decrease: bool) -> Decision:
         """Return the decision of this evidence alone: better or worse, by the goal of the metric, where significant."""
@@ -107,16 +112,22 @@ class Evidence:
 
     @property
     def strength(self) -> float:
-        """Effect in half-widths of its interval: comparable between metrics."""
+        """Effect over its distance from the bound towards zero: comparable between metrics, above 1 where clear."""
         if self.interval is None or self.effect is None:
             return 0.0
-        half = (self.interval[1] - self.interval[0]) / 2
-        return abs(self.effect) / half if half > 0 else 0.0
+        distance = self.effect - self.interval[0] if self.effect > 0 else self.interval[1] - self.effect
+        return abs(self.effect) / distance if distance > 0 else 0.0
 
     @property
     def largest_difference(self) -> float | None:
-        """Largest effect, up or down, that is still possible."""
-        return None if self.interval is None else max(map(abs, self.interval))
+        """Largest effect, up or down, that is still possible; None without a bound on it."""
+        largest = inf if self.interval is None else max(map(abs, self.interval))
+        return None if largest == inf else largest
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether there is an interval, and a side of it has no bound."""
+        return self.interval is not None and self.largest_difference is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +231,7 @@ class Numbers:
     plan_source: PlanSource
     largest_difference: float | None
     """The largest effect on a primary metric, up or down, that is still possible; None where several primary metrics
-    have units of their own."""
+    have units of their own, and where an interval has no bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ def _numbers(case: Case) -> Numbers:
         if (difference := evidence.largest_difference) is not None
     ]
     comparable = case.is_relative or len(primary) == 1
+    unbounded = any(evidence.is_unbounded for metric in primary for evidence in metric.variants)
     return Numbers(
         people=progress.people,
         people_needed=progress.people_needed,
@@ -164,5 +165,5 @@ def _numbers(case: Case) -> Numbers:
         days_needed=progress.days_needed,
         days_remaining=progress.days_remaining,
         plan_source=progress.source,
-        largest_difference=max(largest) if largest and comparable else None,
+        largest_difference=max(largest) if largest and comparable and not unbounded else None,
     )

@@ -269,9 +269,12 @@ def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -
 def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
     if not case.progress.is_reached:
         return f"Stopped too early to decide: it ran {_so_far(case.progress)}."
-    possible = []
+    possible, unbounded = [], []
     for metric in case.metrics:
         if not metric.is_primary:
+            continue
+        if any(variant.is_unbounded for variant in metric.variants):
+            unbounded.append(f"“{metric.name}”")
             continue
         largest = [
             variant.largest_difference
@@ -281,6 +284,11 @@ def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
         if largest:
             bound = _effect(case, metric, max(largest)).removeprefix("+")
             possible.append(f"“{metric.name}” beyond ±{bound}")
+    if unbounded and not possible:
+        return (
+            f"No clear winner, and no bound on the difference on {_joined(unbounded)}: the baseline's value is not "
+            "told from zero."
+        )
     if not possible:
         return "Nothing can be said: no primary metric has statistics."
     worse = [f"“{finding.evidence.variant}”" for finding in _primary(said, Decision.WORSE)]
