@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hoglab.filters.model import GROUP_TYPES
+from hoglab.people.identity import without_nul
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +76,7 @@ class GroupBatch:
             change.event_uuid = event.uuid
 
     def _index(self, group_type: str, at: datetime) -> int | None:
+        group_type = without_nul(group_type)
         index = self.types.get(group_type)
         if index is None and group_type and len(group_type) <= MAX_GROUP_KEY_CHARS:
             taken = set(self.types.values())
@@ -88,7 +90,7 @@ class GroupBatch:
 def _key(value: Any) -> str:
     """Return a group key as text; empty when the value cannot be one."""
     if isinstance(value, str):
-        return value if len(value) <= MAX_GROUP_KEY_CHARS else ""
+        return without_nul(value) if len(value) <= MAX_GROUP_KEY_CHARS else ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     return ""

@@ -55,9 +55,14 @@ def can_merge(distinct_id: str) -> bool:
     return bool(bare.strip()) and bare not in _ILLEGAL and bare.lower() not in _ILLEGAL_ANY_CASE
 
 
+def without_nul(name: str) -> str:
+    """Return a name as all databases keep it: with U+FFFD for each NUL, which PostgreSQL lacks."""
+    return name.replace("\0", "\ufffd")
+
+
 def clean_distinct_id(value: object) -> str:
     """Return the distinct id that a value in an event's properties names; empty when it names none."""
     if value is None or value is False:
         return ""
     text = value if isinstance(value, str) else ("true" if value is True else str(value))
-    return text[:MAX_DISTINCT_ID_CHARS].replace("\0", "\ufffd")
+    return without_nul(text[:MAX_DISTINCT_ID_CHARS])
