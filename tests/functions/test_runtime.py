@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.accounts.service import AccountService
-from hoglab.filters.hog import FilterFailure, dispatch
+from hoglab.filters.hog import CompiledFilter, FilterFailure, FusedDispatcher, dispatch
 from hoglab.functions import store
 from hoglab.functions.configuration.compiler_version import COMPILER_VERSION
 from hoglab.functions.runtime.compile import CompiledFunction
@@ -24,7 +25,7 @@ from hoglab.functions.secrets.redaction import redactor
 from hoglab.hog.errors import HogLimit, HogRuntimeError
 from hoglab.hog.rt.context import Limits
 from hoglab.http.fields.dates import utc_now
-from hoglab.storage.database import Database
+from hoglab.storage.database import Database, DatabaseError
 from hoglab.storage.database.tables import action
 
 GLOBALS: dict[str, Any] = {
@@ -128,7 +129,13 @@ def test_a_save_costs_no_look_at_the_other_functions(
         )
         for number in range(50)
     ]
-    names(registry)
+
+    def ready() -> None:
+        functions = registry.for_project(1)
+        assert functions is not None
+        assert len(functions.destinations.dispatcher) == len(functions.destinations)
+
+    ready()
     read: list[int] = []
     compiled: list[str] = []
     fused: list[int] = []
@@ -147,11 +154,55 @@ def test_a_save_costs_no_look_at_the_other_functions(
     monkeypatch.setattr(dispatch, "fuse", lambda cases: (fused.append(len(cases)), fuse(cases))[1])
     api.change(made[7], name="seven")
     assert "seven" in names(registry)
+    ready()
     assert (read, compiled, fused) == ([1], ["seven"], [])
     api.change(made[8], filters={"events": [{"id": "other", "type": "events"}]})
     api.change(made[9], enabled=False)
     assert len(names(registry)) == 49
+    ready()
     assert (read, compiled) == ([1, 2], ["seven", "f8"])
+
+
+def test_filters_are_compiled_together_when_they_are_first_asked(
+    api: Api, registry: FunctionRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[int, object]] = []
+
+    class Counted(FusedDispatcher):
+        def __init__(self, filters: Sequence[CompiledFilter], before: FusedDispatcher | None = None) -> None:
+            built.append((len(filters), before))
+            super().__init__(filters, before)
+
+    monkeypatch.setattr("hoglab.functions.runtime.compile.FusedDispatcher", Counted)
+    for kind in ("destination", "internal_destination", "transformation"):
+        api.create(type=kind, enabled=True, hog="return event")
+    first = registry.for_project(1)
+    assert first is not None
+    assert built == []
+    dispatcher = first.destinations.dispatcher
+    assert first.destinations.dispatcher is dispatcher
+    assert built == [(1, None)]
+    for number in range(3):  # changes that nobody asks about: what was built before them is still taken over
+        api.create(name=str(number), enabled=True, hog="return 1")
+        later = registry.for_project(1)
+        assert later is not None
+    assert len(built) == 1
+    assert len(later.destinations.dispatcher) == 4
+    assert built[1:] == [(4, dispatcher)]
+
+
+def test_filters_that_cannot_be_compiled_together_are_no_fault_of_an_event(
+    api: Api, registry: FunctionRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a fault of the server")
+
+    monkeypatch.setattr("hoglab.functions.runtime.compile.FusedDispatcher", fail)
+    api.create(enabled=True, hog="return 1")
+    functions = registry.for_project(1)
+    assert functions is not None
+    with pytest.raises(DatabaseError, match="a fault of the server"):
+        _ = functions.destinations.dispatcher
 
 
 def test_taking_changes_over_comes_to_the_same_as_reading_all(

@@ -35,6 +35,7 @@ from hoglab.hog import (
     evaluate,
 )
 from hoglab.hog.nodes import Field, walk
+from hoglab.storage.database import DatabaseUnreadableError
 
 if TYPE_CHECKING:
     from hoglab.functions.configuration import Configuration
@@ -324,17 +325,34 @@ class FunctionSet:
     """Functions that run on the same happenings, in the order in which they are evaluated."""
 
     def __init__(self, functions: Sequence[CompiledFunction], before: FunctionSet | None = None) -> None:
-        """Prepare the filters of functions.
-
-        ``before`` is the previous set; filters that did not change are taken over from it.
-        """
+        """Create the set. ``before`` is the previous one; filters that did not change are taken over from it."""
         self.functions = tuple(functions)
-        filters = [function.filter for function in self.functions]
-        self.dispatcher: FusedDispatcher = FusedDispatcher(
-            filters, None if before is None else before.dispatcher
-        )
+        self._dispatcher: FusedDispatcher | None = None
+        self._earlier = None if before is None else before.latest
         self.reads: frozenset[str] = frozenset().union(*{function.reads for function in self.functions})
         """The roots that filters, those of mappings included, look at: no other globals need be made for them."""
+
+    @property
+    def latest(self) -> FusedDispatcher | None:
+        """The dispatcher of this set or, while nobody has needed it, of the last one before that has one."""
+        return self._earlier if self._dispatcher is None else self._dispatcher
+
+    @property
+    def dispatcher(self) -> FusedDispatcher:
+        """All filters as one, compiled when it is first needed: transformations never need it.
+
+        Raises `DatabaseError` when they cannot be compiled: no event is to blame for it.
+        """
+        if self._dispatcher is None:
+            filters = [function.filter for function in self.functions]
+            try:
+                self._dispatcher = FusedDispatcher(filters, self._earlier)
+            except Exception as error:
+                raise DatabaseUnreadableError(
+                    f"the filters of functions cannot be compiled ({type(error).__name__}: {error})"
+                ) from error
+            self._earlier = None
+        return self._dispatcher
 
     def __len__(self) -> int:
         return len(self.functions)
