@@ -67,6 +67,30 @@ def test_links_are_not_followed(directory: TableDirectory, tmp_path: Path) -> No
             directory.files(pattern)
 
 
+@pytest.mark.parametrize("link", ["away", "deep/away"])
+@pytest.mark.parametrize(
+    "rest", ["d.csv", "none.csv", "*.csv", "inner/e.csv", "*/*.csv", "inner/none", "**/*.csv"]
+)
+@pytest.mark.parametrize("target", ["outside", "nowhere", "/etc", "secret.csv"])
+def test_an_error_tells_nothing_of_what_is_behind_a_link(
+    directory: TableDirectory, tmp_path: Path, link: str, rest: str, target: str
+) -> None:
+    (tmp_path / "outside" / "inner").mkdir(parents=True)
+    for name in ("d.csv", "inner/e.csv"):
+        (tmp_path / "outside" / name).write_text("x\n1\n")
+    (directory.path / "deep").mkdir(exist_ok=True)
+    (directory.path / link).symlink_to(tmp_path / target)
+    for pattern in (link, f"{link}/{rest}", f"{link[:-2]}*/{rest}"):
+        with pytest.raises(TableFileError) as refused:
+            directory.files(pattern)
+        is_passed_over = "*" in pattern.removesuffix(rest) and target in ("nowhere", "secret.csv")
+        assert str(refused.value) == (
+            f"There is no file {pattern} in the directory of tables."
+            if is_passed_over
+            else f"{link} is a link, which is not followed."
+        )
+
+
 def test_the_directory_itself_may_be_reached_over_a_link(directory: TableDirectory, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(directory.path)
     assert TableDirectory(tmp_path / "linked").columns("a.csv", FileFormat.CSV) == (

@@ -93,9 +93,12 @@ class TableDirectory:
         parts = _parts(pattern)
         try:
             root = self.path.resolve(strict=True)
+            _refuse_links(root, parts if _ENGINE_WILDCARDS.search(parts[-1]) is None else parts[:-1])
             paths = sorted(
                 path for path in islice(root.glob("/".join(parts)), MAX_FILES + 1) if path.is_file()
             )
+        except TableFileError:
+            raise
         except (OSError, ValueError) as error:
             raise TableFileError(f"The directory of tables cannot be read: {_reason(error)}.") from error
         if len(paths) > MAX_FILES:
@@ -211,6 +214,27 @@ def _parts(pattern: str) -> Sequence[str]:
             f"{pattern} must be relative to the directory of tables and stay inside it (orders/*.parquet)."
         )
     return path.parts
+
+
+def _refuse_links(root: Path, parts: Sequence[str]) -> None:
+    """Raise `TableFileError` if a part of a pattern is a link; where it has wildcards, if they mean one to a directory.
+
+    Nothing behind a link is looked at: neither the error nor its absence tells what is there.
+    """
+    directories = [root]
+    for part in parts:
+        inner: dict[Path, None] = {}
+        has_wildcards = _ENGINE_WILDCARDS.search(part) is not None
+        for directory in directories:
+            # Without wildcards `glob` looks whether the path exists, which follows a link.
+            for path in directory.glob(part) if has_wildcards else (directory / part,):
+                if path.is_symlink() and (path.is_dir() or not has_wildcards):
+                    raise TableFileError(f"{path.relative_to(root)} is a link, which is not followed.")
+                if path.is_dir():
+                    inner[path] = None
+                if len(inner) > MAX_FILES:
+                    raise TableFileError(f"{'/'.join(parts)} means more than {MAX_FILES:,} directories.")
+        directories = list(inner)
 
 
 def _reason(error: Exception) -> str:
