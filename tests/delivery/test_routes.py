@@ -175,7 +175,17 @@ def test_a_test_run_of_a_transformation_gives_the_event(api: Api) -> None:
     assert changed["result"]["uuid"] == EVENT["uuid"]
     assert changed["result"]["properties"] == {"seen": True}
     dropped = run("return null")
-    assert (dropped["result"], dropped["status"]) == (None, "success")
+    assert (dropped["result"], dropped["status"], dropped["logs"]) == (None, "success", [])
+    for without_value in ("let e := event", "if (event.event = 'other') { return event }"):
+        told = run(without_value)
+        assert (told["result"], told["status"]) == (None, "success")
+        [line] = told["logs"]
+        assert line["level"] == "warn"
+        assert line["message"].startswith(
+            "1 event was dropped, because the program came to its end without `return`."
+        )
+    [line] = run("let e := event e.timestamp := '2020-01-01T00:00:00Z' return e")["logs"]
+    assert (line["level"], "another `timestamp`" in line["message"]) == ("warn", True)
     failed = run("throw Error('no')")
     assert (failed["result"], failed["status"]) == (None, "error")
     assert "Error('no')" in failed["errors"][0]
