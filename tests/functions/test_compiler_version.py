@@ -24,7 +24,7 @@ from hoglab.functions.site.functions import filter_program, transpile_input, tra
 from hoglab.hog.backend_javascript import library_code
 
 RECORD = Path(__file__).parent / "compiled.json"
-VALUES = ("pro", 5, [1, 9], "1.2.3", "1.2.*", "2024-02-29")
+VALUES = ("pro", 5, "5", [1, 9], "1.2.3", "1.2.*", "2024-02-29")
 CONTEXT = FilterContext(
     actions={1: [{"event": "a", "url": "/x"}, {"event": "$autocapture", "selector": "a.b"}]}
 )
