@@ -46,7 +46,8 @@ def test_false_positives_coverage_and_power_are_as_promised(kind: Kind) -> None:
     ids=lambda kind: kind.name,
 )  # fmt: skip
 def test_looking_every_day_inflates_a_fixed_test_but_not_a_sequential_one(kind: Kind) -> None:
-    line = peeking(kind, RUNS)
+    # Values that keep growing make looks alike, so that fewer of them are wrong for the first time.
+    line = peeking(kind, 2 * RUNS if isinstance(kind, Accumulating) else RUNS)
     assert line.kept
     assert line.fixed.standard_errors > STANDARD_ERRORS
 
