@@ -491,6 +491,26 @@ class TestProjectSecretKeys:
     def test_only_admins_rotate(self, call: Call, member: str) -> None:
         assert call("PATCH", self.ROTATE, key=member).status_code == 403
 
+    @pytest.mark.parametrize("way", ["rotate_secret_token", "delete_secret_token_backup"])
+    def test_a_key_hands_on_no_more_than_it_has(
+        self, call: Call, accounts: AccountService, owner: int, clock: Clock, way: str
+    ) -> None:
+        first = call("PATCH", self.ROTATE).json()["secret_api_token"]
+        second = call("PATCH", self.ROTATE).json()["secret_api_token"]
+        soon = clock.now + timedelta(hours=1)
+        weak = [
+            accounts.create_key(owner, "short", ["*"], expires_at=soon),
+            accounts.create_key(owner, "narrow", ["project:write"]),
+            accounts.create_key(owner, "both", ["project:write", "feature_flag:read"], expires_at=soon),
+        ]
+        for key in weak:
+            answer = call("PATCH", f"/api/projects/1/{way}/", key=key.value)
+            assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+        for secret in (first, second):
+            assert accounts.authenticate(secret) is not None
+        enough = accounts.create_key(owner, "enough", ["project:write", "feature_flag:read"])
+        assert call("PATCH", f"/api/projects/1/{way}/", key=enough.value).status_code == 200
+
     def test_a_secret_key_opens_nothing_but_flags(self, call: Call) -> None:
         key = call("PATCH", self.ROTATE).json()["secret_api_token"]
         assert call("GET", "/api/projects/1/", key=key).status_code == 403

@@ -126,7 +126,82 @@ def test_continuity_without_a_person_stores_nothing(server):
     server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
     assert variant(server, "user-3", **{"$anon_distinct_id": "user-1"}) == "control"
     assert stored(server) == []
-    assert variant(server, "user-3") == "test"
+    assert variant(server, "user-3") == "control", "the log-in is remembered until it is ingested"
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "known"])
+def test_requests_before_the_log_in_is_ingested_flip_no_variant(server, is_known):
+    """posthog-js sends `$identify` and asks for flags; the next page asks again without the anonymous id."""
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    seen = set()
+    for number in range(40):
+        visitor, user = f"visitor-{number}", f"member-{number}"
+        if is_known:
+            server.event("$set", user)
+        before = variant(server, visitor)
+        assert variant(server, user, **{"$anon_distinct_id": visitor}) == before
+        assert variant(server, user) == before
+        server.event("$identify", user, **{"$anon_distinct_id": visitor})
+        assert variant(server, user) == before
+        seen.add(before)
+    assert seen == {"control", "test"}
+
+
+def test_servers_send_the_anonymous_id_among_the_properties(server):
+    server.create(KEY, {"groups": [{}], "multivariate": HALVES}, ensure_experience_continuity=True)
+    server.event("$set", "user-3")
+    assert variant(server, "user-3", person_properties={"$anon_distinct_id": "user-1"}) == "control"
+    assert stored(server) == [(KEY, "user-1")]
+
+
+def test_nobody_enters_or_leaves_a_holdout_by_logging_in(server):
+    filters = {
+        "groups": [{}],
+        "multivariate": HALVES,
+        "holdout": {"id": 7, "exclusion_percentage": 50},
+    }
+    server.create(KEY, filters, ensure_experience_continuity=True)
+    seen = set()
+    for number in range(40):
+        visitor, user = f"visitor-{number}", f"member-{number}"
+        before = variant(server, visitor)
+        server.event("$identify", user, **{"$anon_distinct_id": visitor})
+        server.evaluator._log_ins = continuity.RecentLogIns()
+        assert variant(server, user) == before
+        seen.add(before)
+    assert seen == {"holdout-7", "control", "test"}
+
+
+class TestRecentLogIns:
+    def test_they_count_for_a_while(self):
+        now = [0.0]
+        recent = continuity.RecentLogIns(lambda: now[0])
+        assert recent.anonymous_id(1, "user", None) is None
+        assert recent.anonymous_id(1, "user", "visitor") == "visitor"
+        assert recent.anonymous_id(1, "user", "other") == "other"
+        assert recent.anonymous_id(1, "user", None) == "visitor"
+        assert recent.anonymous_id(2, "user", None) is None
+        now[0] = continuity.LOG_INS_KEPT_FOR_S
+        assert recent.anonymous_id(1, "user", None) == "visitor"
+        now[0] += 1
+        assert recent.anonymous_id(1, "user", None) is None
+        assert recent.anonymous_id(1, "user", "other") == "other"
+        assert recent.anonymous_id(1, "user", None) == "other"
+
+    def test_the_oldest_are_forgotten(self, monkeypatch):
+        monkeypatch.setattr(continuity, "MAX_LOG_INS", 3)
+        recent = continuity.RecentLogIns(lambda: 0.0)
+        for number in range(5):
+            recent.anonymous_id(1, f"user-{number}", "visitor")
+        known = [recent.anonymous_id(1, f"user-{number}", None) for number in range(5)]
+        assert known == [None, None, "visitor", "visitor", "visitor"]
+
+    def test_ids_that_name_nobody_are_not_kept(self):
+        recent = continuity.RecentLogIns(lambda: 0.0)
+        long = "x" * (continuity.MAX_ID_LENGTH + 1)
+        for distinct_id, sent in (("user", "user"), ("user", long), (long, "visitor")):
+            assert recent.anonymous_id(1, distinct_id, sent) == sent
+            assert recent.anonymous_id(1, distinct_id, None) is None
 
 
 def test_continuity_of_two_persons_prefers_the_known_one(server):

@@ -17,6 +17,7 @@ from hoglab.delivery.runs.state import without_persons
 from hoglab.http.app import HoglabApp, build_app
 from hoglab.ingestion.routes import events_router
 from hoglab.people import derived_person_id
+from hoglab.people.cohorts import person_test
 from hoglab.people.erasing import PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
@@ -99,7 +100,7 @@ def client(house: Any) -> Iterator[ApiClient]:
     app = build_app(
         [
             events_router(house.store, house.database),
-            persons_router(house.database, erasing),
+            persons_router(house.database, erasing, person_test),
             groups_router(house.database),
         ],
         {},

@@ -27,7 +27,7 @@ from hoglab.accounts.schemas import (
     ProjectOut,
     ProjectSecretOut,
 )
-from hoglab.accounts.service import RETENTION_SETTING
+from hoglab.accounts.service import RETENTION_SETTING, SECRET_SCOPES
 from hoglab.http import errors
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.unknown_keys import refuse, within
@@ -118,9 +118,10 @@ def _project(accounts: AccountService, check_account_filters: CheckFilters) -> R
     def rotate_secret_token(call: Call) -> dict[str, Any]:
         """Give a project a new secret key for local evaluation of flags; the last one stays valid as a backup.
 
-        Needs an admin.
+        Needs an admin, and a key that may itself read flags and does not expire, as the secret key does not.
         """
         access.check_level(call.principal, Level.ADMIN)
+        check_grant(call.principal, SECRET_SCOPES, None)
         key = _wire(accounts.rotate_secret_key, call.project.id, call.principal.user.id)
         backup = accounts.secret_keys(call.project.id)[1:]
         return {
@@ -131,8 +132,9 @@ def _project(accounts: AccountService, check_account_filters: CheckFilters) -> R
 
     @router.patch("/delete_secret_token_backup", response=ProjectOut)
     def delete_secret_token_backup(call: Call) -> dict[str, Any]:
-        """Revoke the secret key before the current one. Needs an admin."""
+        """Revoke the secret key before the current one. Needs what making one needs."""
         access.check_level(call.principal, Level.ADMIN)
+        check_grant(call.principal, SECRET_SCOPES, None)
         accounts.revoke_backup_secret_key(call.project.id)
         return project_object(call.project, call.principal)
 

@@ -46,6 +46,7 @@ from hoglab.ingestion.quarantine_routes import quarantine_router
 from hoglab.ingestion.routes import events_router
 from hoglab.ingestion.warnings import warnings_router
 from hoglab.people import routes as people_routes
+from hoglab.people.cohorts import person_test
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.ui.assets import Assets
 from hoglab.ui.routes import ui_routes
@@ -89,7 +90,7 @@ def web(services: Services) -> HoglabApp:
             events_router(store, database, streams, newest=services.ingestion_view.newest_place),
             warnings_router(database),
             quarantine_router(services.quarantine),
-            people_routes.persons_router(database, services.erasing),
+            people_routes.persons_router(database, services.erasing, person_test),
             people_routes.groups_router(database),
             cohorts_router(database, services.cohorts, services.calculator.progress),
         ],

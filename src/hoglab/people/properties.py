@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from hoglab.storage.event_store.mirrored import NAMES
+
 MAX_PROPERTIES_BYTES = 655_360
 """An update that makes the properties larger than this is refused."""
 TRIMMED_PROPERTIES_BYTES = 524_288
@@ -18,63 +20,19 @@ NEVER_UPDATING_EVENTS = frozenset(("$exception", "$$heatmap"))
 PERSON_EVENTS = frozenset(("$identify", "$create_alias", "$merge_dangerously", "$set"))
 UNMIRRORED_EVENTS = frozenset(("$snapshot", "$performance_event"))
 
-_DEVICE = (
-    "$app_build",
-    "$app_name",
-    "$app_namespace",
-    "$app_version",
-    "$browser",
-    "$browser_version",
-    "$device_type",
-    "$current_url",
-    "$pathname",
-    "$os",
-    "$os_name",
-    "$os_version",
-    "$referring_domain",
-    "$referrer",
-    "$screen_height",
-    "$screen_width",
-    "$viewport_height",
-    "$viewport_width",
-    "$raw_user_agent",
-)
-_CAMPAIGN = (
-    "utm_source",
-    "utm_medium",
-    "utm_campaign",
-    "utm_content",
-    "utm_name",
-    "utm_term",
-    "gclid",
-    "gad_source",
-    "gclsrc",
-    "dclid",
-    "gbraid",
-    "wbraid",
-    "fbclid",
-    "msclkid",
-    "twclid",
-    "li_fat_id",
-    "mc_cid",
-    "igshid",
-    "ttclid",
-    "rdt_cid",
-    "irclid",
-    "_kx",
-    "epik",
-    "qclid",
-    "sccid",
-)
 _HOST_OS = frozenset(("$os", "$os_name", "$os_version"))
 _SERVER_LIBRARIES = frozenset(
     f"posthog-{name}"
     for name in ("python", "node", "php", "ruby", "go", "java", "rust", "rs", "elixir", "dotnet", "server")
 )
 
-_MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in (*_DEVICE, *_CAMPAIGN)}
+MIRRORED = {name: f"$initial_{name.removeprefix('$')}" for name in NAMES}
+"""Properties of an event that describe its visitor, with the name of the person's property for the first value.
+
+The names are those of the store's code for such events; a further one would stand here beside them.
+"""
 _NOTHING: Properties = {}
-_IS_MIRRORED = _MIRRORED.__contains__
+_IS_MIRRORED = MIRRORED.__contains__
 
 _VOLATILE = frozenset(
     (
@@ -106,7 +64,7 @@ _VOLATILE = frozenset(
         "$geoip_time_zone",
     )
 )
-_PROTECTED = frozenset(("email", "name", *_MIRRORED, *_MIRRORED.values()))
+_PROTECTED = frozenset(("email", "name", *MIRRORED, *MIRRORED.values()))
 
 
 def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
@@ -125,7 +83,7 @@ def mirror_initial_properties(event: str, properties: dict[str, Any]) -> None:
     values = {name: properties[name] for name in names}
     if not values:
         return
-    once = {_MIRRORED[name]: value for name, value in values.items() if value is not None}
+    once = {MIRRORED[name]: value for name, value in values.items() if value is not None}
     given_set, given_once = properties.get("$set"), properties.get("$set_once")
     properties["$set"] = {**values, **given_set} if isinstance(given_set, dict) else values
     if once:

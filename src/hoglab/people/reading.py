@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,15 @@ MAX_COUNTED = 10_000
 MAX_FOUND = 2_000
 """Maximum number of candidates of a search; more are not needed, as the first are soon found without the index."""
 
+MAX_TESTED = 50_000
+"""Maximum number of persons of one list to whom filters of properties are applied."""
+
 EXPORT_PAGE = 1_000
-"""Number of persons that `every_person` reads at once."""
+"""Number of persons that `every_person`, and a list with a test, read at once."""
+
+
+class TooManyPersonsError(Exception):
+    """A list would have to look at more persons than `MAX_TESTED`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +153,16 @@ def list_persons(
     email: str | None = None,
     search: str | None = None,
     among: sa.Select[tuple[int]] | None = None,
+    test: Callable[[PersonView], bool] | None = None,
     limit: int,
     offset: int,
 ) -> tuple[list[PersonView], int]:
     """Return persons, youngest first, and how many there are on all pages.
 
     ``email`` is the whole of that property and ``search`` a part of the email, the name or a distinct id, both
-    ignoring case; ``among`` selects the row ids to choose from. The count is exact up to `MAX_COUNTED`, and at
-    least as large as a further page needs.
+    ignoring case; ``among`` selects the row ids to choose from, and ``test`` is asked about each person that is left.
+    The count is exact up to `MAX_COUNTED`, and at least as large as a further page needs. Raises `TooManyPersonsError`
+    where a test would be asked about more than `MAX_TESTED` persons.
     """
     matching: sa.Select[Any] = sa.select(*_COLUMNS)
     maybe = [
@@ -185,12 +194,38 @@ def list_persons(
                 named.exists(),
             )
         )
+    if test is not None:
+        return _tested(connection, matching, test, limit=limit, offset=offset)
     counted = matching.with_only_columns(sa.literal(1)).limit(max(MAX_COUNTED, offset + limit + 1))
     count = connection.execute(sa.select(sa.func.count()).select_from(counted.subquery())).scalar_one()
     rows = connection.execute(
         matching.order_by(person.c.created_at.desc(), person.c.id.desc()).limit(limit).offset(offset)
     )
     return [_view(row) for row in rows], count
+
+
+def _tested(
+    connection: Connection,
+    matching: sa.Select[Any],
+    test: Callable[[PersonView], bool],
+    *,
+    limit: int,
+    offset: int,
+) -> tuple[list[PersonView], int]:
+    """Return the page of persons who pass a test, and how many pass it; persons are read page by page."""
+    newest_first = matching.order_by(person.c.created_at.desc(), person.c.id.desc()).limit(MAX_TESTED + 1)
+    page: list[PersonView] = []
+    count = 0
+    rows = connection.execution_options(yield_per=EXPORT_PAGE).execute(newest_first)
+    for number, row in enumerate(rows):
+        if number == MAX_TESTED:
+            raise TooManyPersonsError
+        view = _view(row)
+        if test(view):
+            count += 1
+            if offset < count <= offset + limit:
+                page.append(view)
+    return page, count
 
 
 def _maybe(connection: Connection, text: str) -> sa.ColumnElement[bool] | None:

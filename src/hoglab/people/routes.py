@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +17,11 @@ from hoglab.people.reading import SHOWN_DISTINCT_IDS, GroupView, PersonView, dis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from sqlalchemy import Connection
 
+    from hoglab.http.identity import Project
     from hoglab.http.management.call import Call
     from hoglab.http.management.routing import UuidId
     from hoglab.people.erasing import PersonErasing
@@ -44,7 +47,14 @@ _FILTER_NOTES: Notes = {
     **_NOTES,
     "email": Note("The whole of the property `email`, ignoring case.", "ada@example.com"),
     "search": "A part of the email, the name or a distinct id.",
+    "properties": Note(
+        "JSON list of filters that persons must pass, as cohorts have them; for what people did, filter by a cohort.",
+        '[{"key": "plan", "value": ["pro"], "operator": "exact", "type": "person"}]',
+    ),
 }
+
+PersonTest = Callable[["Connection", "Project", str, "datetime"], Callable[[PersonView], bool]]
+"""Function that returns the test of persons by filters in JSON: `hoglab.people.cohorts.person_test`. Raises 400."""
 
 
 class PersonQuery(WireModel):
@@ -55,6 +65,7 @@ class PersonQuery(WireModel):
     distinct_id: str | None = None
     email: str | None = None
     search: str | None = None
+    properties: str | None = None
     limit: int | None = None
     offset: int | None = None
 
@@ -181,23 +192,31 @@ class BulkDeletionOut(WireModel):
     deletion_errors: list[Any]
 
 
-def persons_router(database: Database, erasing: PersonErasing) -> ResourceRouter:
-    """Return the routes of ``/persons``: list, read and delete."""
+def persons_router(database: Database, erasing: PersonErasing, person_test: PersonTest) -> ResourceRouter:
+    """Return the routes of ``/persons``: list, read and delete. ``person_test`` reads filters of the list."""
     router = ResourceRouter("/persons", tag="persons", scopes=("person:read", "person:write"))
 
     @router.get("/", query=PersonQuery, response=PersonList, summary="List persons, youngest first")
     def list_persons(call: Call) -> dict[str, Any]:
-        page = call.page()
+        page, filters = call.page(), call.query("properties")
         with database.read() as connection:
-            persons, count = reading.list_persons(
-                connection,
-                call.project.id,
-                distinct_id=call.query("distinct_id"),
-                email=call.query("email"),
-                search=call.query("search"),
-                limit=page.limit,
-                offset=page.offset,
-            )
+            try:
+                persons, count = reading.list_persons(
+                    connection,
+                    call.project.id,
+                    distinct_id=call.query("distinct_id"),
+                    email=call.query("email"),
+                    search=call.query("search"),
+                    test=person_test(connection, call.project, filters, call.now) if filters else None,
+                    limit=page.limit,
+                    offset=page.offset,
+                )
+            except reading.TooManyPersonsError:
+                raise validation_error(
+                    f"The filters would have to be compared with more than {reading.MAX_TESTED:,} persons: "
+                    "make a cohort with them, or search for a part of a name, too.",
+                    "properties",
+                ) from None
             shown = person_objects(call, connection, persons)
         return envelope(call, shown, count)
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 import structlog
 from uuid_utils import uuid7
@@ -109,6 +110,7 @@ class FlagEvaluator:
         self._projects = projects
         self._reader = PointReader(database, known_persons)
         self._facts: dict[int, DatabaseFacts] = {}
+        self._log_ins = continuity.RecentLogIns()
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hoglab-flag-facts")
 
@@ -186,6 +188,13 @@ class FlagEvaluator:
         work = asyncio.get_running_loop().run_in_executor(self._readers, read)
         return await asyncio.wait_for(work, READ_TIMEOUT_S)
 
+    def with_log_in(self, project_id: int, request: FlagRequest) -> FlagRequest:
+        """Return a request with the anonymous id of a recent log-in, where it names none itself."""
+        anonymous_id = self._log_ins.anonymous_id(project_id, request.distinct_id, request.anon_distinct_id)
+        if anonymous_id == request.anon_distinct_id:
+            return request
+        return msgspec.structs.replace(request, anon_distinct_id=anonymous_id)
+
     async def keep_bucketing(
         self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
     ) -> Mapping[str, str] | FlagReason:
@@ -257,6 +266,8 @@ class EvaluationEndpoint:
             runtime = runtime_of(scope["headers"]) if flags.has_runtime_rules else "unknown"
             stages = flags.selection(choice_of(call, query, runtime))
             hash_keys = None
+            if flags.continuity_keys:
+                request = evaluator.with_log_in(project.id, request)
             if request.anon_distinct_id is not None and flags.continuity_keys:
                 hash_keys = await evaluator.keep_bucketing(project.id, request, flags.continuity_keys)
             ip = None if evaluator.places is None or disables_geoip(body) else client_ip(scope)

@@ -129,7 +129,10 @@ def read_subject(body: Mapping[str, Any], query: FlagQuery) -> FlagRequest:
     person = _object(get("person_properties") or get("$properties"), "person_properties")
     groups = _object(get("groups") or get("$groups"), "groups")
     group_properties = _object(get("group_properties") or get("$group_properties"), "group_properties")
-    anonymous = _identifier(get("$anon_distinct_id") or get("anon_distinct_id"))
+    # Servers' SDKs, which know no such field, send it among the properties (PostHog/posthog#38821).
+    anonymous = _identifier(
+        get("$anon_distinct_id") or get("anon_distinct_id") or person.get("$anon_distinct_id")
+    )
     device = _identifier(get("device_id") or get("$device_id")) or _identifier(person.get("$device_id"))
     return FlagRequest(
         clean_id(distinct_id),

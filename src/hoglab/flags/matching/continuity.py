@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -12,6 +13,44 @@ from hoglab.storage.database.tables import flag_hash_key_override
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
+
+
+LOG_INS_KEPT_FOR_S = 600.0
+"""Time for which a log-in counts that is not ingested yet."""
+MAX_LOG_INS = 20_000
+"""Maximum number of log-ins that are remembered; the oldest ones are forgotten."""
+MAX_ID_LENGTH = 400
+"""Maximum length of ids that are remembered; longer ones name no person."""
+
+
+class RecentLogIns:
+    """Anonymous ids of people who logged in a moment ago, by project and distinct id; for the event loop's thread.
+
+    The request for flags at a log-in names the anonymous id, the next one does not, and the person to whom the
+    bucketing id belongs may not be ingested when either of them arrives. The first log-in counts.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._known: dict[tuple[int, str], tuple[float, str]] = {}
+
+    def anonymous_id(self, project_id: int, distinct_id: str, sent: str | None) -> str | None:
+        """Return the anonymous id of a request: the one that it has, or that of a recent log-in.
+
+        What a request has is remembered.
+        """
+        key, now = (project_id, distinct_id), self._now()
+        kept = self._known.get(key)
+        if kept is not None and kept[0] < now:
+            del self._known[key]
+            kept = None
+        if sent is None:
+            return None if kept is None else kept[1]
+        if kept is None and sent != distinct_id and max(len(sent), len(distinct_id)) <= MAX_ID_LENGTH:
+            if len(self._known) >= MAX_LOG_INS:
+                del self._known[next(iter(self._known))]
+            self._known[key] = (now + LOG_INS_KEPT_FOR_S, sent)
+        return sent
 
 
 def missing(stored: Sequence[StoredHashKeys], flag_keys: Collection[str]) -> list[tuple[int, str]]:

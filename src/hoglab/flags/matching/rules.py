@@ -190,12 +190,15 @@ def _identifier(flag: CompiledFlag, condition: Condition, subject: Subject) -> b
 
 
 def _holdout_identifier(flag: CompiledFlag, subject: Subject) -> str | None:
-    """Return the group key, device id or distinct id, as the flag says; stored bucketing ids do not count here."""
+    """Return the group key, device id or distinct id, as the flag says; of one that persists, the bucketing id.
+
+    PostHog takes no stored bucketing id here, so that people enter and leave a holdout by logging in.
+    """
     if flag.aggregation is not None:
         return subject.group_key(flag.aggregation)
     if flag.by_device:
         return subject.device_id
-    return subject.anonymous_id if flag.continuity else subject.request.distinct_id
+    return subject.sticky_id(flag.key) if flag.continuity else subject.request.distinct_id
 
 
 def order_stages(

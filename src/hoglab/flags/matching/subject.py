@@ -191,12 +191,7 @@ class Subject:
             if request.anon_distinct_id is not None:
                 ids.append(request.anon_distinct_id)
             self._hash_keys = self._ask(self._facts.hash_keys, tuple(ids))
-        return self._hash_keys.get(flag_key) or self.anonymous_id
-
-    @property
-    def anonymous_id(self) -> str:
-        """``$anon_distinct_id`` when it was sent, else the distinct id."""
-        return self.request.anon_distinct_id or self.request.distinct_id
+        return self._hash_keys.get(flag_key) or self.request.anon_distinct_id or self.request.distinct_id
 
     def _ask(self, read: Any, *arguments: Any) -> Any:
         """Read from storage; after one failure storage is not asked again for this request."""

@@ -7,6 +7,7 @@ them in SQL.
 
 from hoglab.people.cohorts.calculation import CalculationProgress, CohortCalculator
 from hoglab.people.cohorts.definition import Cohort, cohort_reference
+from hoglab.people.cohorts.listing import person_test
 from hoglab.people.cohorts.matching import CohortError
 from hoglab.people.cohorts.service import CohortService
 from hoglab.people.cohorts.store import (
@@ -31,4 +32,5 @@ __all__ = [
     "existing",
     "members",
     "members_query",
+    "person_test",
 ]

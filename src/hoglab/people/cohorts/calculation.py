@@ -243,7 +243,7 @@ class CohortCalculator(BackgroundService):
 
         # One moment for the whole calculation, so that relative dates mean the same for everybody.
         moment = self._now()
-        context = EvaluationContext(lambda: moment, _zone(project.timezone))
+        context = EvaluationContext(lambda: moment, zone_of(project.timezone))
         return Sources(context, trees, faults, static, behaviour)
 
     def _finish(self, tx: Transaction, before: CohortRow, *, changed: bool) -> None:
@@ -301,7 +301,8 @@ def recalculate_dependents(tx: Transaction, project_id: int, changed: Collection
         store.request_calculation(tx.connection, affected)
 
 
-def _zone(name: str) -> ZoneInfo:
+def zone_of(name: str) -> ZoneInfo:
+    """Return a time zone by its name; UTC for one that is not known."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

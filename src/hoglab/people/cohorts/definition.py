@@ -131,16 +131,22 @@ def check_filters(sent: Any, rule_problem: RuleProblem) -> dict[str, Any]:
         raise filters_error('must be an object with "properties"')
     if len(orjson.dumps(sent)) > MAX_FILTERS_BYTES:
         raise filters_error(f"exceed the limit of {MAX_FILTERS_BYTES} bytes")
+    checked_tree(sent["properties"], rule_problem, "filters")
+    return dict(sent)
+
+
+def checked_tree(raw: Any, rule_problem: RuleProblem, attr: str) -> PropertyGroup:
+    """Return conditions on persons. Raises 400 with ``attr`` for the first broken rule, with its place."""
     try:
-        tree = parse_group(sent["properties"], "properties", default_type="person")
+        tree = parse_group(raw, "properties", default_type="person")
     except FilterError as error:
-        raise filters_error(str(error)) from None
-    for place, leaf in _placed(tree, sent["properties"], "properties"):
+        raise validation_error(str(error), attr) from None
+    for place, leaf in _placed(tree, raw, "properties"):
         try:
             _check_leaf(leaf, rule_problem)
         except _RuleError as error:
-            raise filters_error(f"{place}: {error}") from None
-    return dict(sent)
+            raise validation_error(f"{place}: {error}", attr) from None
+    return tree
 
 
 def _placed(group: PropertyGroup, raw: Any, path: str) -> Iterator[tuple[str, PropertyFilter]]:

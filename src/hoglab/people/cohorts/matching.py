@@ -16,54 +16,13 @@ from typing import Any, Final, TypeAlias
 from hoglab.filters.evaluate import MISSING, EvaluationContext, compile_predicate
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup
 from hoglab.people.cohorts.definition import BEHAVIOURAL, cohort_reference
+from hoglab.people.properties import MIRRORED
 
-_INITIAL_NAMES: Final = [
-    "$app_build",
-    "$app_name",
-    "$app_namespace",
-    "$app_version",
-    "$browser",
-    "$browser_version",
-    "$device_type",
-    "$current_url",
-    "$pathname",
-    "$os",
-    "$os_version",
-    "$referring_domain",
-    "$referrer",
-    "$screen_height",
-    "$screen_width",
-    "$viewport_height",
-    "$viewport_width",
-    "$raw_user_agent",
-    "utm_source",
-    "utm_medium",
-    "utm_campaign",
-    "utm_content",
-    "utm_term",
-    "gclid",
-    "gad_source",
-    "gclsrc",
-    "dclid",
-    "gbraid",
-    "wbraid",
-    "fbclid",
-    "msclkid",
-    "twclid",
-    "li_fat_id",
-    "mc_cid",
-    "igshid",
-    "ttclid",
-    "rdt_cid",
-    "irclid",
-    "_kx",
-    "epik",
-    "qclid",
-    "sccid",
-]
+_NEVER_INITIAL: Final = frozenset({"$os_name", "utm_name"})
+"""Properties whose first value PostHog keeps with the person, but does not take the latest one for."""
 
 INITIAL_SOURCES: Final[Mapping[str, str]] = {
-    f"$initial_{name.removeprefix('$')}": name for name in _INITIAL_NAMES
+    first: name for name, first in MIRRORED.items() if name not in _NEVER_INITIAL
 }
 """``$initial_…`` properties and the property that replaces each when it is missing (sdk-wire 3.5)."""
 
