@@ -379,15 +379,17 @@ def test_continuity_is_not_asked_for_when_nothing_hangs_on_the_hash(world):
     assert world.memory.reads == []
 
 
-def test_holdout_ignores_stored_bucketing_ids_but_not_the_anonymous_one(world):
+def test_holdouts_of_flags_that_persist_go_by_the_bucketing_id(world):
     world.flag(
         "f",
         {"groups": [{}], "holdout": {"id": 1, "exclusion_percentage": 50}},
         ensure_experience_continuity=True,
     )
-    world.memory.overrides["user-2"] = {"f": "user-1"}
     assert world.value("f", "user-2") is True
     assert world.value("f", "user-2", anon_distinct_id="user-1") == "holdout-1"
+    world.memory.overrides["user-2"] = {"f": "user-1"}
+    assert world.value("f", "user-2") == "holdout-1"
+    assert world.value("f", "user-2", anon_distinct_id="user-3") == "holdout-1"
 
 
 # --- failures -----------------------------------------------------------------------------------
