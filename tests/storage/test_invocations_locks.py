@@ -17,7 +17,8 @@ from tests.storage.test_event_log_postgres import wait_until
 from tests.storage.test_invocations import invocation, outcome
 
 from hoglab.storage.database.errors import DatabaseConflictError
-from hoglab.storage.database.postgres.session import ATTEMPTS, PostgresSession, tried_again
+from hoglab.storage.database.locks import ATTEMPTS, tried_again
+from hoglab.storage.database.postgres.session import PostgresSession
 from hoglab.storage.invocations import InvocationBatch, InvocationResult
 from hoglab.storage.invocations.erasing import ErasedPersons
 from hoglab.storage.invocations.postgres.adding import take_turns

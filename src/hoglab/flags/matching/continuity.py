@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from hoglab.flags.matching.lookups import StoredHashKeys, hash_keys_of, merge_hash_keys, within
+from hoglab.storage.database.locks import tried_again
 from hoglab.storage.database.tables import flag_hash_key_override
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def missing(stored: Sequence[StoredHashKeys], flag_keys: Collection[str]) -> lis
     return sorted(pairs)
 
 
+@tried_again
 def remember(
     database: Database,
     project_id: int,

@@ -51,6 +51,7 @@ from hoglab.http.requests.body import (
 from hoglab.http.requests.client_ip import nearest_address
 from hoglab.http.responses import EncodedObject, empty_response, encode_json, json_response
 from hoglab.http.streams import EventStream
+from hoglab.storage.database import repeat_conflicts
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -368,7 +369,9 @@ class ManagementApi:
             )
 
         def run() -> Response:
-            return _encoded(handler(call, **values), operation, call)
+            work = partial(handler, call, **values)
+            # A slow handler may have asked others, or run a function, before it writes.
+            return _encoded(work() if operation.heavy else repeat_conflicts(work), operation, call)
 
         idempotency = self._idempotency
         repeatable = operation.method == "POST" and not operation.is_open

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -30,12 +31,12 @@ from starlette.responses import Response
 
 from hoglab.http import errors
 from hoglab.patterns import anchored
-from hoglab.storage.database import DatabaseError, Rebuildable
+from hoglab.storage.database import DatabaseError, Rebuildable, repeat_conflicts
 from hoglab.storage.database.tables.requests import idempotency_key
 from hoglab.storage.database.upsert import upsert
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, Executable
 
     from hoglab.http.identity import Principal
     from hoglab.http.management.call import Call
@@ -104,7 +105,7 @@ class Idempotency:
             _check_same(claim, running)
             return self._beside(claim)
         try:
-            earlier = self._take(claim)
+            earlier = repeat_conflicts(partial(self._take, claim))
             return self._first(claim, handle) if earlier is None else earlier
         finally:
             self._end(claim)
@@ -198,19 +199,21 @@ class Idempotency:
                 orjson.dumps({"headers": headers, "body": body.decode()}).decode()
             )
         statement = update(idempotency_key).where(claim.row, _row.owner == self._owner)
+        values = {"applied": True, "status": response.status_code, "body": kept}
         try:
-            with self._database.write() as transaction:
-                transaction.execute(statement.values(applied=True, status=response.status_code, body=kept))
+            repeat_conflicts(partial(self._execute, statement.values(values)))
         except DatabaseError as error:
             _log.warning("idempotent_answer_not_kept", error=str(error))
 
+    def _execute(self, statement: Executable, rebuildable: Rebuildable | None = None) -> None:
+        with self._database.write(rebuildable=rebuildable) as transaction:
+            transaction.execute(statement)
+
     def _release(self, claim: _Claim) -> None:
         """Release a key whose request changed nothing."""
+        unanswered = delete(idempotency_key).where(claim.row, _row.owner == self._owner, ~_row.applied)
         try:
-            with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
-                transaction.execute(
-                    delete(idempotency_key).where(claim.row, _row.owner == self._owner, ~_row.applied)
-                )
+            repeat_conflicts(partial(self._execute, unanswered, Rebuildable.UNANSWERED_REQUESTS))
         except DatabaseError as error:
             # Its row counts as cut off from now on; the failure of the request itself matters more.
             _log.warning("idempotency_key_not_released", error=str(error))

@@ -16,6 +16,7 @@ from hoglab.storage.database.errors import (
     SchemaTooOldError,
     UnsupportedDatabaseError,
 )
+from hoglab.storage.database.locks import repeat_conflicts
 from hoglab.storage.database.prepared import PreparedSelect, among, listed
 from hoglab.storage.database.sqlite.log_damage import lost_commits
 from hoglab.storage.database.types import from_micros, to_micros
@@ -44,6 +45,7 @@ __all__ = [
     "from_micros",
     "listed",
     "lost_commits",
+    "repeat_conflicts",
     "state_in",
     "to_micros",
 ]

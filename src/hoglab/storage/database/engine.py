@@ -13,6 +13,7 @@ from hoglab.storage.database.changes import ChangeFeed, Topic, bump, check_topic
 from hoglab.storage.database.connections import DatabaseConnections, open_connections
 from hoglab.storage.database.durability import Rebuildable
 from hoglab.storage.database.errors import DatabaseDamagedError, DatabaseMovedError, explained
+from hoglab.storage.database.locks import took_effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -192,6 +193,7 @@ class Database:
                 bumped = transaction.bump_versions()
                 if bumped:
                     self._connections.announce(connection)
+            took_effect()
             self._companion.write = None
             for topic, project_id, version in bumped:
                 self.changes.remember(

@@ -1,21 +1,26 @@
-"""Locks of writers: one for each database file, handed over in the order of asking.
+"""Locks of writers, one for each database file, and the repetition of what was undone for the locks of others.
 
-SQLite admits one writer per file and lets others poll with growing pauses. Writers of one process take
-turns here instead, so that a request that waits for its commit is never behind a busy loop that came later.
+SQLite admits one writer per file and lets others poll with growing pauses. Writers of one process take turns here
+instead, in the order of asking: a request that waits for its commit is never behind a busy loop that came later.
 """
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial, wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from hoglab.storage.database.errors import DatabaseBusyError, NestedWriteError
+from prometheus_client import Counter
+
+from hoglab.storage.database.errors import DatabaseBusyError, DatabaseConflictError, NestedWriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 WRITE_TIMEOUT_S = 30.0
@@ -83,3 +88,68 @@ def write_lock(path: Path) -> WriteLock:
         if lock is None:
             lock = _locks[name] = WriteLock(name)
         return lock
+
+
+# --- repeating what was undone because transactions waited for each other
+
+ATTEMPTS = 5
+"""Maximum attempts of work that the database undid, because its transaction and others waited for each other."""
+RETRY_WITHIN_S = 0.05
+"""Longest pause before the second attempt; each further one adds as much.
+
+The pause is random, because the other transactions may be repeated, too."""
+
+_CONFLICTS = Counter(
+    "hoglab_database_conflicts",
+    "Transactions that PostgreSQL undid because they waited for each other (deadlocks, serialization failures).",
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Effects(threading.local):
+    count = 0
+
+
+_effects = _Effects()
+
+
+def took_effect() -> None:
+    """Note that this thread has stored something, so that what it is doing cannot be repeated from the beginning."""
+    _effects.count += 1
+
+
+def tried_again(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a method that repeats its transaction, up to `ATTEMPTS` times in all, when the server undid it for others.
+
+    Transactions lock shared rows in one order. This is for cases that this order does not cover.
+    """
+
+    @wraps(method)
+    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+        return _repeated(partial(method, *args, **kwargs), lambda: True)
+
+    return again
+
+
+def repeat_conflicts(work: Callable[[], T]) -> T:
+    """Return the result of work that may have several transactions, and is done again while none of them is stored.
+
+    At most `ATTEMPTS` times in all. Raises `DatabaseConflictError` after the last, and where a part was stored.
+    """
+    before = _effects.count
+    return _repeated(work, lambda: _effects.count == before)
+
+
+def _repeated(work: Callable[[], T], is_repeatable: Callable[[], bool]) -> T:
+    attempt = 1
+    while True:
+        try:
+            return work()
+        except DatabaseConflictError:
+            _CONFLICTS.inc()
+            if attempt == ATTEMPTS or not is_repeatable():
+                raise
+        time.sleep(random.uniform(0, attempt * RETRY_WITHIN_S))  # noqa: S311, nothing secret
+        attempt += 1

@@ -17,6 +17,7 @@ from uuid import uuid4
 import structlog
 
 from hoglab.storage.database import DatabaseError
+from hoglab.storage.database.locks import tried_again
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
 from hoglab.storage.database.types import from_micros
 from hoglab.storage.event_log import EventLogFullError, LogRecord
@@ -196,6 +197,7 @@ class PostgresEventLog(GroupCommitLog):
 
     # -- appending ----------------------------------------------------------------------------------
 
+    @tried_again
     def _store_group(self, group: Sequence[Waiter]) -> Stored:
         with self._work:
             ready, deferred = self._deferral.divide(group, self._backlog)

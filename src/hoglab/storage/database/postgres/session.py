@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from prometheus_client import Counter
 
-from hoglab.storage.database.errors import DatabaseConflictError, DatabaseError, explain
+from hoglab.storage.database.errors import DatabaseError, explain
+from hoglab.storage.database.locks import took_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,47 +18,10 @@ if TYPE_CHECKING:
 NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The moment by the clock of the server, which all processes share, in microseconds since the Unix epoch."""
 
-ATTEMPTS = 5
-"""Maximum attempts of a transaction that PostgreSQL undid, because it and others waited for each other."""
-RETRY_WITHIN_S = 0.05
-"""Longest pause before the second attempt of an undone transaction; each further one adds as much.
-
-The pause is random, because the other transactions may be repeated, too."""
-
-_CONFLICTS = Counter(
-    "hoglab_database_conflicts",
-    "Transactions that PostgreSQL undid because they waited for each other (deadlocks, serialization failures).",
-)
-
 _OPEN = (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 """Function that opens a connection on which each statement commits by itself."""
-
-
-def tried_again(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a method that repeats its transaction, up to `ATTEMPTS` times in all, when the server undid it for others.
-
-    Transactions lock shared rows in one order. This is for cases that this order does not cover.
-    """
-
-    @wraps(method)
-    def again(*args: P.args, **kwargs: P.kwargs) -> T:
-        attempt = 1
-        while True:
-            try:
-                return method(*args, **kwargs)
-            except DatabaseConflictError:
-                _CONFLICTS.inc()
-                if attempt == ATTEMPTS:
-                    raise
-            time.sleep(random.uniform(0, attempt * RETRY_WITHIN_S))  # noqa: S311, nothing secret
-            attempt += 1
-
-    return again
 
 
 def settle(connection: psycopg.Connection[Any]) -> None:
@@ -91,6 +51,7 @@ class PostgresSession:
         with self._lock:
             try:
                 yield self._connected()
+                took_effect()  # unless it only read, which is rare where it matters
             except psycopg.Error as error:
                 if self._connection is not None and self._connection.broken:
                     self.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.database.postgres.session import tried_again
+from hoglab.storage.database.locks import tried_again
 from hoglab.storage.invocations.claims import COLUMNS, claimed_of
 from hoglab.storage.invocations.traces import expiry
 

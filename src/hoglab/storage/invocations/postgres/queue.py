@@ -26,7 +26,8 @@ from uuid import uuid4
 import structlog
 
 from hoglab.storage.database import DatabaseError
-from hoglab.storage.database.postgres.session import NOW_US, PostgresSession, tried_again
+from hoglab.storage.database.locks import tried_again
+from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
 from hoglab.storage.database.types import from_micros, to_micros
 from hoglab.storage.invocations import MaskingCount, QueueStats
 from hoglab.storage.invocations.claims import COLUMNS, Claims, Shares, claimed_of
