@@ -158,7 +158,7 @@ def window(metric: Mapping[str, Any]) -> timedelta:
 
 
 def mature(setting: Setting, moment: datetime) -> bool:
-    return not setting.matured_only or moment <= (setting.end if setting.capped else setting.now)
+    return not setting.matured_only or moment <= setting.end
 
 
 def number(value: Any) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -54,6 +54,9 @@ _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
 _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
 _NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
+
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""How far a client's clock may be ahead when it ends an experiment."""
 
 
 class ExperimentService:
@@ -130,6 +133,7 @@ class ExperimentService:
         project = actor.project
         sent = body.sent()
         _check_dates(body.start_date, body.end_date)
+        _check_end(body.end_date, actor.now)
         stats_config = (
             None if body.stats_config is None else criteria.validate_stats_config(body.stats_config)
         )
@@ -225,6 +229,8 @@ class ExperimentService:
         _check_legacy(row, links, sent)
         if "start_date" in sent and "end_date" in sent:
             _check_dates(body.start_date, body.end_date)
+        if body.end_date != row.end_date:
+            _check_end(body.end_date, actor.now)
 
         values: dict[str, Any] = {name: sent[name] for name in _PLAIN if name in sent}
         if row.deleted or "deleted" in sent:
@@ -363,6 +369,16 @@ def _stored_status(start: datetime | None, end: datetime | None) -> str:
     if start is None:
         return "draft"
     return "running" if end is None else "stopped"
+
+
+def _check_end(end: datetime | None, now: datetime) -> None:
+    """Raise 400 for an end in the future: an experiment with an end has ended, for lists, flag and verdict alike."""
+    if end is not None and end > now + CLOCK_TOLERANCE:
+        raise validation_error(
+            "end_date is in the future. An experiment with an end_date has ended: end it when it is over, or write the "
+            "planned length into running_time_calculation.recommended_running_time.",
+            "end_date",
+        )
 
 
 def _check_dates(start: datetime | None, end: datetime | None) -> None:

@@ -153,7 +153,7 @@ def define_units(scope: Scope, maturity_us: int = 0, *, name: str = "unit") -> N
     if scope.days is not None:
         enter = scope.day(f"({t0} + {maturity_us})" if maturity_us else t0)
         columns += f", {enter} AS enter_day, CAST({multiple_day} AS BIGINT) AS multiple_day"
-    mature = f" WHERE {t0} + {maturity_us} <= {micros(scope.question.span.matured_at)}" if maturity_us else ""
+    mature = f" WHERE {t0} + {maturity_us} <= {micros(scope.question.span.end)}" if maturity_us else ""
     scope.define(name, f"SELECT {columns} FROM {relation}{mature}")
 
 

@@ -135,7 +135,7 @@ class Exposures:
 class Span:
     """The time that a result covers: exposures in ``[start, end]``.
 
-    ``now`` is the origin of relative dates in filters, and the moment at which maturity is judged. A ``capped``
+    ``now`` is the origin of relative dates in filters. Maturity is judged at the end. A ``capped``
     span does not read events after its end, not even within the windows of the metric: it is an earlier point of a
     series. With ``days`` a result is given for the end of every day of the grid; the last one is the whole span.
     """
@@ -145,11 +145,6 @@ class Span:
     now: datetime
     days: DayGrid | None = None
     capped: bool = False
-
-    @property
-    def matured_at(self) -> datetime:
-        """The moment by which an entity must have matured to count."""
-        return self.end if self.capped else self.now
 
 
 class Math(StrEnum):

@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 BUDGET_S = 15.0
 """Time for which a request waits for computations."""
+SAME_PEOPLE = 0.01
+"""Share of a variant's people by which a metric may lag behind the exposures: that many come in a minute."""
 EXPOSURES, HEALTH = "exposures", "health"
 """Names of possibly missing parts besides metrics."""
+COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})
+"""Types of metrics whose samples are all exposed people."""
 FORMER_ENGINE = "Metrics of kind {kind} are of the former engine: ask for their results with POST …/query/."
 
 
@@ -59,6 +63,8 @@ class ExperimentResults:
             return self._not_started(inputs)
         work = _Work(self._service.query_runner, self._budget_s)
         asked = self._exposures.of(inputs)
+        former = self._service.query_runner.cached(asked, fresh=False)
+        before = None if former is None else former.answer
         if self._service.query_runner.cached(asked, fresh=True) is None:
             work.begin(EXPOSURES, asked)
         for metric in inputs.metrics:
@@ -67,8 +73,40 @@ class ExperimentResults:
         pending, errors = work.ended()
         counted = self._service.query_runner.cached(asked, fresh=False)
         exposures = None if counted is None else counted.answer
+        if exposures is not None:
+            behind = self._behind(inputs, exposures, before) - work.names
+            for metric in inputs.metrics:
+                if metric["uuid"] in behind:
+                    work.begin(metric["uuid"], self._refreshing(inputs, metric, force=True))
+            pending, errors = work.ended()
         examined = work.answer(self._examining(inputs, exposures))
         return self._answer(inputs, exposures, (examined or {}).get("findings"), pending, errors)
+
+    def _behind(
+        self, inputs: ExperimentInputs, exposures: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> set[str]:
+        """Return the metrics, by uuid, whose newest results are of other people than the exposures.
+
+        Results may be a minute old, exposures may not; a verdict that reads both has to be about the same people. A
+        metric that counts everybody says of whom it is. Of others the exposures say it that were counted ``before``.
+        """
+        totals = _by_variant(inputs, exposures)
+        has_grown = before is None or not _is_alike(_by_variant(inputs, before), totals)
+        behind = set()
+        with self._service.database.read() as connection:
+            for metric in inputs.metrics:
+                point = store.newest_result(connection, inputs.key(metric))
+                if point is None or not point.result:
+                    continue
+                counts_everybody = metric["metric_type"] in COUNT_EVERYBODY
+                if counts_everybody and not inputs.row.only_count_matured_users:
+                    rows = (point.result["baseline"], *point.result["variant_results"])
+                    is_behind = not _is_alike({row["key"]: row["number_of_samples"] for row in rows}, totals)
+                else:
+                    is_behind = has_grown
+                if is_behind:
+                    behind.add(metric["uuid"])
+        return behind
 
     def _refreshing(
         self, inputs: ExperimentInputs, metric: Mapping[str, Any], *, force: bool
@@ -197,8 +235,15 @@ class _Work:
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
         self._begun: dict[str, Computation | None] = {}
         self._errors: dict[str, str] = {}
+        self._names: set[str] = set()
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the parts that were begun."""
+        return self._names
 
     def begin(self, name: str, work: PreparedQuery) -> None:
+        self._names.add(name)
         if self._deadline is None:
             self._noting(name, lambda: self._queries.compute(work))
             return
@@ -235,6 +280,17 @@ class _Work:
             work()
         except ApiError as error:
             self._errors[name] = _detail(error)
+
+
+def _by_variant(inputs: ExperimentInputs, exposures: Mapping[str, Any]) -> dict[str, int]:
+    """Return the exposed people of the compared variants."""
+    totals: Mapping[str, int] = exposures["total_exposures"]
+    return {key: totals.get(key, 0) for key in inputs.calculation.variants}
+
+
+def _is_alike(counts: Mapping[str, int], totals: Mapping[str, int]) -> bool:
+    """Return whether two counts of people differ by no more than a few."""
+    return all(abs(counts.get(key, 0) - total) <= SAME_PEOPLE * total for key, total in totals.items())
 
 
 def _detail(error: WireError) -> str:

@@ -124,7 +124,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 def _about_flag(facts: Facts) -> Iterator[Finding]:
     row, flag = facts.plan.row, facts.plan.flag
-    running = row.end_date is None or row.end_date > facts.now
+    running = not row.is_stopped
     if flag is None or flag.deleted:
         yield Finding(
             "flag_deleted",

@@ -56,7 +56,7 @@ def judged(
         return None
     config = inputs.calculation.statistics
     plan = plan_of(inputs)
-    is_over = inputs.row.end_date is not None and inputs.row.end_date <= now
+    is_over = inputs.row.is_stopped
     looks = _looks(connection, inputs, span, exposures, measures=not plan.is_written)
     number, progress = standing(plan, config, looks, last_is_over=is_over)
     last = span.days.count - 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, is_computed, read_inputs
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.results.gathering import metric_object, statistics_object
+from hoglab.analysis.results.gathering import COUNT_EVERYBODY, metric_object, statistics_object
 from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.definitions.flag_config import variants_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.identity import Project
 
-COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})
-"""Types of metrics whose samples are all exposed people; others are uncertain until people are counted."""
 MAX_IDS = 100
 """Maximum number of experiments in one request."""
 

@@ -81,7 +81,7 @@ def _define_starts(scope: Scope, metric: RetentionMeasure, *, matured_only: bool
         "FROM start_row INNER JOIN unit ON unit.entity = start_row.entity "
         f"WHERE start_row.ts >= unit.t0{within} GROUP BY unit.entity",
     )
-    mature = f" WHERE ts + {span_us(metric)} <= {micros(span.matured_at)}" if matured_only else ""
+    mature = f" WHERE ts + {span_us(metric)} <= {micros(span.end)}" if matured_only else ""
     scope.define("started", f"SELECT entity, ts, id FROM chosen{mature}")
 
 
