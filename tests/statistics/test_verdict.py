@@ -351,6 +351,22 @@ def test_only_a_sequential_method_decides_before_the_planned_end() -> None:
         assert "single_look" in {reason.code for reason in found.reasons}
 
 
+@pytest.mark.parametrize("config", [FIXED, BAYESIAN, SEQUENTIAL])
+def test_a_plan_that_nobody_wrote_is_no_reason_to_stop(config: StatisticsConfig) -> None:
+    by_default = replace(REACHED, source=PlanSource.DEFAULT)
+    found = judged(metric("Revenue", NEITHER), progress=by_default, config=config)
+    assert (found.state, found.action.code) == (State.RUNNING, Action.WRITE_PLAN)
+    assert found.headline == "Nothing is clear yet: no difference on “Revenue” beyond ±4.2% is likely."
+    assert "default_plan" in {reason.code for reason in found.reasons}
+    assert judged(metric("Revenue", UP), progress=by_default, config=config).state is State.BETTER
+    assert judged(metric("Revenue", DOWN), progress=by_default, config=config).state is State.WORSE
+    over = judged(metric("Revenue", NEITHER), progress=by_default, config=config, has_ended=True)
+    assert (over.state, over.action.code) == (State.INCONCLUSIVE, Action.STOP)
+    for source in (PlanSource.OWN_VARIANCE, PlanSource.WRITTEN):
+        found = judged(metric("Revenue", NEITHER), progress=replace(REACHED, source=source), config=config)
+        assert (found.state, found.action.code) == (State.INCONCLUSIVE, Action.STOP)
+
+
 def test_the_words_of_each_state() -> None:
     revenue = metric("Revenue", UP)
     said = {
@@ -463,7 +479,8 @@ def look(day: float, per_group: int, rate: float = 0.1) -> Look:
 
 
 def test_a_plan_is_read_from_what_was_written_down() -> None:
-    assert Plan.of({}) == Plan(None, None, 0.3)
+    assert Plan.of({}) == Plan(None, None, None)
+    assert Plan().planned_effect == 0.1
     assert Plan.of({}, 5) == Plan(None, None, 0.05)
     written = {
         "minimum_detectable_effect": 20,
@@ -539,7 +556,9 @@ def test_too_little_to_plan_with_is_no_plan(measured: Measured) -> None:
 def test_a_rate_that_cannot_grow_is_planned_to_fall() -> None:
     groups = (Proportion(500, 450), Proportion(500, 450))
     found = [
-        progress_at(Plan(), FIXED, Look(1000, 1, [Measured(groups, wants_decrease=falls)])).people_needed
+        progress_at(
+            Plan(effect=0.3), FIXED, Look(1000, 1, [Measured(groups, wants_decrease=falls)])
+        ).people_needed
         for falls in (False, True)
     ]
     assert found[0] == found[1] is not None

@@ -34,6 +34,7 @@ export function stepOf(verdict: Verdict): Step | null {
     case "fix_metric":
       return { tab: "health", words: "Where to look" }
     case "add_metric":
+    case "write_plan":
       return { tab: "setup", words: "Look at the set-up" }
     default:
       return null

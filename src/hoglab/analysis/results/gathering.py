@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, value_label
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
-from hoglab.analysis.results.judging import corrected, judged, verdict_object
+from hoglab.analysis.results.judging import COUNT_EVERYBODY, corrected, judged, verdict_object
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.query_cache import PreparedQuery, QueryRunner
 from hoglab.http.errors import ApiError, WireError
@@ -34,8 +34,6 @@ SAME_PEOPLE = 0.01
 """Share of a variant's people by which a metric may lag behind the exposures: that many come in a minute."""
 EXPOSURES, HEALTH = "exposures", "health"
 """Names of possibly missing parts besides metrics."""
-COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})
-"""Types of metrics whose samples are all exposed people."""
 FORMER_ENGINE = "Metrics of kind {kind} are of the former engine: ask for their results with POST …/query/."
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hoglab.analysis.query.model import Span
 
 A_DAY = timedelta(days=1)
+COUNT_EVERYBODY = frozenset({"mean", "funnel", "ratio"})
+"""Types of metrics whose samples are all exposed people."""
 _OF_SHARES = ("funnel", "retention")
 Result = Mapping[str, Any]
 
@@ -93,15 +95,28 @@ def _looks(
     """Return a look at the end of each day; with ``measures`` they have the statistics of primary metrics."""
     assert span.days is not None  # noqa: S101 - made by ExperimentInputs.span
     people = _people(inputs, exposures)
-    measured = _measured(connection, inputs) if measures else {}
-    return [
-        Look(
-            people.get(day.isoformat(), 0),
-            (query_to(span, number) - span.start) / A_DAY,
-            measured.get(day, ()),
-        )
-        for number, day in enumerate(span.days.days)
-    ]
+    partial = [metric["uuid"] for metric in inputs.metrics if _counts_some(inputs, metric)]
+    measured = _measured(connection, inputs) if measures or partial else {}
+    looks, counted = [], dict.fromkeys(partial, 0)
+    for number, day in enumerate(span.days.days):
+        exposed, primary = people.get(day.isoformat(), 0), measured.get(day, {})
+        # A day without a point tells nothing newer.
+        counted |= {uuid: _samples(primary[uuid]) for uuid in partial if uuid in primary}
+        days = (query_to(span, number) - span.start) / A_DAY
+        counts = [exposed, *counted.values()]
+        looks.append(Look(min(counts), days, list(primary.values()) if measures else (), exposed))
+    return looks
+
+
+def _counts_some(inputs: ExperimentInputs, metric: Mapping[str, Any]) -> bool:
+    """Return whether a primary metric counts only some of the exposed people, or later than they are exposed."""
+    if metric["uuid"] not in inputs.primary:
+        return False
+    return inputs.row.only_count_matured_users or metric["metric_type"] not in COUNT_EVERYBODY
+
+
+def _samples(measured: Measured) -> int:
+    return sum(group.number_of_samples for group in measured.groups)
 
 
 def _people(inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> dict[str, int]:
@@ -114,10 +129,10 @@ def _people(inputs: ExperimentInputs, exposures: Mapping[str, Any] | None) -> di
     return counted
 
 
-def _measured(connection: Connection, inputs: ExperimentInputs) -> dict[date, list[Measured]]:
-    """Return the statistics of primary metrics by day."""
+def _measured(connection: Connection, inputs: ExperimentInputs) -> dict[date, dict[str, Measured]]:
+    """Return the statistics of primary metrics by day, and by uuid."""
     zone = zone_of(inputs.project.timezone)
-    by_day: dict[date, list[Measured]] = {}
+    by_day: dict[date, dict[str, Measured]] = {}
     for metric in inputs.metrics:
         if metric["uuid"] not in inputs.primary:
             continue
@@ -125,8 +140,8 @@ def _measured(connection: Connection, inputs: ExperimentInputs) -> dict[date, li
             if point.status == COMPLETED and point.result is not None:
                 rows = (point.result["baseline"], *point.result["variant_results"])
                 groups = tuple(statistics_of(row, metric["metric_type"]) for row in rows)
-                by_day.setdefault(point.day(zone), []).append(
-                    Measured(groups, wants_decrease=_wants_decrease(metric))
+                by_day.setdefault(point.day(zone), {})[metric["uuid"]] = Measured(
+                    groups, wants_decrease=_wants_decrease(metric)
                 )
     return by_day
 

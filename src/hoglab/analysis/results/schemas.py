@@ -223,7 +223,7 @@ class VerdictNumbersOut(WireModel):
     """Progress of the experiment, and effects still possible. Null: not known."""
 
     people: int
-    """Number of people exposed in the compared variants."""
+    """People whom the plan counts: those in the compared variants whom every primary metric counts already."""
     people_needed: int | None
     """Number of people planned in total."""
     people_remaining: int | None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, is_computed, read_inputs
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.results.gathering import COUNT_EVERYBODY, metric_object, statistics_object
+from hoglab.analysis.results.gathering import metric_object, statistics_object
+from hoglab.analysis.results.judging import COUNT_EVERYBODY
 from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.definitions.flag_config import variants_of

@@ -53,6 +53,8 @@ class Action(StrEnum):
     FIX_METRIC = "fix_metric"
     ADD_METRIC = "add_metric"
     KEEP_RUNNING = "keep_running"
+    WRITE_PLAN = "write_plan"
+    """Nothing is clear at the default planned end: somebody has to say how long the experiment runs."""
     SHIP_VARIANT = "ship_variant"
     CHOOSE_VARIANT = "choose_variant"
     """Ship one of several variants that are better than the baseline and not told apart."""
@@ -195,6 +197,12 @@ class Case:
         return self.config.level
 
     @property
+    def is_over(self) -> bool:
+        """Whether an experiment without a clear effect is over: it ended, or is as large as somebody planned it."""
+        is_planned = self.progress.source is not PlanSource.DEFAULT
+        return self.has_ended or (self.progress.is_reached and is_planned)
+
+    @property
     def may_decide(self) -> bool:
         return self.is_sequential or self.progress.is_reached
 
@@ -223,6 +231,7 @@ class Numbers:
     """Progress of the experiment, and effects still possible. None: not known."""
 
     people: int
+    """People whom the plan counts: those whom every primary metric counts already."""
     people_needed: int | None
     people_remaining: int | None
     days: int

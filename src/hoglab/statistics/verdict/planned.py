@@ -18,17 +18,15 @@ from typing import Any
 from hoglab.statistics.config import DifferenceType, StatisticsConfig
 from hoglab.statistics.planning.plans import power_at, sample_size_for
 from hoglab.statistics.planning.power import DEFAULT_POWER
-from hoglab.statistics.planning.running_time import (
-    DEFAULT_MINIMUM_DETECTABLE_EFFECT,
-    MAX_COUNT,
-    remaining_days,
-)
+from hoglab.statistics.planning.running_time import MAX_COUNT, remaining_days
 from hoglab.statistics.refusal import RefusalError
 from hoglab.statistics.samples.kinds import SufficientStatistics
 from hoglab.statistics.samples.quantiles import QuantileSample
 
-MIN_PLANNED_DAYS = 7
-"""Minimum length of a plan that nobody wrote down: a whole week, so that it contains every weekday."""
+MIN_PLANNED_DAYS = 14
+"""Minimum length of a plan that nobody wrote down: two whole weeks, so that each weekday is in it twice."""
+DEFAULT_EFFECT = 0.10
+"""The least effect to detect, as a share of the baseline, where nobody says another."""
 
 
 class PlanSource(StrEnum):
@@ -37,7 +35,9 @@ class PlanSource(StrEnum):
     WRITTEN = "running_time_calculation"
     """The experiment's own parameters."""
     OWN_VARIANCE = "planner"
-    """The planner, on what was measured so far."""
+    """The planner, on what was measured so far, for an effect that somebody chose."""
+    DEFAULT = "default"
+    """The planner, for the default effect: nobody said anything."""
     UNKNOWN = "unknown"
     """No source: too little was measured."""
 
@@ -49,8 +49,8 @@ class Plan:
     people: int | None = None
     """Number of people exposed in all compared variants together."""
     days: int | None = None
-    effect: float = DEFAULT_MINIMUM_DETECTABLE_EFFECT / 100
-    """The least effect to detect, as a share of the baseline."""
+    effect: float | None = None
+    """The least effect to detect, as a share of the baseline; None: nobody chose one."""
 
     @classmethod
     def of(cls, running_time: Mapping[str, Any], default_effect: float | None = None) -> Plan:
@@ -64,12 +64,17 @@ class Plan:
         return cls(
             None if people is None else ceil(people),
             None if days is None else ceil(days),
-            (effect or DEFAULT_MINIMUM_DETECTABLE_EFFECT) / 100,
+            None if effect is None else effect / 100,
         )
 
     @property
     def is_written(self) -> bool:
         return self.people is not None or self.days is not None
+
+    @property
+    def planned_effect(self) -> float:
+        """The effect to plan for."""
+        return DEFAULT_EFFECT if self.effect is None else self.effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +90,12 @@ class Look:
     """Look at an experiment: its size and age at one moment."""
 
     people: int
+    """People whom the plan counts: those whom every primary metric counts already."""
     days: float
     """Days since the start."""
     primary: Sequence[Measured] = ()
+    exposed: int | None = None
+    """People exposed, where they may be more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,8 @@ class Progress:
     """Minimum number of days to run, however many people come."""
     is_reached: bool
     source: PlanSource
+    exposed: int | None = None
+    """People exposed, where they may be more than those whom the plan counts."""
 
     @property
     def people_remaining(self) -> int | None:
@@ -137,8 +147,11 @@ def progress_at(plan: Plan, config: StatisticsConfig, look: Look) -> Progress:
         people, days, source = plan.people, plan.days, PlanSource.WRITTEN
     else:
         people, days = _people_needed(plan, config, look), MIN_PLANNED_DAYS
-        source = PlanSource.UNKNOWN if people is None else PlanSource.OWN_VARIANCE
-    return Progress(look.people, int(look.days), people, days, is_reached(plan, config, look), source)
+        source = PlanSource.DEFAULT if plan.effect is None else PlanSource.OWN_VARIANCE
+        if people is None:
+            source = PlanSource.UNKNOWN
+    reached = is_reached(plan, config, look)
+    return Progress(look.people, int(look.days), people, days, reached, source, look.exposed)
 
 
 def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
@@ -223,7 +236,7 @@ def _planned(
     try:
         pooled = _pooled(measured.groups)
         relative = config.inference_config.difference_type is DifferenceType.RELATIVE
-        effect = plan.effect if relative else plan.effect * pooled.mean
+        effect = plan.planned_effect if relative else plan.planned_effect * pooled.mean
         pair = _Pair(config, pooled, -effect if measured.wants_decrease else effect, size, smallest / size)
     except (RefusalError, ValueError):
         return None

@@ -96,7 +96,7 @@ def _state_of(case: Case, variant: str, metrics: Iterable[MetricDecision]) -> St
         return State.BETTER
     if Decision.WORSE in primary:
         return State.WORSE
-    return State.INCONCLUSIVE if case.has_ended or case.progress.is_reached else State.RUNNING
+    return State.INCONCLUSIVE if case.is_over else State.RUNNING
 
 
 def _leaders(case: Case, variants: Sequence[VariantVerdict]) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def _overall(case: Case, variants: Sequence[VariantVerdict]) -> State:
             return state
     if states == {State.WORSE}:
         return State.WORSE
-    return State.INCONCLUSIVE if case.has_ended or case.progress.is_reached else State.RUNNING
+    return State.INCONCLUSIVE if case.is_over else State.RUNNING
 
 
 def _numbers(case: Case) -> Numbers:

@@ -21,7 +21,7 @@ from hoglab.statistics.verdict.model import (
     State,
     VariantVerdict,
 )
-from hoglab.statistics.verdict.planned import PlanSource, Progress
+from hoglab.statistics.verdict.planned import DEFAULT_EFFECT, PlanSource, Progress
 
 _FIXES = {
     "sample_ratio_mismatch": Action.FIX_ASSIGNMENT,
@@ -87,6 +87,8 @@ def headline(judged: Judged) -> str:
             return f"Do not decide. {case.invalidating[0].message}"
         case State.RUNNING | State.INCONCLUSIVE if judged.held_back:
             return _held_back_headline(judged, said)
+        case State.RUNNING if case.progress.is_reached:
+            return f"Nothing is clear yet{_possible(case) or ': no primary metric has statistics'}."
         case State.RUNNING:
             return f"Running {_so_far(case.progress)}."
         case State.BETTER:
@@ -146,6 +148,12 @@ def action(judged: Judged) -> NextAction:
                 Action.FIX_METRIC,
                 f"Find out why there are no statistics of {names}, or make it a secondary metric; do not ship before.",
             )
+        case State.RUNNING if case.progress.is_reached:
+            return NextAction(
+                Action.WRITE_PLAN,
+                "Decide how long it runs: write down the smallest change worth finding, or a running time. Nobody has, "
+                f"and the default, a change of {DEFAULT_EFFECT:.0%} and two weeks, is no reason to stop.",
+            )
         case State.RUNNING:
             return NextAction(Action.KEEP_RUNNING, _keep_running(case))
         case State.INCONCLUSIVE:
@@ -186,7 +194,8 @@ def _about_missing(case: Case) -> Iterator[Reason]:
 def _about_the_end(case: Case, state: State) -> Iterator[Reason]:
     progress = case.progress
     if progress.is_reached:
-        yield Reason("planned_end_reached", f"What was planned is reached: it ran {_so_far(progress)}.")
+        end = "The default end" if progress.source is PlanSource.DEFAULT else "What was planned"
+        yield Reason("planned_end_reached", f"{end} is reached: it ran {_so_far(progress)}.")
         if case.as_of is not None:
             yield Reason(
                 "decided_at_planned_end",
@@ -197,6 +206,18 @@ def _about_the_end(case: Case, state: State) -> Iterator[Reason]:
         yield Reason("stopped_early", f"It was stopped before its planned end: it ran {_so_far(progress)}.")
     elif state is not State.RUNNING:  # else the headline says it
         yield Reason("planned_end_ahead", f"It has run {_so_far(progress)}.")
+    if progress.exposed is not None and progress.exposed > progress.people:
+        yield Reason(
+            "people_not_counted_yet",
+            f"The plan counts the {_counted(progress.people, 'person', 'people')} whom every primary metric counts so "
+            f"far, of {progress.exposed:,} exposed.",
+        )
+    if progress.source is PlanSource.DEFAULT:
+        yield Reason(
+            "default_plan",
+            f"Nobody wrote down how long it runs, or which change is worth finding: {DEFAULT_EFFECT:.0%} and two weeks "
+            "are taken.",
+        )
     if progress.source is PlanSource.OWN_VARIANCE and not case.is_sequential:
         yield Reason(
             "planned_from_own_variance",
@@ -269,7 +290,17 @@ def _mixed_headline(variants: Sequence[VariantVerdict], said: Sequence[_Said]) -
 def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
     if not case.progress.is_reached:
         return f"Stopped too early to decide: it ran {_so_far(case.progress)}."
-    possible, unbounded = [], []
+    possible = _possible(case)
+    if possible is None:
+        return "Nothing can be said: no primary metric has statistics."
+    worse = [f"“{finding.evidence.variant}”" for finding in _primary(said, Decision.WORSE)]
+    also = f" {_joined(list(dict.fromkeys(worse)))} does worse." if worse else ""
+    return f"No clear winner{possible}.{also}"
+
+
+def _possible(case: Case) -> str | None:
+    """Write which differences on primary metrics are unlikely, behind a statement; None without statistics."""
+    bounds, unbounded = [], []
     for metric in case.metrics:
         if not metric.is_primary:
             continue
@@ -283,17 +314,14 @@ def _inconclusive_headline(case: Case, said: Sequence[_Said]) -> str:
         ]
         if largest:
             bound = _effect(case, metric, max(largest)).removeprefix("+")
-            possible.append(f"“{metric.name}” beyond ±{bound}")
-    if unbounded and not possible:
+            bounds.append(f"“{metric.name}” beyond ±{bound}")
+    if bounds:
+        return f": no difference on {_joined(bounds)} is likely"
+    if unbounded:
         return (
-            f"No clear winner, and no bound on the difference on {_joined(unbounded)}: the baseline's value is not "
-            "told from zero."
+            f", and no bound on the difference on {_joined(unbounded)}: the baseline's value is not told from zero"
         )
-    if not possible:
-        return "Nothing can be said: no primary metric has statistics."
-    worse = [f"“{finding.evidence.variant}”" for finding in _primary(said, Decision.WORSE)]
-    also = f" {_joined(list(dict.fromkeys(worse)))} does worse." if worse else ""
-    return f"No clear winner: no difference on {_joined(possible)} is likely.{also}"
+    return None
 
 
 def _so_far(progress: Progress) -> str:
