@@ -140,7 +140,7 @@ def test_a_smaller_loss_is_better_from_the_event_to_the_verdict(lab: Lab, goal: 
     assert sum(row["confidence_interval"]) < 0, "the wire has PostHog's sign"
     said = found["verdict"]
     assert (said["state"], said["metrics"][0]["variants"][0]["decision"]) == (state, state)
-    assert said["next_action"]["code"] == {"better": "ship_variant", "worse": "keep_baseline"}[state]
+    assert said["next_action"]["code"] == {"better": "ship_variant", "worse": "stop_for_harm"}[state]
     assert "“Profit”: from -2 to -1.5, -25" in said["headline"]
     shown = metric_report(
         experiment["metrics"][0], "Profit", primary=True, config=resolve_config(config),

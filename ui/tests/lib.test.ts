@@ -120,9 +120,10 @@ it("percentiles have the ending of their number", () => {
 })
 
 it("a method for one look warns before the planned end, and afterwards no more", () => {
-  const verdict = { reads_at_any_time: false, state: "running", withholds_decisions: false } as const
+  const verdict = { reads_at_any_time: false, state: "running", withholds_decisions: false, next_action: { code: "keep_running", text: "", variant: null } } as const
   expect(lookText(verdict)).toContain("do not stop early")
   expect(lookText({ ...verdict, state: "better" })).toContain("This was it")
   expect(lookText({ ...verdict, state: "better", withholds_decisions: true })).toContain("do not stop early")
   expect(lookText({ ...verdict, reads_at_any_time: true })).toContain("as often as you like")
+  expect(lookText({ ...verdict, next_action: { ...verdict.next_action, code: "stop_for_harm" } })).toContain("you may act on it now")
 })

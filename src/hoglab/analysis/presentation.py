@@ -34,7 +34,7 @@ from hoglab.statistics import (
     compare,
     estimate_effect,
 )
-from hoglab.statistics.verdict import Contest, Evidence
+from hoglab.statistics.verdict import Contest, Evidence, anytime_p_value
 
 Key = TypeVar("Key", bound=Hashable)
 Result = Mapping[str, Any]
@@ -154,17 +154,19 @@ def evidence_of(
     significant = bool(row.get("significant"))
     if corrected is not None and isinstance(config.inference_config, FrequentistConfig):
         significant = bool(corrected < config.inference_config.alpha)
-    is_above, means = None, None
-    if complete and baseline is not None:
+    is_above, means, anytime_p = None, None, None
+    if baseline is not None:
         groups = statistics_of(baseline, metric_type), statistics_of(row, metric_type)
         with suppress(RefusalError):
-            is_above, means = _is_above(row, config, *groups), (groups[0].mean, groups[1].mean)
+            means, anytime_p = (groups[0].mean, groups[1].mean), anytime_p_value(*groups)
+            is_above = _is_above(row, config, *groups) if complete else None
     return Evidence(
         variant=row["key"],
         interval=(-inf if low is None else low, inf if high is None else high) if complete else None,
         estimate=estimate,
         is_above=is_above,
         means=means,
+        anytime_p=anytime_p,
         is_significant=significant,
         p_value=row.get("p_value") if corrected is None else corrected,
         chance_to_win=row.get("chance_to_win"),

@@ -219,7 +219,7 @@ NOT_COMPUTABLE: list[tuple[dict[str, Any], str]] = [
         broken_down(*({"property": name} for name in "abcd")),
         "Maximum of 3 breakdowns are supported for experiment metrics",
     ),
-    (MEAN | {"conversion_window": -1, "conversion_window_unit": "day"}, "conversion_window must be a positive "),
+    (MEAN | {"conversion_window": -1, "conversion_window_unit": "day"}, "conversion_window: a window has to be 1"),
     (MEAN | {"conversion_window": 10**9, "conversion_window_unit": "day"}, "conversion_window is too long."),
     (RETENTION | {"retention_window_end": 10**9}, "The retention window is too long."),
     (QUANTILE | {"quantile_unit": "event"}, "A quantile over events needs a number of each event"),

@@ -23,6 +23,7 @@ export function stepOf(verdict: Verdict): Step | null {
       return { action: "ship_variant", words: `Ship ${visible(verdict.next_action.variant ?? "")} …` }
     case "keep_baseline":
     case "stop":
+    case "stop_for_harm":
       return { action: "end", words: "End …" }
     case "choose_variant":
     case "weigh":
@@ -44,7 +45,8 @@ export function stepOf(verdict: Verdict): Step | null {
 const DECIDED: ReadonlySet<string> = new Set(["better", "worse", "mixed", "inconclusive"])
 
 /** Until when the numbers may be read: at any time, or once, at the planned end. */
-export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions">): string {
+export function lookText(verdict: Pick<Verdict, "reads_at_any_time" | "state" | "withholds_decisions" | "next_action">): string {
+  if (verdict.next_action.code === "stop_for_harm") return "The test for harm is valid at any time: you may act on it now."
   if (verdict.reads_at_any_time) return "The method is valid at any time: you may look as often as you like."
   if (DECIDED.has(verdict.state) && !verdict.withholds_decisions) return "The method is valid for one look, at the planned end. This was it; later numbers do not change the decision."
   return "The method is valid for one look, at the planned end: do not stop early because of these numbers."

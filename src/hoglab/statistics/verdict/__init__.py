@@ -8,6 +8,7 @@
 docs/statistics.md, "The verdict", has the rules, and how often they err.
 """
 
+from hoglab.statistics.verdict.harm import HARM_LEVEL, anytime_p_value
 from hoglab.statistics.verdict.model import (
     Action,
     Case,
@@ -38,6 +39,7 @@ from hoglab.statistics.verdict.planned import (
 from hoglab.statistics.verdict.rules import verdict
 
 __all__ = [
+    "HARM_LEVEL",
     "Action",
     "Case",
     "Concern",
@@ -58,6 +60,7 @@ __all__ = [
     "VariantDecision",
     "VariantVerdict",
     "Verdict",
+    "anytime_p_value",
     "planned_end",
     "progress_at",
     "standing",

@@ -9,6 +9,7 @@ from enum import StrEnum
 from math import inf
 
 from hoglab.statistics.config import DifferenceType, StatisticsConfig
+from hoglab.statistics.verdict.harm import HARM_LEVEL
 from hoglab.statistics.verdict.planned import PlanSource, Progress
 
 Interval = tuple[float, float]
@@ -61,6 +62,8 @@ class Action(StrEnum):
     KEEP_BASELINE = "keep_baseline"
     WEIGH = "weigh"
     STOP = "stop"
+    STOP_FOR_HARM = "stop_for_harm"
+    """Stop before the planned end: a variant is certainly worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class Evidence:
     """
     means: tuple[float, float] | None = None
     """Means of the baseline and of the variant, as measured."""
+    anytime_p: float | None = None
+    """One-sided p-value, valid at any time, of the side on which the variant is seen (`.harm`)."""
     is_significant: bool = False
     """Whether the method calls the effect significant; its p-value is corrected where the experiment asks for that."""
     p_value: float | None = None
@@ -111,6 +116,13 @@ class Evidence:
         if not self.is_significant or self.is_above is None:
             return Decision.UNCLEAR
         return Decision.WORSE if self.is_above == wants_decrease else Decision.BETTER
+
+    def is_harmful(self, *, wants_decrease: bool, comparisons: int) -> bool:
+        """Return whether the variant is certainly worse, where so many comparisons are watched for that."""
+        if self.anytime_p is None or self.means is None or self.means[0] == self.means[1]:
+            return False
+        is_worse = (self.means[1] > self.means[0]) == wants_decrease
+        return is_worse and self.anytime_p * comparisons < HARM_LEVEL
 
     @property
     def strength(self) -> float:
@@ -283,6 +295,8 @@ class Judged:
     metrics: tuple[MetricDecision, ...]
     leaders: tuple[str, ...]
     """Better variants than which no other better one is clearly better still."""
+    harmful: tuple[str, ...] = ()
+    """Variants that are certainly worse, before the end."""
 
     @property
     def held_back(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from hoglab.statistics.config import BayesianConfig
@@ -30,12 +30,17 @@ def verdict(case: Case) -> Verdict:
     metric concerns that metric alone. A method of a single look decides at the planned end and not before; a sequential
     one whenever an effect is clear. Primary metrics decide; a secondary metric that is
     clearly worse makes a better variant a mixed one. Nothing is better while a primary metric has no statistics about
-    it. Several better variants are compared with each other. The order of metrics and variants decides nothing.
+    it. Several better variants are compared with each other. A variant that is certainly worse on a primary metric, or
+    on a secondary one that is to fall, is worse at any time. The order of metrics and variants decides nothing.
     """
-    metrics = tuple(_decided(case, metric) for metric in case.metrics)
+    harms = _harms(case)
+    metrics = tuple(_decided(case, metric, harms) for metric in case.metrics)
     variants = tuple(VariantVerdict(key, _state_of(case, key, metrics)) for key in _variants(case.metrics))
     state = _overall(case, variants)
-    judged = Judged(case, state, variants, metrics, _leaders(case, variants))
+    harmful = tuple(
+        variant.variant for variant in variants if any(key == variant.variant for _, key in harms)
+    )
+    judged = Judged(case, state, variants, metrics, _leaders(case, variants), harmful)
     return Verdict(
         state=state,
         headline=words.headline(judged),
@@ -50,7 +55,28 @@ def verdict(case: Case) -> Verdict:
     )
 
 
-def _decided(case: Case, metric: MetricEvidence) -> MetricDecision:
+def _harms(case: Case) -> frozenset[tuple[str, str]]:
+    """Return the metrics, by uuid, and variants with certain harm: none after the end, or while decisions are withheld.
+
+    Primary metrics are watched, and secondary ones that are to fall, such as errors and refunds: nobody says so of a
+    metric by accident.
+    """
+    if case.invalidating or case.has_ended:
+        return frozenset()
+    watched = [
+        (metric, evidence)
+        for metric in case.metrics
+        if (metric.is_primary or metric.wants_decrease) and metric.uuid not in case.withheld
+        for evidence in metric.variants
+    ]
+    return frozenset(
+        (metric.uuid, evidence.variant)
+        for metric, evidence in watched
+        if evidence.is_harmful(wants_decrease=metric.wants_decrease, comparisons=len(watched))
+    )
+
+
+def _decided(case: Case, metric: MetricEvidence, harms: Container[tuple[str, str]]) -> MetricDecision:
     return MetricDecision(
         metric.uuid,
         metric.name,
@@ -58,7 +84,7 @@ def _decided(case: Case, metric: MetricEvidence) -> MetricDecision:
         tuple(
             VariantDecision(
                 evidence.variant,
-                _decision(case, metric, evidence),
+                _decision(case, metric, evidence, harms),
                 evidence.effect,
                 evidence.interval,
                 evidence.largest_difference,
@@ -69,9 +95,13 @@ def _decided(case: Case, metric: MetricEvidence) -> MetricDecision:
     )
 
 
-def _decision(case: Case, metric: MetricEvidence, evidence: Evidence) -> Decision:
+def _decision(
+    case: Case, metric: MetricEvidence, evidence: Evidence, harms: Container[tuple[str, str]]
+) -> Decision:
     if case.invalidating or metric.uuid in case.withheld:
         return Decision.WITHHELD
+    if (metric.uuid, evidence.variant) in harms:
+        return Decision.WORSE
     direction = evidence.direction(wants_decrease=metric.wants_decrease)
     return direction if case.may_decide or direction is Decision.MISSING else Decision.EARLY
 

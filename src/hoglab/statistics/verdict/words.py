@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hoglab.statistics.config import BayesianConfig
 from hoglab.statistics.multiple_testing import Correction
-from hoglab.statistics.numbers import effect_text, interval_text, number_text
+from hoglab.statistics.numbers import effect_text, interval_text, mean_text, number_text
+from hoglab.statistics.verdict.harm import HARM_LEVEL
 from hoglab.statistics.verdict.model import (
     Action,
     Case,
@@ -60,8 +61,11 @@ class _Said:
 
     @property
     def numbers(self) -> str:
-        """``“Revenue”: +5.0% (95 % interval +1.0% … +9.0%)``."""
-        assert self.evidence.interval is not None  # noqa: S101 - it decided
+        """``“Revenue”: +5.0% (95 % interval +1.0% … +9.0%)``; without an interval ``“Revenue”: from 20% to 0%``."""
+        if self.evidence.interval is None:
+            before, after = self.evidence.means or (None, None)
+            former, present = (mean_text(mean, is_share=self.metric.is_share) for mean in (before, after))
+            return f"“{self.metric.name}”: from {former} to {present}"
         interval = interval_text(
             self.evidence.interval, relative=self.case.is_relative, is_share=self.metric.is_share
         )
@@ -85,6 +89,9 @@ def headline(judged: Judged) -> str:
     match judged.state:
         case State.INVALID:
             return f"Do not decide. {case.invalidating[0].message}"
+        case State.RUNNING | State.WORSE if judged.harmful:
+            losses = [f"“{variant}” does harm: {_losses(variant, said)}" for variant in judged.harmful]
+            return f"{'; '.join(losses)}. That is certain, whatever the plan says."
         case State.RUNNING | State.INCONCLUSIVE if judged.held_back:
             return _held_back_headline(judged, said)
         case State.RUNNING if case.progress.is_reached:
@@ -133,6 +140,8 @@ def action(judged: Judged) -> NextAction:
                 f"Ship one of {_joined([f'“{variant}”' for variant in leaders])}: each is better than {baseline}, and "
                 "which is the best of them is not clear. Choose by cost, or test them against each other.",
             )
+        case State.RUNNING | State.WORSE if judged.harmful:
+            return _stop_for_harm(judged)
         case State.WORSE:
             return NextAction(Action.KEEP_BASELINE, f"End the experiment and keep {baseline}.", case.baseline)
         case State.MIXED:
@@ -175,6 +184,7 @@ def reasons(judged: Judged) -> Iterator[Reason]:
     yield from (finding.reason for finding in said)
     yield from concerns
     yield from _about_missing(case)
+    yield from _about_harm(judged)
     yield from _about_the_end(case, judged.state)
     yield _about_the_method(case)
     yield from _about_several(judged)
@@ -239,6 +249,33 @@ def _about_the_method(case: Case) -> Reason:
             "good one is fooled far more often than it promises."
         )
     return Reason("single_look", text)
+
+
+def _about_harm(judged: Judged) -> Iterator[Reason]:
+    for variant in judged.harmful:
+        yield Reason(
+            "harm",
+            f"“{variant}” is certainly worse than “{judged.case.baseline}”: a test that may be read at any time, and "
+            f"is wrong in at most {HARM_LEVEL:.0%} of experiments over all watched comparisons together, says so.",
+            variant=variant,
+        )
+
+
+def _stop_for_harm(judged: Judged) -> NextAction:
+    baseline = judged.case.baseline
+    names = _joined([f"“{variant}”" for variant in judged.harmful])
+    if len(judged.harmful) == len(judged.variants):
+        return NextAction(
+            Action.STOP_FOR_HARM,
+            f"Stop now: {names} does harm. End the experiment and keep “{baseline}”."
+            if len(judged.harmful) == 1
+            else f"Stop now: {names} do harm. End the experiment and keep “{baseline}”.",
+            baseline,
+        )
+    return NextAction(
+        Action.STOP_FOR_HARM,
+        f"Show {names} to nobody any more: switch the flag off or end the experiment; the others can be tested again.",
+    )
 
 
 def _about_several(judged: Judged) -> Iterator[Reason]:
@@ -318,9 +355,7 @@ def _possible(case: Case) -> str | None:
     if bounds:
         return f": no difference on {_joined(bounds)} is likely"
     if unbounded:
-        return (
-            f", and no bound on the difference on {_joined(unbounded)}: the baseline's value is not told from zero"
-        )
+        return f", and no bound on the difference on {_joined(unbounded)}: the baseline's value is not told from zero"
     return None
 
 
@@ -382,6 +417,17 @@ def _ordered(leaders: Sequence[str], said: Sequence[_Said]) -> list[str]:
     """Return the leading variants, the one with the clearest gain first."""
     clearest = dict.fromkeys(statement.evidence.variant for statement in _primary(said, Decision.BETTER))
     return [variant for variant in clearest if variant in leaders]
+
+
+def _losses(variant: str, said: Sequence[_Said]) -> str:
+    """Write what a variant loses, on metrics of any role."""
+    return _joined(
+        [
+            statement.numbers
+            for statement in said
+            if statement.evidence.variant == variant and statement.decision is Decision.WORSE
+        ]
+    )
 
 
 def _gains(variant: str, said: Sequence[_Said]) -> str:
