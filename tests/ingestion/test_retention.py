@@ -19,7 +19,8 @@ from hoglab.accounts.service import AccountService
 from hoglab.ingestion.retention import JOB, EventRetention, kept_days
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import activity_log
-from hoglab.storage.event_store import EventBatch
+from hoglab.storage.event_store import EventBatch, EventStoreUnavailableError
+from hoglab.storage.event_store.sealed.sealing import SealingLimits
 from hoglab.storage.job_leases import JobLeases
 
 NOW = datetime(2026, 3, 31, 17, 30, tzinfo=UTC)
@@ -110,6 +111,67 @@ def test_events_expire_by_project_and_day(store: EmbeddedEventStore, database: D
     assert both.expire() == 2
     assert {days for project, days in days_left(store) if project == 2} == {0, 9, 10, 11, 29}
     assert {days for project, days in days_left(store) if project == 3} == {0, 9, 10, 11, 29, 31, 400}
+
+
+MARK = "zq7Xexpiredk93"
+
+
+@pytest.mark.parametrize("is_read_meanwhile", [False, True])
+def test_the_bytes_of_expired_events_leave_the_files(
+    store: EmbeddedEventStore,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_read_meanwhile: bool,
+) -> None:
+    """Sealed ones and others, between those that stay; the next time, where they cannot be overwritten at once."""
+
+    def holders() -> list[str]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return [path.name for path in files if MARK.encode() in path.read_bytes()]
+
+    def keep(offset: int) -> None:
+        rows = [
+            event_row(
+                offset,
+                distinct_id=f"user-{number}-{MARK if is_old else 'kept'}",
+                timestamp=NOW - timedelta(days=20 if is_old else 1),
+                properties=f'{{"secret":"{MARK if is_old else "kept"}"}}'.encode(),
+            )
+            for number in range(10, 40)
+            for is_old in (False, True, False)
+        ]
+        store.append(EventBatch(rows), log_offset=offset)
+
+    keep(1)
+    store.seal(SealingLimits(busy_rows=1, idle_rows=1, recent_rows=0), is_idle=True)
+    keep(2)
+    with store.pause_writes():  # which writes everything into the file
+        pass
+    assert holders() == ["events.duckdb"]
+    retention = EventRetention(
+        database,
+        store,
+        lambda: [Project(1)],
+        JobLeases(database),
+        most_days=10,
+        forget_results=lambda _before: None,
+        now=lambda: NOW,
+    )
+    if is_read_meanwhile:
+        with monkeypatch.context() as patch:
+
+            def refuse() -> None:
+                raise EventStoreUnavailableError("somebody reads what was deleted")
+
+            patch.setattr(store, "scrub", refuse)
+            with pytest.raises(EventStoreUnavailableError):
+                retention.expire()
+        assert retention.expire() == 0
+    else:
+        assert retention.expire() == 60
+    assert holders() == []
+    assert len(days_left(store)) == 1
 
 
 def test_nothing_expires_by_default(store: EmbeddedEventStore, database: Database) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.storage.test_event_log import append
 
+from hoglab.settings import Settings
+from hoglab.storage.database.errors import DatabaseFullError, explain
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log import sqlite as sqlite_module
 from hoglab.storage.event_log.log import LogLimits
@@ -26,10 +32,33 @@ def log(path: Path) -> Iterator[SqliteEventLog]:
         yield log
 
 
+def assert_advised(text: str) -> None:
+    """The line names settings that there are, by which an operator gets room."""
+    fields = {f"HOGLAB_{name}".upper() for name in Settings.model_fields}
+    named = set(re.findall(r"HOGLAB_\w+", text))
+    assert named == {"HOGLAB_DATA", "HOGLAB_EVENT_RETENTION_DAYS"}
+    assert named <= fields
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), sqlite3.OperationalError()],
+    ids=["system", "engine"],
+)
+def test_whatever_says_that_the_disk_is_full_is_explained_with_what_helps(error: Exception) -> None:
+    if isinstance(error, sqlite3.Error):
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    known = explain(error, "the event log")
+    assert isinstance(known, DatabaseFullError)
+    assert_advised(str(known))
+
+
 def test_a_nearly_full_disk_is_refused(path: Path) -> None:
     with closing(SqliteEventLog(path, min_free_disk_bytes=1 << 60)) as log:
         with pytest.raises(EventLogFullError, match="disk is nearly full") as caught:
             append(log, b"x")
+        assert_advised(str(caught.value))
         assert caught.value.retry_after_s == 30
         with pytest.raises(EventLogFullError):
             log.check()
@@ -41,8 +70,9 @@ def test_a_nearly_full_disk_is_refused(path: Path) -> None:
 def test_a_full_disk_fails_the_requests_and_not_the_log(log: SqliteEventLog) -> None:
     pages = log._appender.execute("PRAGMA page_count").fetchone()[0]
     log._appender.execute(f"PRAGMA max_page_count={pages + 2}")
-    with pytest.raises(EventLogFullError, match="the disk is full"):
+    with pytest.raises(EventLogFullError, match="the disk is full") as caught:
         append(log, b"x" * 100_000)
+    assert_advised(str(caught.value))
     assert log.stats().records == 0
     log._appender.execute("PRAGMA max_page_count=1000000")
     assert append(log, b"x" * 100_000) == [1]

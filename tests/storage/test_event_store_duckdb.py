@@ -176,7 +176,9 @@ class TestLife:
 
     def test_a_nearly_full_disk_is_refused(self, tmp_path: Path) -> None:
         store = DuckDbEventStore(tmp_path / "events.duckdb", min_free_disk_bytes=1 << 60)
-        with pytest.raises(EventStoreUnavailableError, match="nearly full"):
+        with pytest.raises(
+            EventStoreUnavailableError, match=r"nearly full.*HOGLAB_DATA.*HOGLAB_EVENT_RETENTION_DAYS"
+        ):
             append(store, event_row(1))
         with pytest.raises(EventStoreUnavailableError):
             store.check()

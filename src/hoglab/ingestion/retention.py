@@ -38,7 +38,7 @@ class RetainedEvents(Protocol):
 
     def erase(self, events: EventsBefore) -> int: ...
 
-    def checkpoint(self) -> None: ...
+    def scrub(self) -> None: ...
 
 
 class EventRetention:
@@ -67,22 +67,26 @@ class EventRetention:
         self._most_days = most_days
         self._forget_results = forget_results
         self._now = now
+        self._has_to_scrub = True
+        """Whether bytes of expired events may be in the files; a process before this one may have left some."""
 
     def expire(self) -> int:
-        """Delete events past their time, by whole days (UTC), and return how many. Raises the errors of the engines.
+        """Delete events past their time, by whole days (UTC), and return how many; their bytes, too.
 
-        Of several processes one does it at a time.
+        Raises the errors of the engines: the next call does the rest, also where somebody read what was deleted. Of
+        several processes one does it at a time.
         """
         with self._jobs.claimed(JOB) as lease:
             return 0 if lease is None else self._expire()
 
     def _expire(self) -> int:
         today = self._now().replace(hour=0, minute=0, second=0, microsecond=0)
-        expired = 0
+        expired, keeps_for_a_time = 0, False
         for project in self._projects():
             days = kept_days(project.settings.get(RETENTION_SETTING), self._most_days)
             if days is None:
                 continue
+            keeps_for_a_time = True
             before = today - timedelta(days=days)
             count = self._events.erase(EventsBefore(project.id, before))
             if not count:
@@ -90,8 +94,10 @@ class EventRetention:
             expired += count
             self._forget_results(before)
             self._record(project.id, before, count)
-        if expired:
-            self._events.checkpoint()
+        self._has_to_scrub = self._has_to_scrub or expired > 0
+        if self._has_to_scrub and keeps_for_a_time:
+            self._events.scrub()
+            self._has_to_scrub = False
         return expired
 
     def _record(self, project_id: int, before: datetime, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -77,6 +78,12 @@ class NestedWriteError(RuntimeError):
     """A thread opened a second write transaction inside its first one: pass the transaction along instead."""
 
 
+DISK_ADVICE = (
+    "make room, move the data directory to a larger disk (HOGLAB_DATA), or keep events for fewer days "
+    "(HOGLAB_EVENT_RETENTION_DAYS)"
+)
+"""Advice for the operator of a server whose own disk is full."""
+
 _BUSY = "is kept busy by others"
 _UNREACHABLE = "cannot be reached"
 _BY_STATE: dict[str, tuple[type[DatabaseError], str]] = {
@@ -104,7 +111,7 @@ _MALFORMED = b"malformed database schema"
 _CLASSES: dict[int, tuple[type[DatabaseError], str]] = {
     sqlite3.SQLITE_BUSY: (DatabaseBusyError, "is locked by another writer"),
     sqlite3.SQLITE_LOCKED: (DatabaseBusyError, "is locked by another writer"),
-    sqlite3.SQLITE_FULL: (DatabaseFullError, "cannot grow: the disk is full"),
+    sqlite3.SQLITE_FULL: (DatabaseFullError, f"cannot grow: the disk is full; {DISK_ADVICE}"),
     sqlite3.SQLITE_CANTOPEN: (DatabaseUnreadableError, "cannot be opened"),
     sqlite3.SQLITE_PERM: (DatabaseUnreadableError, "may not be accessed"),
     sqlite3.SQLITE_READONLY: (DatabaseUnreadableError, "may not be written"),
@@ -124,6 +131,8 @@ def explain(error: BaseException, name: str) -> DatabaseError | None:
     if isinstance(error, UnicodeDecodeError) and error.object.startswith(_MALFORMED):
         return DatabaseDamagedError(f"{name} is damaged: its schema cannot be read")
     origin = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(origin, OSError) and origin.errno == errno.ENOSPC:
+        return DatabaseFullError(f"{name} cannot grow: the disk is full; {DISK_ADVICE}")
     if origin is not None and hasattr(origin, "sqlstate"):
         return _of_state(origin, name)
     code = getattr(origin, "sqlite_errorcode", None)

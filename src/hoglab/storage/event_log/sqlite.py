@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hoglab.storage.database import Database, Rebuildable, tables
-from hoglab.storage.database.errors import explained
+from hoglab.storage.database.errors import DISK_ADVICE, explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros
@@ -120,7 +120,7 @@ class SqliteEventLog(GroupCommitLog):
 
     def _check_space(self, size: int) -> None:
         if self._free_disk_bytes() - size < max(self._min_free_disk_bytes, LEAST_FREE_DISK_BYTES):
-            raise EventLogFullError("the disk is nearly full", RETRY_DISK_S)
+            raise EventLogFullError(f"the disk is nearly full: {DISK_ADVICE}", RETRY_DISK_S)
 
     def _space_is_scarce(self) -> bool:
         return self._free_disk_bytes() < 2 * self._min_free_disk_bytes

@@ -17,9 +17,8 @@ import duckdb
 import structlog
 from msgspec.structs import replace
 
-from hoglab.storage.event_store import (
-    EventStoreUnavailableError,
-)
+from hoglab.storage.database.errors import DISK_ADVICE
+from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.deadlines import QueryDeadlines
 from hoglab.storage.event_store.dialects.duckdb import DuckDb
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, DuckDbReader, first_line
@@ -392,7 +391,9 @@ class DuckDbEventStore:
         """Raise `EventStoreUnavailableError` while the disk is nearly full."""
         disk = os.statvfs(self._path.parent)
         if disk.f_bavail * disk.f_frsize < self._min_free_disk_bytes:
-            raise EventStoreUnavailableError("the event store cannot grow: the disk is nearly full")
+            raise EventStoreUnavailableError(
+                f"the event store cannot grow: the disk is nearly full; {DISK_ADVICE}"
+            )
 
     def checkpoint(self) -> None:
         """Write the write-ahead logs of the store and of the aggregate cache into their files.

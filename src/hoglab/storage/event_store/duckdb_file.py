@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 
+from hoglab.storage.database.errors import DISK_ADVICE
 from hoglab.storage.event_store import (
     DamagedCacheError,
     EventStoreUnavailableError,
@@ -38,6 +41,7 @@ HEADER_BYTES = 3 * 4096
 IDLE_CURSORS = 8
 """Cursors kept for the next readers."""
 
+_NO_ROOM = os.strerror(errno.ENOSPC)
 _BLOCKS = (
     "SELECT block_size, used_blocks FROM pragma_database_size() WHERE database_name = current_database()"
 )
@@ -205,7 +209,8 @@ class DuckDbFile:
             self.damage = first_line(error)
             return EventStoreUnavailableError(f"{self._path} is damaged: {self.damage}")
         if isinstance(error, duckdb.FatalException | duckdb.IOException | duckdb.ConnectionException):
-            return EventStoreUnavailableError(f"{self._path}: {first_line(error)}")
+            advice = f"; {DISK_ADVICE}" if _NO_ROOM in str(error) else ""
+            return EventStoreUnavailableError(f"{self._path}: {first_line(error)}{advice}")
         if isinstance(error, duckdb.InterruptException) and self._closed:
             return EventStoreUnavailableError("the event store is closed")
         if isinstance(error, duckdb.OutOfMemoryException):
