@@ -110,7 +110,8 @@ def test_cohorts_that_cannot_be_answered_are_named(lab: Lab, behavioural: bool) 
     set_test_accounts(lab, [{"key": "id", "type": "cohort", "value": identifier}])
     experiment = lab.experiment(start_date=START.isoformat(), **CRITERIA)
     query = {"kind": "ExperimentQuery", "experiment_id": experiment["id"], "metric": REVENUE}
-    assert f"cohort {identifier} does not exist" in lab.query(query, status=400)["detail"]
+    reason = "has not been calculated yet" if behavioural else "does not exist"
+    assert f"cohort {identifier} {reason}" in lab.query(query, status=400)["detail"]
 
 
 def click(chain: str, url: str) -> Event:

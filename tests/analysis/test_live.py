@@ -69,6 +69,8 @@ def test_a_result_has_every_key(lab: Lab) -> None:
             "unbounded_reason": None,
             "significant": None,
             "validation_failures": ["not-enough-exposures"],
+            "refusal": "invalid-variant",
+            "problem": "fewer than 50 people",
         }
     ]
     for key in (

@@ -94,7 +94,7 @@ def test_codes_and_names_are_all_there() -> None:
         assert code == Correction.NONE or f"`{code}`" in TEXT
     anchors = {
         re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
-        for title in re.findall(r"^## (.+)$", TEXT, re.MULTILINE)
+        for title in re.findall(r"^##+ (.+)$", TEXT, re.MULTILINE)
     }
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= anchors
 

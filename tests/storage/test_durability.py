@@ -32,7 +32,7 @@ EXEMPT = {
     ("analysis/timeseries/service.py", "run_job", "RECALCULATION_STATUS"),
     ("delivery/dispatch/internal_events.py", "dispatch_waiting", "HANDED_ON"),
     ("http/management/idempotency.py", "_prune", "EXPIRED"),
-    ("http/management/idempotency.py", "_release", "UNANSWERED_REQUESTS"),
+    ("http/management/idempotency.py", "_remove_unanswered", "UNANSWERED_REQUESTS"),
     ("http/management/idempotency.py", "_take", "UNANSWERED_REQUESTS"),
     ("ingestion/flag_calls.py", "note", "FLAG_CALLS"),
     ("people/cohorts/calculation.py", "_fail", "COHORT_CALCULATION"),

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tests.generated import examples
 from tests.storage.event_rows import NOW, event_row
 
-from hoglab.people.properties import _MIRRORED, mirror_initial_properties
+from hoglab.people.properties import mirror_initial_properties
 from hoglab.storage.event_store import EventBatch, EventRow, Wanted
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
 from hoglab.storage.event_store.export import EventSelection, copy_events, selected_lines
@@ -342,10 +342,6 @@ class TestExport:
 
 
 class TestCopies:
-    def test_the_code_knows_what_ingestion_copies(self) -> None:
-        """Else sealed events are larger than they need be; a new list needs a new code beside the old one."""
-        assert set(NAMES) == set(_MIRRORED)
-
     @settings(max_examples=examples(150), deadline=None)
     @given(
         st.lists(

@@ -36,7 +36,7 @@ from hoglab.storage.database.tables.requests import idempotency_key
 from hoglab.storage.database.upsert import upsert
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Executable
+    from sqlalchemy import ColumnElement
 
     from hoglab.http.identity import Principal
     from hoglab.http.management.call import Call
@@ -200,23 +200,28 @@ class Idempotency:
             )
         statement = update(idempotency_key).where(claim.row, _row.owner == self._owner)
         values = {"applied": True, "status": response.status_code, "body": kept}
+
+        def store() -> None:
+            with self._database.write() as transaction:
+                transaction.execute(statement.values(values))
+
         try:
-            repeat_conflicts(partial(self._execute, statement.values(values)))
+            repeat_conflicts(store)
         except DatabaseError as error:
             _log.warning("idempotent_answer_not_kept", error=str(error))
 
-    def _execute(self, statement: Executable, rebuildable: Rebuildable | None = None) -> None:
-        with self._database.write(rebuildable=rebuildable) as transaction:
-            transaction.execute(statement)
-
     def _release(self, claim: _Claim) -> None:
         """Release a key whose request changed nothing."""
-        unanswered = delete(idempotency_key).where(claim.row, _row.owner == self._owner, ~_row.applied)
         try:
-            repeat_conflicts(partial(self._execute, unanswered, Rebuildable.UNANSWERED_REQUESTS))
+            repeat_conflicts(partial(self._remove_unanswered, claim))
         except DatabaseError as error:
             # Its row counts as cut off from now on; the failure of the request itself matters more.
             _log.warning("idempotency_key_not_released", error=str(error))
+
+    def _remove_unanswered(self, claim: _Claim) -> None:
+        unanswered = delete(idempotency_key).where(claim.row, _row.owner == self._owner, ~_row.applied)
+        with self._database.write(rebuildable=Rebuildable.UNANSWERED_REQUESTS) as transaction:
+            transaction.execute(unanswered)
 
     def _prune(self, now: datetime) -> None:
         with self._lock:

@@ -66,8 +66,13 @@ def bayesian_test(config: BayesianConfig, effect: Effect) -> BayesianTest:
     freedom = effect.variance_df
     mean, sd = _posterior(config.prior, effect.estimate, effect.standard_error)
     z = mean / sd
-    critical = _critical_value((1 - config.ci_level) / 2, freedom)
-    interval = effect.interval(lambda spread: _interval(config.prior, effect.estimate, spread, critical))
+    tail = (1 - config.ci_level) / 2
+
+    def bounds(spread: Spread) -> tuple[float, float]:
+        critical = _critical_value(tail, None if freedom is None else spread.degrees_of_freedom)
+        return _interval(config.prior, effect.estimate, spread, critical)
+
+    interval = effect.interval(bounds)
     chance = _cdf(-z if config.inverse else z, freedom)
     return BayesianTest(
         posterior_mean=mean,
