@@ -123,7 +123,8 @@ class TestWaiting:
         for thread in (first, *others):
             thread.join(30)
         assert len(names(database)) == 21
-        assert disk.syncs == 2
+        # Two, and further ones for writers that had written but did not yet wait when the second began.
+        assert 2 <= disk.syncs <= 10
 
     def test_a_transaction_that_finds_its_work_done_waits_for_who_did_it(
         self, database: Database, disk: Disk
