@@ -241,10 +241,12 @@ class HoglabApp:
         except ClientGoneError:
             answer.status = CLIENT_GONE
         except Exception as error:
-            known = _known_error(error, scope["method"], target.route)
+            # A name for the error itself would keep it, and the body of the request with it, until a collection of
+            # cycles: its traceback has this frame.
+            response = error_response(_known_error(error, scope["method"], target.route))
             if answer.started:
                 raise
-            await error_response(known)(scope, receive, reply)
+            await response(scope, receive, reply)
         finally:
             self._in_flight.discard(task)
             release(scope)
