@@ -285,7 +285,7 @@ def test_13_3_7_methods_are_named_and_a_goal_turns_colours_not_signs(page: Page,
         path_of(made),
         "Frequentist, sequential: p-values and 95 % intervals are valid at every look.",
     )
-    page.see("The method is valid at any time: you may look as often as you like.")
+    page.see("The test for harm is valid at any time: you may act on it now.")
     page.see("Changes are relative")
     page.see("less is better")
     row = page.run(ROWS)[1]

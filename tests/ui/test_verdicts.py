@@ -112,7 +112,8 @@ def test_13_3_3_what_is_known_and_the_next_action(
     )
     wanted = STATES[state][3]
     assert buttons == ([] if wanted is None else [wanted])
-    page.see("The method is valid for one look, at the planned end")
+    harm = "The test for harm is valid at any time: you may act on it now."
+    page.see(harm if state == "worse" else "The method is valid for one look, at the planned end")
     bought, returned = page.run(MARKS)
     tones = {"better": ("better", "unclear"), "worse": ("worse", "unclear"), "mixed": ("better", "worse")}
     assert (bought["tone"], returned["tone"]) == tones.get(state, ("unclear", "unclear"))
@@ -230,7 +231,7 @@ def test_13_3_5_cuped_breakdowns_quantiles_and_why_there_is_no_result(
             assert number_text(row["number_of_samples"]) in cells
             for bound in row["credible_interval"] or ():
                 assert effect_text(bound, relative=True) in cells
-    assert "Too few people: statistics need at least 50" in cells  # of those on the rarer plan
+    assert "Fewer than 50 people." in cells  # of those on the rarer plan
     reason = "The baseline's value is zero, so there is no relative change."
     assert nobody["result"]["baseline"]["validation_failures"] == ["baseline-mean-is-zero"]
     assert reason in page.run(
