@@ -77,7 +77,7 @@ def test_the_reason_reaches_the_api_the_verdict_the_terminal_and_the_page(
     assert (row["refusal"], row["significant"]) == (refusal, None)
     problem = row["problem"]
     assert problem == (
-        "baseline: zero in all"
+        "baseline: its value is zero, so there is no relative change"
         if refusal == "invalid-baseline"
         else REFUSAL_WORDS[StatisticsRefusal(refusal)]
     )

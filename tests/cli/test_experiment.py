@@ -151,7 +151,9 @@ def test_results_are_shown_warnings_first(done: Done, place: list[object]) -> No
     warning = shown.index("“Never” has no data")
     assert warning < shown.index("Primary metrics") < shown.index("Secondary metrics")
     assert "Exposed: control 200 (50.0%), test 200 (50.0%)" in shown
-    assert "baseline: zero in all" in shown  # the reason in the row of the metric without events
+    assert (
+        "baseline: its value is zero, so there is no relative change" in shown
+    )  # the reason in the row of the metric without events
     plotted = [line for line in shown.splitlines() if "├" in line and "●" in line]
     assert [line.split(" · ")[0].strip() for line in plotted] == ["Revenue", "Purchase rate", "By plan"]
     assert shown.count("p < 0.0001 *") == 3  # the rate, and the same metric twice, once broken down

@@ -94,7 +94,11 @@ def test_why_there_is_no_interval_is_said() -> None:
     assert behind is not None
     assert neither is not None
     problems = [each.variants[0].problem for each in (few, behind, neither)]
-    assert problems == ["fewer than 50 people", "baseline: zero in all", NO_STATISTICS]
+    assert problems == [
+        "fewer than 50 people",
+        "baseline: its value is zero, so there is no relative change",
+        NO_STATISTICS,
+    ]
 
 
 def test_every_metric_of_an_experiment_has_a_name() -> None:

@@ -232,7 +232,7 @@ def test_13_3_5_cuped_breakdowns_quantiles_and_why_there_is_no_result(
             for bound in row["credible_interval"] or ():
                 assert effect_text(bound, relative=True) in cells
     assert "Fewer than 50 people." in cells  # of those on the rarer plan
-    reason = "The baseline's value is zero, so there is no relative change."
+    reason = "Baseline: its value is zero, so there is no relative change."
     assert nobody["result"]["baseline"]["validation_failures"] == ["baseline-mean-is-zero"]
     assert reason in page.run(
         "(id) => document.getElementById(id).querySelector('.why').innerText", nobody["uuid"]

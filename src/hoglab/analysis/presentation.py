@@ -42,7 +42,7 @@ Result = Mapping[str, Any]
 FAILURES = {
     "not-enough-exposures": "fewer than 50 people",
     "not-enough-metric-data": "fewer than 5 conversions",
-    "baseline-mean-is-zero": "zero in all",
+    "baseline-mean-is-zero": "its value is zero, so there is no relative change",
 }
 """Codes of ``validation_failures`` in words (spec experiment-results 4.4)."""
 NO_STATISTICS = "the stored result does not say why; recalculate it"
