@@ -29,8 +29,8 @@ RoleName = Literal["all", "core", "api", "analysis", "edge", "ingest", "deliver"
 BESIDE_CORE = frozenset[RoleName]({"analysis", "edge", "ingest", "deliver"})
 """Roles of processes that begin no installation: they wait until another one has."""
 PREFIX = "HOGLAB_"
-OF_CLIENTS = frozenset({"HOGLAB_API_KEY"})
-"""Variables that are no settings of a server: commands that are clients of one read them."""
+OF_CLIENTS = {"HOGLAB_API_KEY": "personal API key (`phx_…`)", "HOGLAB_URL": "address of the server"}
+"""Variables that are no settings of a server, with what they hold: commands that are clients of one read them."""
 SECRET = frozenset(
     {
         "bootstrap_api_key",

@@ -145,6 +145,44 @@ def place(request: pytest.FixtureRequest, data: Path) -> list[object]:
 Done = Callable[..., str]
 
 
+def test_experiments_are_listed(done: Done, place: list[object]) -> None:
+    shown = done("experiment", "list", *place)
+    assert [shown.count(text) for text in ("Checkout & <more>", "stopped", "2026-03-01", "2026-03-06")] == [
+        1
+    ] * 4
+    [experiment] = json.loads(done("experiment", "list", "--json", *place))
+    assert (experiment["id"], experiment["name"]) == (1, "Checkout & <more>")
+
+
+def test_more_experiments_than_a_page_has_are_listed(done: Done, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.mkdir(mode=0o700)
+    with closing(Lab(path)) as lab:
+        for number in range(5):
+            lab.experiment(name=f"experiment {number}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hoglab.cli.experiment.source.PAGE", 2)
+        listed = json.loads(done("experiment", "list", "--json", "--data", path))
+    assert sorted(experiment["name"] for experiment in listed) == [
+        f"experiment {number}" for number in range(5)
+    ]
+
+
+def test_the_server_is_that_of_the_variable_unless_an_option_names_it(
+    done: Done, hoglab: Command, server: ChildServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOGLAB_URL", server.url)
+    assert "Checkout & <more>" in done("experiment", "results", 1, "--data", server.data)
+    nobody = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("HOGLAB_URL", nobody)
+    assert "Checkout & <more>" in done(
+        "experiment", "results", 1, "--data", server.data, "--host", server.url
+    )
+    refused = hoglab("functions", "list", "--key", "phx_x")
+    assert refused.status == 1
+    assert nobody in refused.stderr
+
+
 def test_results_are_shown_warnings_first(done: Done, place: list[object]) -> None:
     shown = done("experiment", "results", 1, *place)
     assert "Checkout & <more> (experiment 1)" in shown

@@ -67,7 +67,7 @@ def test_every_setting_stands_in_the_page_once_with_its_default() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_name_only_settings_and_commands_that_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
-    settings = {f"HOGLAB_{name.upper()}" for name in Settings.model_fields} | OF_CLIENTS
+    settings = {f"HOGLAB_{name.upper()}" for name in Settings.model_fields} | set(OF_CLIENTS)
     assert set(re.findall(r"\bHOGLAB_(?!TEST_)[A-Z_]+[A-Z]\b", text)) <= settings
     named = {tuple(call.split()) for call in re.findall(r"`hoglab ([a-z][a-z-]*(?: [a-z][a-z-]*)*)", text)}
     for words in named:

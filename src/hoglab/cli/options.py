@@ -30,6 +30,18 @@ DatabaseOption = Annotated[
         show_default=False,
     ),
 ]
+URL_VARIABLE = "HOGLAB_URL"
+"""Variable with the address of the server that commands talk to where `--host` does not say it."""
+HostOption = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        envvar=URL_VARIABLE,
+        metavar="URL",
+        help="The server (default: as `serve` here).",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 

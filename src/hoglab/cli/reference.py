@@ -54,7 +54,7 @@ def settings_page() -> str:
         (f"`{PREFIX}{name.upper()}`", _default(field), _values(name, field), _without_default(field))
         for name, field in Settings.model_fields.items()
     ]
-    clients = "\n".join(f"- `{name}`: personal API key (`phx_…`)" for name in sorted(OF_CLIENTS))
+    clients = "\n".join(f"- `{name}`: {description}" for name, description in sorted(OF_CLIENTS.items()))
     table = _table(("Variable", "Default", "Value", "Meaning"), rows)
     return f"{SETTINGS_INTRODUCTION}\n{table}\n\nCommands that are clients of a server read:\n\n{clients}\n"
 

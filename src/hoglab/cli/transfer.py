@@ -12,7 +12,14 @@ import typer
 
 from hoglab.cli.accounts.opening import opened_accounts
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, ProjectOption, existing_settings, load_settings, metadata_place
+from hoglab.cli.options import (
+    DataOption,
+    HostOption,
+    ProjectOption,
+    existing_settings,
+    load_settings,
+    metadata_place,
+)
 from hoglab.terminal import echo, plain_console
 from hoglab.transfer.exporting import OWNERS_ALONE
 
@@ -54,12 +61,7 @@ def _import() -> None:
 @import_app.command("events")
 def import_events(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="JSON lines, CSV (or .gz), Parquet.")],
-    host: Annotated[
-        str | None,
-        typer.Option(
-            "--host", metavar="URL", help="The server (default: as `serve` here).", show_default=False
-        ),
-    ] = None,
+    host: HostOption = None,
     token: Annotated[
         str | None,
         typer.Option("--token", help="Token of the project (default: from --data).", show_default=False),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import DataOption, JsonOption, ProjectOption
+from hoglab.cli.options import URL_VARIABLE, DataOption, JsonOption, ProjectOption
 from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ HostOption = Annotated[
     str | None,
     typer.Option(
         "--host",
+        envvar=URL_VARIABLE,
         metavar="URL",
         help="The running server (default: the data directory, or the server of it as `serve` here).",
         show_default=False,
@@ -59,6 +60,30 @@ def _opened(
 @experiment_app.callback()
 def _experiment() -> None:
     pass
+
+
+@experiment_app.command("list")
+def list_experiments(
+    as_json: JsonOption = False,
+    project: ProjectOption = 1,
+    host: HostOption = None,
+    key: KeyOption = None,
+    data: DataOption = None,
+) -> None:
+    """List the experiments of a project that are not archived, the newest first."""
+    from hoglab.reports.tables import light_table, whole
+
+    with _opened(data, project, host, key) as source:
+        experiments = list(source.experiments())
+    if as_json:
+        echo(json.dumps(experiments, indent=2, ensure_ascii=False))
+        return
+    table = light_table(None, whole("Id"), "Name", "Flag", "Status", whole("Start"), whole("End"))
+    for experiment in experiments:
+        days = ((experiment[name] or "")[: len("2026-01-31")] for name in ("start_date", "end_date"))
+        flag, status = experiment["feature_flag_key"], experiment["status"]
+        table.add_row(str(experiment["id"]), experiment["name"], flag, status, *days)
+    plain_console().print(table)
 
 
 @experiment_app.command()

@@ -31,6 +31,8 @@ ASK_AGAIN_S = 0.5
 """Interval in seconds at which a server is asked again for results that it is still computing."""
 KEY_LASTS = timedelta(minutes=5)
 """Lifetime of the key of a command, should the command not live to revoke it; a command that lives renews it."""
+PAGE = 100
+"""Number of experiments that are read at once for a list."""
 RENEW_S = 60.0
 """Interval at which the key of a command is renewed."""
 
@@ -44,6 +46,10 @@ class Source(Protocol):
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         """Return an experiment in full form."""
+        ...
+
+    def experiments(self) -> Iterator[dict[str, Any]]:
+        """Yield the experiments that are not archived in full form, the newest first."""
         ...
 
     def defaults(self) -> dict[str, Any]:
@@ -138,6 +144,9 @@ class _Remote:
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         return self._answer(self._api.get, f"/experiments/{experiment_id}/")
 
+    def experiments(self) -> Iterator[dict[str, Any]]:
+        return self._api.pages("/experiments/")
+
     def defaults(self) -> dict[str, Any]:
         try:
             return self._answer(self._api.get, "/experiments_config/")
@@ -218,13 +227,14 @@ class _Local:
         from hoglab.analysis.incremental import AggregateCache, CacheLimits
         from hoglab.analysis.results import ExperimentHealth, ExperimentResults, ExposureCounts
         from hoglab.analysis.timeseries import ResultsService
+        from hoglab.experiments.api.reading import ExperimentReads
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
         from hoglab.people.cohorts import CohortService
         from hoglab.storage.job_leases import JobLeases
         from hoglab.storage.table_files import TableDirectory
 
-        self._database = database
+        self._reads = ExperimentReads(database)
         self._accounts = accounts
         self._project = project
         jobs = JobLeases(database)
@@ -250,21 +260,30 @@ class _Local:
         self._whole = ExperimentResults(self._results, exposures, health, budget_s=None)
 
     def experiment(self, experiment_id: int) -> dict[str, Any]:
-        from hoglab.experiments.actor import Actor
-        from hoglab.experiments.api.reading import ExperimentReads
-
         with _as_answers():
-            actor = Actor(self._project, self._owner(), self._results.now())
-            experiment: dict[str, Any] = json.loads(
-                ExperimentReads(self._database).read(actor, experiment_id).body
-            )
+            experiment: dict[str, Any] = json.loads(self._reads.read(self._actor(), experiment_id).body)
             return experiment
+
+    def experiments(self) -> Iterator[dict[str, Any]]:
+        from hoglab.http.responses import encode_json
+
+        actor, offset, count = self._actor(), 0, 1
+        while offset < count:
+            with _as_answers():
+                page, count = self._reads.page(actor, lambda _: None, limit=PAGE, offset=offset)
+            yield from json.loads(encode_json(page))
+            offset += PAGE
 
     def defaults(self) -> dict[str, Any]:
         return dict(self._project.experiment_defaults)
 
+    def _actor(self) -> Any:
+        """Return the owner at work: a user of the directory may see everything in it."""
+        from hoglab.experiments.actor import Actor
+
+        return Actor(self._project, self._owner(), self._results.now())
+
     def _owner(self) -> Any:
-        """Return the owner: a user of the directory may see everything in it."""
         from hoglab.http.identity import Level, Principal
 
         user_id = self._accounts.owner_id()

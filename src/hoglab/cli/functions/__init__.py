@@ -16,13 +16,12 @@ from hoglab.cli.functions.options import (
     DryRunOption,
     FromOption,
     FunctionArgument,
-    HostOption,
     KeyOption,
     ToOption,
     api,
     function_path,
 )
-from hoglab.cli.options import JsonOption, ProjectOption
+from hoglab.cli.options import HostOption, JsonOption, ProjectOption
 from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ import typer
 from hoglab.cli.functions.options import (
     DryRunOption,
     FromOption,
-    HostOption,
     KeyOption,
     ToOption,
     api,
     function_path,
 )
-from hoglab.cli.options import JsonOption, ProjectOption
+from hoglab.cli.options import HostOption, JsonOption, ProjectOption
 from hoglab.terminal import echo
 
 dead_letters_app = typer.Typer(help="Events that did not become runs of functions.", no_args_is_help=True)

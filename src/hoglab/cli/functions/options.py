@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from hoglab.cli.api_client import ApiClient
 
 FunctionArgument = Annotated[str, typer.Argument(metavar="FUNCTION", help="Id or name of the function.")]
-HostOption = Annotated[
-    str | None,
-    typer.Option("--host", metavar="URL", help="The server (default: as `serve` here).", show_default=False),
-]
 KeyOption = Annotated[
     str | None,
     typer.Option(
