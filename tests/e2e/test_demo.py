@@ -7,12 +7,16 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.conftest import free_port
 from tests.waiting import PATIENCE_S
+
+from hoglab.demo.run import DemoVerdict
+from hoglab.reports.terminal import PlotRow
 
 pytestmark = [pytest.mark.slow]
 USERS = 3000
@@ -37,7 +41,7 @@ def test_demo_ends_well(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # the demo leaves nothing behind
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_demo_serves_on_until_it_is_asked_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     port = free_port()
     process = subprocess.Popen(
@@ -70,9 +74,34 @@ def test_demo_serves_on_until_it_is_asked_to_stop(tmp_path: Path, number: signal
     assert found.json()["count"] == 1
     process.send_signal(number)
     process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"http://127.0.0.1:{port}/_health")
+    assert process.returncode == (-number if number == signal.SIGKILL else 0)
+    deadline = time.monotonic() + PATIENCE_S
+    while answers(port):  # of a demo that was killed nobody waits for the server's end
+        assert number == signal.SIGKILL
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/_health").is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("covers", "lost", "is_complete"),
+    [([], 0, True), ([True, True], 0, True), ([True, False], 0, True), ([True], 1, False)],
+)
+def test_the_status_tells_of_lost_counts_and_not_of_chance(
+    covers: list[bool], lost: int, is_complete: bool
+) -> None:
+    intervals = [PlotRow("test", 0.0, 1.0, truth=0.5 if inside else 2.0) for inside in covers]
+    for field in ("users", "buyers", "deliveries"):
+        counts = {f"{name}_expected": 5 for name in ("users", "buyers", "deliveries")}
+        counts |= {"users_counted": 5, "buyers_counted": 5, "deliveries_received": 5}
+        counts[f"{field}_{'received' if field == 'deliveries' else 'counted'}"] -= lost
+        assert DemoVerdict(1, intervals, **counts, duplicates=0).is_complete is is_complete
 
 
 def test_demo_keeps_to_itself(tmp_path: Path) -> None:

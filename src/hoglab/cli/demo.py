@@ -41,8 +41,7 @@ def demo(
         bool,
         typer.Option(
             "--exit",
-            help="Stop after the results; the status is 0 only if the true effect lies inside its intervals "
-            "and every delivery arrived.",
+            help="Stop after the results; the status is 0 only if all users, purchases and deliveries are there.",
         ),
     ] = False,
 ) -> None:
@@ -61,14 +60,15 @@ def demo(
         ) from error
 
     options = DemoOptions(users=users, port=port, data=data, exit=leave, url=url, api_key=key)
-    # Both must stop the server too, also where the shell lets background jobs ignore SIGINT.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # Each must stop the server too, also where the shell lets background jobs ignore SIGINT. A terminal that is closed
+    # sends SIGHUP.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        holds = run_demo(options, plain_console(markup=True, highlight=True))
+        is_complete = run_demo(options, plain_console(markup=True, highlight=True))
     except DemoError as error:
         raise OperatorError(str(error)) from error
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    if (leave or url is not None) and not holds:
+    if (leave or url is not None) and not is_complete:
         raise typer.Exit(1)

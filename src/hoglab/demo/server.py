@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import signal
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -18,6 +21,23 @@ import httpx
 START_TIMEOUT_S = 180.0
 """Time to wait for the start, long enough for a busy machine; a server that ended is reported at once."""
 STOP_TIMEOUT_S = 60.0
+
+
+_PR_SET_PDEATHSIG = 1
+"""Option of Linux's prctl(2): the signal that a process gets when its parent ends."""
+
+
+def _parent_death_signal() -> Callable[[int, int], int] | None:
+    """Return prctl(2), which is looked up before a fork; None where the system has none."""
+    return getattr(ctypes.CDLL(None), "prctl", None)
+
+
+def _end_with(parent: int, prctl: Callable[[int, int], int] | None) -> None:
+    """Let this new process end when its parent does, also by kill -9: it would hold the port for good."""
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class ServerError(Exception):
@@ -114,6 +134,7 @@ class ChildServer:
             stdout=self._output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for the demo, which then stops its server in order
+            preexec_fn=partial(_end_with, os.getpid(), _parent_death_signal()),
         )
 
     def login_line(self, screen: str = "") -> str:
