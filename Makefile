@@ -55,13 +55,13 @@ test: lint suite ## Check style, types and layers, then run the tests of languag
 suite: setup
 	$(PYTEST) --target test --max-processor-s $(if $(filter all,$(HOGLAB_TEST_EXAMPLES)),30,5)
 
-test-engines: setup ## Run the tests of storage and results on ClickHouse's engine and on PostgreSQL (skipped where these are missing)
+test-engines: setup ## Run the tests of storage and results on ClickHouse's engine and on PostgreSQL (skipped where these are missing), and of results that go on from stored ones
 	$(PYTEST) --target engines
 
 test-browsers: setup ## Run the tests of the web UI in Chromium, and of PostHog's SDKs in their own languages
 	$(PYTEST) --target browsers
 
-test-faults: setup ## Kill servers, fill disks, damage and restore files, and follow servers from end to end
+test-faults: setup ## Kill servers, fill disks, damage and restore files, run hostile programs, and follow servers from end to end
 	$(PYTEST) --target faults
 
 # The suites that start a broker are skipped where there is no Maven to fetch it.

@@ -8,6 +8,7 @@ share counts for the first of them.
 from __future__ import annotations
 
 import resource
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ def used_s() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Note when a test begins."""
+    """Note when a test begins. Time of processes that earlier tests left to be reaped is nobody's."""
+    subprocess._cleanup()  # type: ignore[attr-defined]
     item.stash[_USED] = used_s()
     return (yield)
 

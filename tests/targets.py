@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent
 DEFAULT = "test"
 """The target of tests that need neither an engine nor a file of `FILES`: what `make test` runs."""
 ENGINES = "engines"
-"""The target of tests that need a server of a database or a broker."""
+"""The target of tests that need a server of a database or a broker, and of results that go on from stored ones."""
 FILES = {
     # Many processes and engines, which are waited for for minutes, and what docs/operate.md says to operators.
     "backup/test_beside_database.py": "processes",
@@ -35,15 +35,19 @@ FILES = {
     "ingestion/test_partitions.py": "processes",
     "storage/test_event_log_kafka.py": "processes",
     "storage/test_moving_cluster.py": "processes",
-    # Kills, damage, full disks, backups, servers as operators start them, and what is followed from end to end.
+    # Kills, damage, full disks, hostile programs, backups, servers as operators start them, and walks from end to end.
     "analysis/test_bounded_statements.py": "faults",
     "analysis/test_jobs.py": "faults",
     "analysis/test_state_file.py": "faults",
     "backup": "faults",
     "cli/test_operators.py": "faults",
+    "delivery/test_bodies.py": "faults",
     "delivery/test_worker.py": "faults",
     "e2e": "faults",
     "faults": "faults",
+    "functions/test_liquid.py": "faults",
+    "hog/stdlib/test_charges.py": "faults",
+    "hog/test_attacks.py": "faults",
     "ingestion/test_kill.py": "faults",
     "people/test_kill.py": "faults",
     "storage/test_event_log_faults.py": "faults",
@@ -53,6 +57,14 @@ FILES = {
     "storage/test_job_leases.py": "faults",
     "storage/test_log_damage.py": "faults",
     "transfer/test_running.py": "faults",
+    # Results that go on from stored ones, compared with results of all events.
+    "analysis/test_edited.py": "engines",
+    "analysis/test_late_events.py": "engines",
+    "analysis/test_merges.py": "engines",
+    "analysis/test_resuming.py": "engines",
+    "analysis/test_sealed.py": "engines",
+    "analysis/test_sharing.py": "engines",
+    "analysis/test_state.py": "engines",
     # Chromium, and the SDKs in the languages that they are written in.
     "clients": "browsers",
     "ui": "browsers",

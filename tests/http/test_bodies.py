@@ -78,9 +78,10 @@ def test_nothing_of_a_refused_body_is_left_after_its_answer(client: Any, name: s
     gc.disable()
     tracemalloc.start()
     try:
-        for _ in range(3):
+        for _ in range(5):
             refuse()
-        assert tracemalloc.get_traced_memory()[0] < len(text) / 2
+        # The thread that decoded the last one may still let go of it.
+        assert tracemalloc.get_traced_memory()[0] < 2 * len(text)
     finally:
         tracemalloc.stop()
         gc.enable()
