@@ -59,6 +59,18 @@ REVENUE = {
     "source": {"kind": "EventsNode", "event": "purchase", "math": "sum", "math_property": "amount"},
 }
 
+BOUGHT_AGAIN = {
+    "kind": "ExperimentMetric",
+    "metric_type": "retention",
+    "name": "Bought again",
+    "start_event": {"kind": "EventsNode", "event": "purchase"},
+    "completion_event": {"kind": "EventsNode", "event": "purchase"},
+    "retention_window_start": 1,
+    "retention_window_end": 3,
+    "retention_window_unit": "day",
+    "start_handling": "first_seen",
+}
+
 
 class Lab:
     """A server with one project; ``now`` can be moved. ``keeps``: results keep what they made of events, from the

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from tests.analysis.events import Event
-from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
+from tests.analysis.lab import BOUGHT_AGAIN, NOW, PURCHASES, REVENUE, Lab, bought, exposed
 
+from hoglab.analysis.results import gathering
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.health import ExperimentHealth
@@ -21,17 +22,6 @@ QUANTILE = {
     "name": "Typical amount",
     "quantile_level": 0.5,
     "ignore_zeros": True,
-}
-RETENTION = {
-    "kind": "ExperimentMetric",
-    "metric_type": "retention",
-    "name": "Bought again",
-    "start_event": {"kind": "EventsNode", "event": "purchase"},
-    "completion_event": {"kind": "EventsNode", "event": "purchase"},
-    "retention_window_start": 1,
-    "retention_window_end": 3,
-    "retention_window_unit": "day",
-    "start_handling": "first_seen",
 }
 
 
@@ -65,7 +55,9 @@ def results(lab: Lab, experiment: dict[str, Any], **query: Any) -> dict[str, Any
 
 
 @pytest.mark.parametrize("matured", [False, True])
-@pytest.mark.parametrize("metric", [PURCHASES, REVENUE, QUANTILE, RETENTION], ids=lambda each: each["name"])
+@pytest.mark.parametrize(
+    "metric", [PURCHASES, REVENUE, QUANTILE, BOUGHT_AGAIN], ids=lambda each: each["name"]
+)
 def test_events_that_are_imported_after_the_end_are_judged_at_once(
     lab: Lab, metric: dict[str, Any], matured: bool
 ) -> None:
@@ -111,6 +103,28 @@ def test_a_few_more_people_are_no_other_moment(lab: Lab) -> None:
     assert found["exposures"]["total_exposures"]["test"] == 301
     assert found["metrics"][0]["result"]["baseline"]["number_of_samples"] == 300
     assert found["verdict"] is not None
+
+
+def test_a_metric_that_always_counts_other_people_is_not_computed_at_each_request(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it was computed after the exposures, to compute it again makes nothing alike."""
+    experiment = lab.experiment(start_date=START.isoformat(), metrics=[PURCHASES])
+    lab.send(history())
+    results(lab, experiment)
+    monkeypatch.setattr(gathering, "_is_alike", lambda _counts, _totals: False)
+    refreshed: list[bool] = []
+    refresh = lab.service.series.refresh
+
+    def noted(*arguments: Any, force: bool) -> None:
+        refreshed.append(force)
+        refresh(*arguments, force=force)
+
+    monkeypatch.setattr(lab.service.series, "refresh", noted)
+    for _ in range(3):
+        lab.now += timedelta(seconds=1)
+        assert results(lab, experiment)["status"] == "complete"
+    assert refreshed == [True], "by the first of these requests, for it was as old as the exposures"
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------

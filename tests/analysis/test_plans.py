@@ -8,22 +8,11 @@ from typing import Any
 
 import pytest
 from tests.analysis.events import Event
-from tests.analysis.lab import NOW, PURCHASES, Lab, bought, exposed
+from tests.analysis.lab import BOUGHT_AGAIN, NOW, PURCHASES, Lab, bought, exposed
 
 START = NOW - timedelta(days=16)
 METHODS = [{"method": "frequentist"}, {"method": "bayesian"}]
 WINDOW = {"conversion_window": 7, "conversion_window_unit": "day"}
-RETENTION = {
-    "kind": "ExperimentMetric",
-    "metric_type": "retention",
-    "name": "Bought again",
-    "start_event": {"kind": "EventsNode", "event": "purchase"},
-    "completion_event": {"kind": "EventsNode", "event": "purchase"},
-    "retention_window_start": 1,
-    "retention_window_end": 3,
-    "retention_window_unit": "day",
-    "start_handling": "first_seen",
-}
 
 
 def crowd(day: int, people: int, buyers: dict[str, int]) -> Iterator[Event]:
@@ -83,9 +72,9 @@ def test_a_plan_that_somebody_wrote_does(lab: Lab, plan: dict[str, Any]) -> None
     ("fields", "counted"),
     [
         ({"metrics": [{**PURCHASES, **WINDOW}], "only_count_matured_users": True}, 400),
-        ({"metrics": [RETENTION]}, 2 * (60 + 90)),
-        ({"metrics": [PURCHASES, RETENTION]}, 2 * (60 + 90)),
-        ({"metrics": [PURCHASES], "metrics_secondary": [RETENTION]}, 1000),
+        ({"metrics": [BOUGHT_AGAIN]}, 2 * (60 + 90)),
+        ({"metrics": [PURCHASES, BOUGHT_AGAIN]}, 2 * (60 + 90)),
+        ({"metrics": [PURCHASES], "metrics_secondary": [BOUGHT_AGAIN]}, 1000),
     ],
     ids=["matured", "starters", "the slowest", "a secondary metric"],
 )

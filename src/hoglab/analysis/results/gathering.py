@@ -15,7 +15,7 @@ from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import COUNT_EVERYBODY, corrected, judged, verdict_object
 from hoglab.analysis.timeseries import store
-from hoglab.analysis.timeseries.query_cache import PreparedQuery, QueryRunner
+from hoglab.analysis.timeseries.query_cache import CachedAnswer, PreparedQuery, QueryRunner
 from hoglab.http.errors import ApiError, WireError
 from hoglab.http.fields.dates import format_moment
 
@@ -71,8 +71,8 @@ class ExperimentResults:
         pending, errors = work.ended()
         counted = self._service.query_runner.cached(asked, fresh=False)
         exposures = None if counted is None else counted.answer
-        if exposures is not None:
-            behind = self._behind(inputs, exposures, before) - work.names
+        if counted is not None:
+            behind = self._behind(inputs, counted, before) - work.names
             for metric in inputs.metrics:
                 if metric["uuid"] in behind:
                     work.begin(metric["uuid"], self._refreshing(inputs, metric, force=True))
@@ -81,20 +81,24 @@ class ExperimentResults:
         return self._answer(inputs, exposures, (examined or {}).get("findings"), pending, errors)
 
     def _behind(
-        self, inputs: ExperimentInputs, exposures: Mapping[str, Any], before: Mapping[str, Any] | None
+        self, inputs: ExperimentInputs, counted: CachedAnswer, before: Mapping[str, Any] | None
     ) -> set[str]:
         """Return the metrics, by uuid, whose newest results are of other people than the exposures.
 
         Results may be a minute old, exposures may not; a verdict that reads both has to be about the same people. A
         metric that counts everybody says of whom it is. Of others the exposures say it that were counted ``before``.
+        Results that were computed after the exposures are not behind them: to compute them again at each request would
+        not make them alike.
         """
-        totals = _by_variant(inputs, exposures)
+        totals = _by_variant(inputs, counted.answer)
         has_grown = before is None or not _is_alike(_by_variant(inputs, before), totals)
         behind = set()
         with self._service.database.read() as connection:
             for metric in inputs.metrics:
                 point = store.newest_result(connection, inputs.key(metric))
                 if point is None or not point.result:
+                    continue
+                if point.completed_at is not None and point.completed_at > counted.computed_at:
                     continue
                 counts_everybody = metric["metric_type"] in COUNT_EVERYBODY
                 if counts_everybody and not inputs.row.only_count_matured_users:
@@ -233,15 +237,11 @@ class _Work:
         self._deadline = None if budget_s is None else time.monotonic() + budget_s
         self._begun: dict[str, Computation | None] = {}
         self._errors: dict[str, str] = {}
-        self._names: set[str] = set()
-
-    @property
-    def names(self) -> set[str]:
+        self.names: set[str] = set()
         """Names of the parts that were begun."""
-        return self._names
 
     def begin(self, name: str, work: PreparedQuery) -> None:
-        self._names.add(name)
+        self.names.add(name)
         if self._deadline is None:
             self._noting(name, lambda: self._queries.compute(work))
             return
