@@ -15,7 +15,8 @@ import pytest
 from tests.conftest import free_port
 from tests.waiting import PATIENCE_S
 
-from hoglab.demo.run import DemoVerdict
+from hoglab.demo.run import DemoVerdict, _truth_line
+from hoglab.demo.scenario import Truth
 from hoglab.reports.terminal import PlotRow
 
 pytestmark = [pytest.mark.slow]
@@ -87,6 +88,24 @@ def answers(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/_health").is_success
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("bounds", "good", "words"),
+    [
+        ([], None, "it takes more users"),
+        ([(0.1, 0.3)], True, "inside every interval"),
+        ([(0.1, 0.3), (0.3, 0.4)], None, "outside an interval, as happens to 5% of intervals"),
+    ],
+)
+def test_that_an_interval_misses_the_truth_is_chance(
+    bounds: list[tuple[float, float]], good: bool | None, words: str
+) -> None:
+    truth = Truth(relative_lift=0.2)
+    intervals = [PlotRow("test", low, high, truth=truth.relative_lift) for low, high in bounds]
+    mark, sentence = _truth_line(intervals, truth)
+    assert mark is good
+    assert words in sentence
 
 
 @pytest.mark.parametrize(

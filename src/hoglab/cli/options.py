@@ -32,16 +32,14 @@ DatabaseOption = Annotated[
 ]
 URL_VARIABLE = "HOGLAB_URL"
 """Variable with the address of the server that commands talk to where `--host` does not say it."""
-HostOption = Annotated[
-    str | None,
-    typer.Option(
-        "--host",
-        envvar=URL_VARIABLE,
-        metavar="URL",
-        help="The server (default: as `serve` here).",
-        show_default=False,
-    ),
-]
+
+
+def host_option(description: str) -> Any:
+    """Return the option `--host` of commands that talk to a server."""
+    return typer.Option("--host", envvar=URL_VARIABLE, metavar="URL", help=description, show_default=False)
+
+
+HostOption = Annotated[str | None, host_option("The server (default: as `serve` here).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[int, typer.Option("--project", help="Id of the project.")]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hoglab.cli.errors import OperatorError
-from hoglab.cli.options import URL_VARIABLE, DataOption, JsonOption, ProjectOption
+from hoglab.cli.options import DataOption, JsonOption, ProjectOption, host_option
 from hoglab.terminal import echo, plain_console
 
 if TYPE_CHECKING:
@@ -30,13 +30,7 @@ experiment_app = typer.Typer(
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="Id of the experiment.")]
 HostOption = Annotated[
     str | None,
-    typer.Option(
-        "--host",
-        envvar=URL_VARIABLE,
-        metavar="URL",
-        help="The running server (default: the data directory, or the server of it as `serve` here).",
-        show_default=False,
-    ),
+    host_option("The running server (default: the data directory, or the server of it as `serve` here)."),
 ]
 KeyOption = Annotated[
     str | None,
