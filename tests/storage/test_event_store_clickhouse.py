@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY
 from tests.clickhouse import ClickHouseServer
 from tests.storage.event_rows import NOW, event_row
 from tests.storage.event_stores import ClickHouseStores, append, query
+from tests.waiting import PATIENCE_S
 
 from hoglab.storage.event_store import (
     EventBatch,
@@ -104,36 +105,41 @@ class CuttingProxy:
 
     def _serve(self, client: socket.socket) -> None:
         server = socket.create_connection(self._target)
-        is_cut = threading.Event()
-        threading.Thread(target=self._answers, args=(server, client, is_cut), daemon=True).start()
+        is_cut, is_held = threading.Event(), threading.Event()
+        answers = threading.Thread(target=self._answers, args=(server, client, is_cut, is_held), daemon=True)
+        answers.start()
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 20):
                 if b"POST /?" in data and b"octet-stream" in data and self._is_cut():
                     is_cut.set()
                     if self._is_holding:
-                        data = self._kept(client, data)
+                        data = self._kept(client, data, is_held)
                 server.sendall(data)
         server.close()
 
-    def _kept(self, client: socket.socket, request: bytes) -> bytes:
+    def _kept(self, client: socket.socket, request: bytes, is_held: threading.Event) -> bytes:
         """The whole request, after it was released; who sent it is gone by then. Of later ones nothing."""
         with self._lock:
             is_first, self._has_held = not self._has_held, True
         if not is_first:
             client.shutdown(socket.SHUT_RDWR)
             return b""
+        is_held.set()
         while not request.endswith(b"\r\n0\r\n\r\n"):
             request += client.recv(1 << 20)
         client.shutdown(socket.SHUT_RDWR)
-        assert self._released.wait(60)
+        assert self._released.wait(PATIENCE_S)
         return request
 
-    def _answers(self, server: socket.socket, client: socket.socket, is_cut: threading.Event) -> None:
+    def _answers(
+        self, server: socket.socket, client: socket.socket, is_cut: threading.Event, is_held: threading.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 20):
                 if is_cut.is_set():
                     self.cuts += 1
-                    self.late.set()
+                    if is_held.is_set():
+                        self.late.set()
                     with contextlib.suppress(OSError):
                         client.shutdown(socket.SHUT_RDWR)
                     break

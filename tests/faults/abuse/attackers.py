@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 from urllib.parse import urlsplit
@@ -292,13 +292,19 @@ KINDS: dict[str, tuple[Attack, ...]] = {
 }
 
 
-async def main(kind: str, url: str, seconds: str, *rest: str) -> None:
+async def _attack(attacks: Sequence[Attack], url: str, seconds: str, *rest: str) -> None:
     attacker = Attacker(url, float(seconds), *rest)
-    await asyncio.gather(*(attack(attacker) for attack in KINDS[kind]))
+    await asyncio.gather(*(attack(attacker) for attack in attacks))
     await attacker.client.aclose()
     print(json.dumps(attacker.answers))
 
 
-if __name__ == "__main__":
+def main(kinds: Mapping[str, Sequence[Attack]]) -> None:
+    """Attack as the arguments of the command say: a kind, the address, the seconds, and what an attacker knows."""
     os.nice(19)  # who attacks from elsewhere takes nothing of this machine's time
-    asyncio.run(main(*sys.argv[1:]))
+    kind, *rest = sys.argv[1:]
+    asyncio.run(_attack(kinds[kind], *rest))
+
+
+if __name__ == "__main__":
+    main(KINDS)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import random
-import sys
 from collections.abc import Mapping
 from itertools import count, cycle
 from typing import Any
@@ -25,6 +23,7 @@ from tests.faults.abuse.attackers import (
     hostile_metrics,
     large_bodies_with_a_key,
     made_up_tokens,
+    main,
     many_parts,
     slow_headers,
     unfinished_bodies,
@@ -262,13 +261,5 @@ ATTACKS: dict[str, tuple[Attack, ...]] = {
 """Attacks by their names in tables."""
 
 
-async def main(name: str, url: str, seconds: str, *rest: str) -> None:
-    attacker = Attacker(url, float(seconds), *rest)
-    await asyncio.gather(*(attack(attacker) for attack in ATTACKS[name]))
-    await attacker.client.aclose()
-    print(json.dumps(attacker.answers))
-
-
 if __name__ == "__main__":
-    os.nice(19)  # who attacks from elsewhere takes nothing of this machine's time
-    asyncio.run(main(*sys.argv[1:]))
+    main(ATTACKS)
