@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from tests.delivery.conftest import House
+from tests.delivery.conftest import House, prepared
 from tests.functions.templates.cases import CASES, Case
 
+from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.trials.runs import TestRuns
 from hoglab.filters.hog import FilterContext
 from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.runtime.compile import compile_configuration
+
+__all__ = ["prepared"]  # a fixture
 
 HARMLESS = "xyz"
 HOSTILE = (
@@ -38,6 +44,15 @@ def sending() -> list[Case]:
         and "error" not in case.given
         and case.template.type == "destination"
     ]
+
+
+@pytest.fixture(scope="module")
+def house(prepared: tuple[Path, FirstStart], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("hostile")
+    house = House(Path(shutil.copytree(prepared[0], folder / "data")))
+    house.open()
+    yield house
+    house.close()
 
 
 def with_values(globals_: dict[str, Any], text: str) -> dict[str, Any]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
-from tests.delivery.conftest import House
+from tests.delivery.conftest import House, prepared
 from tests.functions.templates.cases import CASES, Case
 
+from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.trials.runs import TestRuns
 from hoglab.filters.hog import FilterContext
 from hoglab.functions.configuration.builder import Builder, FunctionPatch
 from hoglab.functions.runtime.compile import compile_configuration
 from hoglab.functions.templates import acknowledgements
+
+__all__ = ["prepared"]  # a fixture
 
 
 def first_requests() -> list[Case]:
@@ -20,6 +27,15 @@ def first_requests() -> list[Case]:
         if case.given.get("requests") and "error" not in case.given and case.template.type == "destination":
             cases.setdefault(case.template.id, case)
     return list(cases.values())
+
+
+@pytest.fixture(scope="module")
+def house(prepared: tuple[Path, FirstStart], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("mocked")
+    house = House(Path(shutil.copytree(prepared[0], folder / "data")))
+    house.open()
+    yield house
+    house.close()
 
 
 def mocked_errors(house: House, case: Case, answers: tuple[dict[str, object], ...]) -> list[str]:
