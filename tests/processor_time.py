@@ -2,16 +2,17 @@
 
 Processor time is measured, for it does not depend on what else the machine does. It is that of the worker and of the
 processes that it has waited for, in the set-up, the call and the tear-down of a test. A fixture that several tests
-share counts for the first of them.
+share counts for the first of them. Collections of the whole heap count for nobody: they look at what all tests left.
 """
 
 from __future__ import annotations
 
+import gc
 import resource
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 SLOWEST = 20
 """Number of tests that the end of a run names."""
 _USED = pytest.StashKey[float]()
+_COLLECTED = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,17 +39,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+class _Collections:
+    """Seconds of processor time that collections of the whole heap took; a callback of the collector."""
+
+    def __init__(self) -> None:
+        self.used_s = 0.0
+        self._began_s = 0.0
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if info["generation"] == OLDEST_GENERATION:
+            if phase == "start":
+                self._began_s = time.thread_time()
+            else:
+                self.used_s += time.thread_time() - self._began_s
+
+
+OLDEST_GENERATION = 2
+_collections = _Collections()
+gc.callbacks.append(_collections)
+
+
 def used_s() -> float:
     """Return the seconds of processor time of this process and of the children that it has waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return time.process_time() - _collections.used_s + children.ru_utime + children.ru_stime
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Note when a test begins. Time of processes that earlier tests left to be reaped is nobody's."""
     subprocess._cleanup()  # type: ignore[attr-defined]
-    item.stash[_USED] = used_s()
+    item.stash[_USED], item.stash[_COLLECTED] = used_s(), _collections.used_s
     return (yield)
 
 
@@ -58,7 +80,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.when != "teardown":
         return report
     taken_s = used_s() - item.stash[_USED]
-    report.user_properties = [*report.user_properties, ("processor_s", taken_s)]
+    collected_s = _collections.used_s - item.stash[_COLLECTED]
+    report.user_properties = [
+        *report.user_properties, ("processor_s", taken_s), ("collected_s", collected_s)
+    ]  # fmt: skip
     limit_s = item.config.getoption("--max-processor-s")
     if (
         limit_s is not None
@@ -77,11 +102,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the slowest tests, and write the times of all where a file was asked for."""
     times_s: dict[str, float] = defaultdict(float)
+    collected_s = 0.0
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, value in getattr(report, "user_properties", ()):
                 if name == "processor_s" and report.when == "teardown":
                     times_s[report.nodeid] = value
+                elif name == "collected_s" and report.when == "teardown":
+                    collected_s += value
     ranked = sorted(times_s.items(), key=lambda pair: -pair[1])
     if path := config.getoption("--processor-times"):
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
@@ -91,3 +119,4 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for nodeid, value in ranked[:SLOWEST]:
             terminalreporter.write_line(f"{value:8.2f}  {nodeid}")
         terminalreporter.write_line(f"{sum(times_s.values()):8.0f}  all {len(times_s)} tests")
+        terminalreporter.write_line(f"{collected_s:8.0f}  collections of the whole heap")
