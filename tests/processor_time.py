@@ -39,19 +39,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _children_s() -> float:
+    """Return the seconds of processor time of the children that this process has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
 class _Collections:
-    """Seconds of processor time that collections of the whole heap took; a callback of the collector."""
+    """Seconds of processor time that belong to no test; a callback of the collector.
+
+    They are those of collections of the whole heap, and of processes that a test left behind: a collection that
+    removes a `subprocess.Popen` waits for its process, in whichever test it happens to begin.
+    """
 
     def __init__(self) -> None:
         self.used_s = 0.0
-        self._began_s = 0.0
+        self._began_s = self._children_s = 0.0
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._began_s, self._children_s = time.thread_time(), _children_s()
+            return
+        self.used_s += _children_s() - self._children_s
         if info["generation"] == OLDEST_GENERATION:
-            if phase == "start":
-                self._began_s = time.thread_time()
-            else:
-                self.used_s += time.thread_time() - self._began_s
+            self.used_s += time.thread_time() - self._began_s
 
 
 OLDEST_GENERATION = 2
@@ -61,8 +72,7 @@ gc.callbacks.append(_collections)
 
 def used_s() -> float:
     """Return the seconds of processor time of this process and of the children that it has waited for."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() - _collections.used_s + children.ru_utime + children.ru_stime
+    return time.process_time() + _children_s() - _collections.used_s
 
 
 @pytest.hookimpl(wrapper=True)
@@ -119,4 +129,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for nodeid, value in ranked[:SLOWEST]:
             terminalreporter.write_line(f"{value:8.2f}  {nodeid}")
         terminalreporter.write_line(f"{sum(times_s.values()):8.0f}  all {len(times_s)} tests")
-        terminalreporter.write_line(f"{collected_s:8.0f}  collections of the whole heap")
+        terminalreporter.write_line(
+            f"{collected_s:8.0f}  collections of the whole heap, and processes that tests left behind"
+        )
