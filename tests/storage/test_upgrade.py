@@ -123,7 +123,6 @@ def test_the_copies_made_before_are_of_the_old_version_and_whole(upgraded: Upgra
             )
 
 
-@pytest.mark.slow  # its server ends with it, and all that the server does in the background is counted
 def test_events_of_the_old_version_are_known_by_their_identity(upgraded: Upgraded) -> None:
     """Last, for it changes what is stored: the same again, a correction, and another event with the uuid."""
 
