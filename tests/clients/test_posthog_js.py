@@ -21,6 +21,10 @@ ASKED_SINCE_LOGIN = (
     "() => performance.getEntriesByType('resource').filter((e) => e.name.includes('/flags/')).length > 1"
 )
 """The answer to the second request for flags, the one after ``identify``, is complete."""
+SEES_SESSION = (
+    "(session) => document.cookie.includes(session) && JSON.stringify(localStorage).includes(session)"
+)
+"""A page sees the session that another one of its browser began: pages are processes, and hear of it later."""
 
 
 class Shop:
@@ -34,7 +38,11 @@ class Shop:
     def visit(
         self, path: str = "/", *, host: str | None = None, like: Tab | None = None, **options: Any
     ) -> Tab:
+        """Open a page and start posthog-js on it; one that is ``like`` another is of the same browser, and later."""
         tab = Tab(self._browser, self._site.url + path, like=like)
+        if like is not None:
+            session_id = like.wait("() => captured.length && posthog.get_session_id()")
+            tab.wait(SEES_SESSION, session_id)
         tab.start(self.project.token, host or self.project.server.url, **options)
         return tab
 
