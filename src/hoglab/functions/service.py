@@ -58,6 +58,26 @@ class TestFailure:
     report: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """A configuration that a request makes, with what its filters refer to.
+
+    Writes build before their transaction, which holds up others. In it the build is used unless something that it
+    depends on was changed meanwhile.
+    """
+
+    context: FilterContext
+    built: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class _Change(_Build):
+    """The build of a stored function, with the function as it was."""
+
+    row: Row
+    before: Configuration
+
+
 TestCheck = Callable[["Project", "Configuration", "FilterContext"], TestFailure | None]
 """Runs the test cases of a configuration; None when all of them pass."""
 
@@ -141,10 +161,11 @@ class FunctionService:
 
     def create(self, project: Project, user_id: int | None, sent: FunctionPatch) -> dict[str, Any]:
         """Make a function, and return it with the ``diagnostics`` of doubtful texts. Raises `InvalidFunctionError`."""
-        # Compiles, so that the write below only looks up the compiled forms.
-        self._run_tests(project, self.configure(project, sent), sent)
+        with self.database.read() as connection:
+            build = self._created(connection, project, sent)
+        self._run_tests(project, build, sent)
         with self.database.write() as tx:
-            built = Builder(sent, None, store.filter_context(tx.connection, project)).build()
+            built = self._created(tx.connection, project, sent, build).built
             if built.active:
                 self._check_cap(tx, project, built.type)
             if built.type in ORDERED_TYPES and built.execution_order is None:
@@ -169,11 +190,12 @@ class FunctionService:
         Raises 404, 409 and `InvalidFunctionError`.
         ``publishes`` is the time when the draft ``sent`` was staged; it is deleted afterwards.
         """
-        with self.database.read() as connection:  # compiles, as in create
-            _, _, built = self._changed(connection, project, function_id, sent)
-        self._run_tests(project, built, sent)
+        with self.database.read() as connection:
+            change = self._changed(connection, project, function_id, sent)
+        self._run_tests(project, change, sent)
         with self.database.write() as tx:
-            row, before, built = self._changed(tx.connection, project, function_id, sent)
+            change = self._changed(tx.connection, project, function_id, sent, change)
+            row, before, built = change.row, change.before, change.built
             self._check_hidden_template(built)
             self._settle_draft(tx, function_id, before, built, publishes)
             if built.active and not before.active:
@@ -221,13 +243,12 @@ class FunctionService:
                 "enabled",
             )
 
-    def _run_tests(self, project: Project, built: Configuration, sent: FunctionPatch) -> None:
+    def _run_tests(self, project: Project, build: _Build, sent: FunctionPatch) -> None:
         """Refuse a change that fails a test case of its own, unless the request allows it."""
+        built = build.built
         if self._check_tests is None or not built.x_tests or built.deleted or sent.read("force"):
             return
-        with self.database.read() as connection:
-            context = store.filter_context(connection, project)
-        failure = self._check_tests(project, built, context)
+        failure = self._check_tests(project, built, build.context)
         if failure is not None:
             raise InvalidFunctionError(
                 f"Test case '{built.x_tests[failure.index]['name']}' failed: {failure.message}",
@@ -254,16 +275,38 @@ class FunctionService:
 
     # --- inside a transaction ---
 
+    def _created(
+        self, connection: Connection, project: Project, sent: FunctionPatch, earlier: _Build | None = None
+    ) -> _Build:
+        """Return the build of a new function: ``earlier`` if that is up to date. Raises `InvalidFunctionError`."""
+        context = store.filter_context(connection, project)
+        if earlier is not None and earlier.context == context:
+            return earlier
+        return _Build(context, Builder(sent, None, context).build())
+
     def _changed(
-        self, connection: Connection, project: Project, function_id: str, sent: FunctionPatch
-    ) -> tuple[Row, Configuration, Configuration]:
-        """Return a stored function, its configuration, and the configuration that a request makes."""
+        self,
+        connection: Connection,
+        project: Project,
+        function_id: str,
+        sent: FunctionPatch,
+        earlier: _Change | None = None,
+    ) -> _Change:
+        """Return the build of a stored function: ``earlier`` if that is up to date.
+
+        Raises 404, 409 for a change of an older state, and `InvalidFunctionError`.
+        """
         row = store.get(connection, project.id, function_id)
         if row is None or (row["deleted"] and sent.body.get("deleted") is not False):
             raise not_found()
-        self._check_base(row, sent)
+        base = sent.read("base_updated_at")
+        if base is not None and row["updated_at"] > base:
+            raise stale_update()
+        context = store.filter_context(connection, project)
+        if earlier is not None and (earlier.row, earlier.context) == (row, context):
+            return earlier
         before = read_configuration(row, self.box)
-        return row, before, Builder(sent, before, store.filter_context(connection, project)).build()
+        return _Change(context, Builder(sent, before, context).build(), row, before)
 
     def rearrange(self, project: Project, user_id: int | None, orders: Any) -> list[dict[str, Any]]:
         """Give ordered functions new places, all or none. Raises 400."""
@@ -330,12 +373,6 @@ class FunctionService:
                 "not kept enabled.",
                 "enabled",
             )
-
-    def _check_base(self, row: Row, sent: FunctionPatch) -> None:
-        """Refuse a change that was made on top of an older state."""
-        base = sent.read("base_updated_at")
-        if base is not None and row["updated_at"] > base:
-            raise stale_update()
 
     def _returns(self, before: Configuration, built: Configuration, sent: FunctionPatch) -> bool:
         """Return whether an ordered function is enabled or restored, and so goes to the end of the order."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -64,23 +65,35 @@ REPAIRED = ("integration", "integration_key", "integration_field", "requires_fie
 """Attributes of a schema entry that older editors omit when they send it back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FunctionPatch:
     """A request body, read field by field. A field is absent when it was not sent."""
 
     body: Mapping[str, Any]
 
     def has(self, name: str) -> bool:
+        """Return whether a field was sent."""
         return _wire_name(name) in self.body
 
     def read(self, name: str) -> Any:
         """Return the checked value of a field, or its default. Raises `InvalidFunctionError`."""
+        if self._valid is not None:
+            return getattr(self._valid, name)
         wire = _wire_name(name)
-        part = {wire: self.body[wire]} if wire in self.body else {}
         try:
-            return getattr(FunctionBody.model_validate(part), name)
+            return getattr(
+                FunctionBody.model_validate({wire: self.body[wire]} if self.has(name) else {}), name
+            )
         except ValidationError as error:
             raise InvalidFunctionError.from_pydantic(error) from None
+
+    @cached_property
+    def _valid(self) -> FunctionBody | None:
+        """The whole body, or None: where a field is wrong, each is read alone, so that the first that is read tells."""
+        try:
+            return FunctionBody.model_validate(dict(self.body))
+        except ValidationError:
+            return None
 
 
 def _wire_name(name: str) -> str:
@@ -142,7 +155,7 @@ class Builder:
         enabled = self._value("enabled")
         deleted = self._value("deleted")
         active = enabled and not deleted
-        hog = self._hog()
+        hog = self._value("hog")
         schema = self._schema()
         dialect = _dialect(kind, self._source())
         inputs = self._inputs(schema, dialect)
@@ -183,9 +196,12 @@ class Builder:
 
     def _value(self, name: str) -> Any:
         """Return a field as sent, else as stored, else its default."""
-        if self.current is not None and not self.sent.has(name):
-            return getattr(self.current, name)
-        return self.sent.read(name)
+        stored = self._keeping(name)
+        return self.sent.read(name) if stored is None else getattr(stored, name)
+
+    def _keeping(self, name: str) -> Configuration | None:
+        """Return the stored configuration if a field stays as it is there, None if the request says what it becomes."""
+        return None if self.sent.has(name) else self.current
 
     def _type(self) -> str | None:
         kind: str | None = self._value("type")
@@ -202,15 +218,11 @@ class Builder:
                 raise InvalidFunctionError("Log transformations are not enabled for this team.", "type")
         return kind
 
-    def _hog(self) -> str:
-        hog: str = self._value("hog")
-        return hog
-
     # --- inputs ---
 
     def _schema(self) -> Sequence[Mapping[str, Any]]:
-        if self.current is not None and not self.sent.has("inputs_schema"):
-            return self.current.inputs_schema
+        if (stored := self._keeping("inputs_schema")) is not None:
+            return stored.inputs_schema
         sent: list[InputSchemaItem] = self.sent.read("inputs_schema")
         return _repaired([entry.stored() for entry in sent], self._known_schema())
 
@@ -224,9 +236,9 @@ class Builder:
 
     def _inputs(self, schema: Sequence[Mapping[str, Any]], dialect: TemplateDialect) -> Inputs:
         stored = Inputs() if self.current is None else self.current.inputs
-        if self.current is not None and not self.sent.has("inputs"):
-            return build_inputs(schema, _as_sent(stored, schema), stored, dialect)
-        return build_inputs(schema, _sent_items(self.sent.read("inputs")), stored, dialect)
+        is_kept = self._keeping("inputs") is not None
+        sent = _as_sent(stored, schema) if is_kept else _sent_items(self.sent.read("inputs"))
+        return build_inputs(schema, sent, stored, dialect)
 
     # --- filters, masking, mappings ---
 
@@ -244,8 +256,8 @@ class Builder:
         return self.current is not None and self.current.mappings is not None
 
     def _filters(self, kind: str | None, *, has_mappings: bool, active: bool) -> Mapping[str, Any]:
-        if self.current is not None and not self.sent.has("filters"):
-            filters = bare_filters(self.current.filters)
+        if (stored := self._keeping("filters")) is not None:
+            filters = bare_filters(stored.filters)
         else:
             filters = arrange_filters(self.sent.read("filters"), kind)
         if has_mappings:
@@ -253,25 +265,27 @@ class Builder:
         return checked_filters(filters, self.context, active=active, browser=kind in SITE_TYPES)
 
     def _masking(self) -> Mapping[str, Any] | None:
-        if self.current is not None and not self.sent.has("masking"):
-            return self.current.masking
+        if (stored := self._keeping("masking")) is not None:
+            return stored.masking
         masking: Masking | None = self.sent.read("masking")
         return None if masking is None else compiled_masking(masking.sent())
 
     def _mappings(
         self, kind: str | None, dialect: TemplateDialect, *, active: bool
     ) -> Sequence[MappingConfiguration] | None:
-        if self.current is not None and not self.sent.has("mappings"):
-            return self.current.mappings
+        if (stored := self._keeping("mappings")) is not None:
+            return stored.mappings
         sent: list[MappingBody] | None = self.sent.read("mappings")
         if sent is None or (not sent and self.current is None):
             return None
-        stored = () if self.current is None else self.current.mappings or ()
+        replaced = () if self.current is None else self.current.mappings or ()
         return [
             self._mapping(
                 mapping, index, known or MappingConfiguration(str(uuid4())), kind, dialect, active=active
             )
-            for index, (mapping, known) in enumerate(zip(sent, counterparts(sent, stored, kind), strict=True))
+            for index, (mapping, known) in enumerate(
+                zip(sent, counterparts(sent, replaced, kind), strict=True)
+            )
         ]
 
     def _mapping(
@@ -319,8 +333,8 @@ class Builder:
     # --- code ---
 
     def _tests(self, kind: str | None) -> Sequence[Mapping[str, Any]]:
-        if self.current is not None and not self.sent.has("x_tests"):
-            return self.current.x_tests
+        if (stored := self._keeping("x_tests")) is not None:
+            return stored.x_tests
         sent: list[StoredTest] = self.sent.read("x_tests") or []
         if sent and (kind or "destination") not in TESTED_TYPES:
             raise InvalidFunctionError("Functions of this type cannot have test cases.", "x_tests")
@@ -329,14 +343,14 @@ class Builder:
         return [case.model_dump(exclude_unset=True) for case in sent]
 
     def _delivery(self, kind: str | None) -> Mapping[str, Any] | None:
-        if self.current is not None and not self.sent.has("x_delivery"):
-            return self.current.x_delivery
+        if (stored := self._keeping("x_delivery")) is not None:
+            return stored.x_delivery
         return checked_delivery(self.sent.read("x_delivery"), kind)
 
     def _bytecode(self, hog: str, kind: str | None, template_code: str) -> list[Any] | None:
+        if (stored := self._keeping("hog")) is not None:
+            return stored.bytecode
         if self.current is not None:
-            if not self.sent.has("hog"):
-                return self.current.bytecode
             template_code = (self.current.template or {}).get("code") or ""
         code.check_size(hog)
         if not hog:
