@@ -35,6 +35,7 @@ from hoglab.experiments.project_config import project_config_router
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.flags.api import routes as flag_routes
 from hoglab.flags.api.reference import flag_paths
+from hoglab.flags.api.views import FlagViews
 from hoglab.flags.evaluation.sdk_routes import hot_routes, sdk_routes
 from hoglab.functions.api import routes as function_routes
 from hoglab.functions.api import template_routes
@@ -170,7 +171,7 @@ def _ui_routes(settings: Settings) -> list[Route]:
 def _experiment_routers(services: Services) -> list[ResourceRouter]:
     experiments, accounts = services.experiments, services.accounts
     store, evaluator = services.engines.store, services.evaluator
-    views = flag_routes.FlagViews(experiments.database, services.flags)
+    views = FlagViews(experiments.database, services.flags)
     return [
         experiments_router(
             experiments,

@@ -9,7 +9,7 @@ from hoglab.http.errors import BareError, validation_error
 from hoglab.http.fields.fields import parse_integer
 
 if TYPE_CHECKING:
-    from hoglab.flags.api.routes import FlagViews
+    from hoglab.flags.api.views import FlagViews
     from hoglab.flags.matching.registry import FlagRegistry
     from hoglab.http.management.call import Call
 

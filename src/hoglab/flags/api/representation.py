@@ -85,20 +85,30 @@ def shown_filters(row: FlagRow) -> dict[str, Any]:
 
 
 def status_of(row: FlagRow, now: datetime) -> str:
-    """Return ``ACTIVE``, ``INACTIVE``, ``STALE`` or ``DELETED``.
+    """Return ``ACTIVE``, ``INACTIVE``, ``STALE`` or ``DELETED``; see `status_with_reason`."""
+    return status_with_reason(row, now)[0]
+
+
+def status_with_reason(row: FlagRow, now: datetime) -> tuple[str, str]:
+    """Return ``ACTIVE``, ``INACTIVE``, ``STALE`` or ``DELETED``, and the reason in a sentence.
 
     A flag is stale when it is older than `STALE_AFTER` and was not called for as long, or, when nothing is known
     about calls, when it gives everybody the same value.
     """
     if row.deleted:
-        return "DELETED"
+        return "DELETED", "The flag is deleted."
     if not row.active:
-        return "INACTIVE"
+        return "INACTIVE", "The flag is switched off."
     if now - row.created_at < STALE_AFTER:
-        return "ACTIVE"
+        return "ACTIVE", f"The flag is on, and younger than {STALE_AFTER.days} days."
     if row.last_called_at is not None:
-        return "STALE" if now - row.last_called_at > STALE_AFTER else "ACTIVE"
-    return "STALE" if _is_rolled_out(row) else "ACTIVE"
+        days = (now - row.last_called_at).days
+        if now - row.last_called_at > STALE_AFTER:
+            return "STALE", f"No SDK has called the flag for {days} days."
+        return "ACTIVE", "The flag is on, and SDKs call it."
+    if _is_rolled_out(row):
+        return "STALE", f"The flag gives everybody the same value, and is older than {STALE_AFTER.days} days."
+    return "ACTIVE", "The flag is on, and its values differ between people."
 
 
 def is_simple(row: FlagRow) -> bool:

@@ -41,6 +41,7 @@ from hoglab.flags.matching.lookups import (
 )
 from hoglab.flags.matching.outcome import FlagOutcome, FlagReason
 from hoglab.flags.matching.rules import OrderedFlag, evaluate
+from hoglab.flags.matching.snapshot import ANY_RUNTIME, FlagSelection
 from hoglab.flags.matching.subject import FlagRequest, StoredFacts, Subject
 from hoglab.http.errors import ApiError
 from hoglab.http.fields.fields import parse_uuid
@@ -176,6 +177,20 @@ class FlagEvaluator:
         except TimeoutError as error:
             _log.warning("flag_facts_timed_out", project_id=project.id)
             return evaluated(FactsElsewhere(error))
+
+    def outcomes_for(self, project: Project, request: FlagRequest) -> tuple[LoadedProject, list[FlagOutcome]]:
+        """Return a project's flags, and the outcomes of the active ones, for whichever run time these are.
+
+        Evaluates in this thread, in one snapshot of what is stored, and stores nothing. Raises 503 for flags that
+        cannot be read.
+        """
+        loaded = self.registry.load(project)
+        with self._database.read(durable=False) as connection:
+            begin_request(project.id)
+            facts = DatabaseFacts(SnapshotReader(connection), project.id)
+            subject = Subject(request, loaded.flags.group_names, facts)
+            outcomes, _ = evaluate(loaded.flags.selection(FlagSelection(ANY_RUNTIME)), subject)
+        return loaded, outcomes
 
     async def _stored_hash_keys(self, project_id: int, distinct_ids: tuple[str, ...]) -> list[StoredHashKeys]:
         if not self._database.is_shared:

@@ -19,7 +19,8 @@ MAX_SELECTIONS = 512
 SURVEY_PREFIX = "survey-targeting-"
 
 Runtime = str
-"""``client``, ``server`` or ``unknown``: where a request comes from."""
+"""``client``, ``server`` or ``unknown``: where a request comes from; `ANY_RUNTIME` selects the flags of all."""
+ANY_RUNTIME = "any"
 
 
 class FlagSelection(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class FlagSelection(msgspec.Struct, frozen=True):
         return (
             flag.active
             and (not self.surveys_only or flag.key.startswith(SURVEY_PREFIX))
-            and flag.runtime in {"all", self.runtime}
+            and (self.runtime == ANY_RUNTIME or flag.runtime in {"all", self.runtime})
             and (self.contexts is None or not flag.contexts or not self.contexts.isdisjoint(flag.contexts))
             and (self.keys is None or flag.key in self.keys)
         )
