@@ -23,12 +23,27 @@ class Trace:
     def __init__(self, folder: Path) -> None:
         self.is_on = False
         self.modules: set[str] = set()
+        self.of_threads: dict[int, set[str]] = {}
+        """The modules of each thread, by its identifier."""
         self._folder = folder
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
         name = frame.f_code.co_filename
         if self.is_on and event == "call" and name.startswith(f"{self._folder}/"):
-            self.modules.add(str(Path(name).relative_to(self._folder)))
+            module = str(Path(name).relative_to(self._folder))
+            self.modules.add(module)
+            self.of_threads.setdefault(threading.get_ident(), set()).add(module)
+
+    def of_request(self) -> set[str]:
+        """Return the modules of the event loop and of the threads of handlers: what a request itself passes through."""
+        handlers = {thread.ident for thread in threading.enumerate() if thread.name.startswith("hoglab-http")}
+        threads = [self.of_threads.get(ident or 0, set()) for ident in (threading.get_ident(), *handlers)]
+        return set().union(*threads)
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.modules.clear()
+        self.of_threads.clear()
 
 
 @contextmanager

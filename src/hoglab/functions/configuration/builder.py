@@ -61,6 +61,9 @@ MAX_TESTS = 50
 
 COPIED_FROM_TEMPLATE = ("hog", "inputs_schema", "icon_url", "description", "name")
 
+_INPUTS_DEPEND_ON = ("inputs_schema", "filters")
+"""What inputs are compiled with: their schema, and the source of events, which decides what templates may read."""
+
 REPAIRED = ("integration", "integration_key", "integration_field", "requires_field", "requiredScopes")
 """Attributes of a schema entry that older editors omit when they send it back."""
 
@@ -199,9 +202,9 @@ class Builder:
         stored = self._keeping(name)
         return self.sent.read(name) if stored is None else getattr(stored, name)
 
-    def _keeping(self, name: str) -> Configuration | None:
-        """Return the stored configuration if a field stays as it is there, None if the request says what it becomes."""
-        return None if self.sent.has(name) else self.current
+    def _keeping(self, *names: str) -> Configuration | None:
+        """Return the stored configuration if fields stay as they are there, None if the request sends any of them."""
+        return None if any(map(self.sent.has, names)) else self.current
 
     def _type(self) -> str | None:
         kind: str | None = self._value("type")
@@ -235,6 +238,8 @@ class Builder:
         return schema
 
     def _inputs(self, schema: Sequence[Mapping[str, Any]], dialect: TemplateDialect) -> Inputs:
+        if (current := self._keeping("inputs", *_INPUTS_DEPEND_ON)) is not None:
+            return current.inputs
         stored = Inputs() if self.current is None else self.current.inputs
         is_kept = self._keeping("inputs") is not None
         sent = _as_sent(stored, schema) if is_kept else _sent_items(self.sent.read("inputs"))
