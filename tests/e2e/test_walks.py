@@ -22,11 +22,11 @@ METRIC = {
     "metric_type": "mean",
     "source": {"kind": "EventsNode", "event": "bought"},
 }
-CEILINGS = {"flags": 25, "PATCH of an experiment": 60, "PATCH of a function": 80, "6. A start with every role": 265}
+CEILINGS = {
     "flags": 25,
-    "PATCH of an experiment": 58,
-    "PATCH of a function": 82,
-    "6. A start with every role": 262,
+    "PATCH of an experiment": 60,
+    "PATCH of a function": 80,
+    "6. A start with every role": 265,
 }
 """Maximum numbers of modules that a request itself passes through, and a start with all of its threads."""
 FUNCTION = {
