@@ -610,11 +610,15 @@ def at_level(clusters: Sequence[Sequence[float]], level: float, per_event: bool)
     size = len(ordered)
     half = 1.959963984540054 * math.sqrt(level * (1 - level) / size)
     found = {"n": size, "level": level, "quantile": ordered[min(math.floor(level * size), size - 1)]}
+    places = []
     for name, rank in (("lower", size * (level - half)), ("upper", size * (level + half))):
         rank = min(max(rank, 1.0), float(size))
+        places += [math.floor(rank) - 1, math.floor(rank)]
         low = ordered[math.floor(rank) - 1]
         high = ordered[min(math.floor(rank), size - 1)]
         found[f"quantile_{name}"] = low + (rank - math.floor(rank)) * (high - low)
+    between = ordered[min(places) : max(places) + 1]
+    found["largest_tie"] = max(between.count(value) for value in between)
     found["cluster_factor"] = clustered(clusters, level, found["quantile"]) if per_event else 1.0
     return found
 

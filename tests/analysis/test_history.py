@@ -48,7 +48,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             seen = NOW - timedelta(days=DAYS - day) + timedelta(minutes=number)
             events.append(Event(person, seen, "visit", {"page": number}))
             if dice.random() < 0.3:
-                events.append(bought(person, seen + timedelta(hours=1), dice.randint(1, 50)))
+                events.append(bought(person, seen + timedelta(hours=1), dice.uniform(1, 50)))
     events += [bought(f"late{number}", NOW - timedelta(hours=2), 1000) for number in range(40)]
     lab.send(events)
     lab.experiment(

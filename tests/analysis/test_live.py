@@ -250,6 +250,22 @@ def test_a_quantile_metric_is_an_extension(lab: Lab) -> None:
     assert row["quantile_lower"] < 60 == row["quantile"] < row["quantile_upper"]
     assert row["cluster_factor"] == 1
     assert row["point_estimate"] == pytest.approx(0.2), "the relative effect on the median"
+    assert (row["largest_tie"], row["refusal"]) == (1, None)
+
+
+def test_a_quantile_of_repeating_values_says_why_it_has_no_statistics(lab: Lab) -> None:
+    metric = {**REVENUE, "metric_type": "quantile", "quantile_level": 0.5}
+    experiment = lab.experiment(metrics=[metric], start_date=START.isoformat())
+    events = []
+    for variant in ("control", "test"):
+        for number in range(101):
+            person = f"{variant}{number}"
+            events += [exposed(person, variant, START), bought(person, START, number % 5)]
+    lab.send(events)
+    (row,) = lab.series(experiment)["timeseries"]["2026-03-10"]["variant_results"]
+    assert (row["quantile"], row["largest_tie"], row["credible_interval"]) == (2, 20, None)
+    assert row["refusal"] == "tied-values"
+    assert row["problem"].startswith("so many values around the quantile are the same")
 
 
 def test_a_bad_filter_is_an_error_of_the_day(lab: Lab) -> None:

@@ -203,9 +203,8 @@ def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatist
             return Retention(n, round(total))
         case "quantile":
             middle, low, high = (row.get(f"quantile{part}") or 0.0 for part in ("", "_lower", "_upper"))
-            return QuantileSample(
-                n, row["quantile_level"], middle, low, high, row.get("cluster_factor") or 1.0
-            )
+            factor, tie = row.get("cluster_factor") or 1.0, row.get("largest_tie") or 1
+            return QuantileSample(n, row["quantile_level"], middle, low, high, factor, tie)
         case "funnel":
             plain = Proportion(n, round(total))
         case _:
@@ -327,6 +326,7 @@ def _quantile(statistics: QuantileSample) -> dict[str, Any]:
         "quantile_lower": _finite(statistics.quantile_lower),
         "quantile_upper": _finite(statistics.quantile_upper),
         "cluster_factor": _finite(statistics.cluster_factor),
+        "largest_tie": statistics.largest_tie,
     }
 
 

@@ -27,6 +27,7 @@ SUFFICIENT = {
     "quantile": "DOUBLE",
     "quantile_lower": "DOUBLE",
     "quantile_upper": "DOUBLE",
+    "largest_tie": "BIGINT",
     "cluster_factor": "DOUBLE",
 }
 """The columns from which statistics can be computed again, with their types."""

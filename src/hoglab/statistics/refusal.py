@@ -28,6 +28,8 @@ class StatisticsRefusal(StrEnum):
     BASELINE_MEAN_NOT_POSITIVE = "baseline-mean-not-positive"
     """A Bayesian relative effect needs a positive baseline mean."""
     NO_VARIANCE = "no-variance"
+    TIED_VALUES = "tied-values"
+    """So many values are equal to the quantile that it jumps from one value to the next."""
 
 
 REFUSAL_WORDS = {
@@ -49,6 +51,10 @@ REFUSAL_WORDS = {
         "differences"
     ),
     StatisticsRefusal.NO_VARIANCE: "all people of both variants have the same value, so that nothing varies",
+    StatisticsRefusal.TIED_VALUES: (
+        "so many values around the quantile are the same that it can only jump from one to the next; compare a mean, "
+        "or the share of people above a threshold"
+    ),
 }
 """Refusals in words, as a part of a sentence."""
 

@@ -49,6 +49,9 @@ class BaselineRowOut(WireModel):
     """Upper bound of its interval; for quantile metrics only."""
     cluster_factor: float | None = None
     """Factor by which similar values of one person widen the interval, squared; for quantile metrics only."""
+    largest_tie: int | None = None
+    """Number of equal values, of the commonest one between both bounds; for quantile metrics only. Where it is above 2
+    and a fifth of these values there are no statistics (`tied-values`)."""
     validation_failures: list[str]
     """Reasons for missing statistics: `not-enough-exposures`, `not-enough-metric-data`, `baseline-mean-is-zero`."""
 

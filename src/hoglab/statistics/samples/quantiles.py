@@ -8,6 +8,7 @@ Source: spec experiment-results 10 (quantile metric); Deng, Knoblich, Lu 2018, s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -19,6 +20,13 @@ from hoglab.statistics.distributions import normal_critical_value
 from hoglab.statistics.refusal import RefusalError, StatisticsRefusal
 from hoglab.statistics.samples.sums import Moments, Ratio
 from hoglab.statistics.samples.winsorization import quantile_rank
+
+TOLERATED_TIE = 2
+TOLERATED_SHARE = 0.2
+"""How many of the values between the two ranks may be equal: this number and this share of them.
+
+Simulated in `tests/statistics/test_ties.py`: with more the interval may hold the truth too rarely.
+"""
 
 
 class Ordered(Protocol):
@@ -42,7 +50,8 @@ class QuantileSample:
     """A sample quantile with the values at the ranks of `quantile_ranks` (at alpha 0.05).
 
     `number_of_samples` counts values. `cluster_factor` is what the function of this name returns: 1 for one value per
-    entity, mostly larger for event-level values.
+    entity, mostly larger for event-level values. `largest_tie` counts the samples with the commonest of the values
+    between the two ranks.
     """
 
     number_of_samples: int
@@ -51,6 +60,7 @@ class QuantileSample:
     quantile_lower: float
     quantile_upper: float
     cluster_factor: float = 1.0
+    largest_tie: int = 1
 
     minimum_sum: ClassVar[float | None] = None
 
@@ -67,14 +77,20 @@ class QuantileSample:
 
     @classmethod
     def of_ordered(cls, ordered: Ordered, level: float) -> QuantileSample:
-        """Compute the statistics of ascending values, at least one; only those at `quantile_positions` are read."""
+        """Compute the statistics of ascending values, at least one.
+
+        Only those from the first of `quantile_positions` to the last are read, and only at these they have to be in
+        place.
+        """
         ranks = quantile_ranks(level, len(ordered))
+        between = Counter(ordered[position] for position in _window(level, len(ordered)))
         return cls(
             len(ordered),
             level,
             float(ordered[quantile_rank(level, len(ordered))]),
             float(_between_ranks(ordered, ranks.lower)),
             float(_between_ranks(ordered, ranks.upper)),
+            largest_tie=max(between.values()),
         )
 
     @classmethod
@@ -117,7 +133,8 @@ class QuantileSample:
     def variance(self) -> float:
         """Variance per observation: (n - 1)·((Y_U - Y_L)/(2z))², times the cluster factor.
 
-        Raises RefusalError when n <= z²·max(ν/(1 - ν), (1 - ν)/ν), where the ranks leave the sample.
+        Raises RefusalError when n <= z²·max(ν/(1 - ν), (1 - ν)/ν), where the ranks leave the sample, and where values
+        repeat so often that the quantile jumps from one to the next.
         """
         n, z = self.number_of_samples, normal_critical_value(DEFAULT_ALPHA / 2)
         odds = self.level / (1 - self.level)
@@ -125,6 +142,8 @@ class QuantileSample:
             raise RefusalError(StatisticsRefusal.TOO_FEW_SAMPLES)
         if not self.quantile_lower <= self.quantile <= self.quantile_upper:
             raise RefusalError(StatisticsRefusal.INCONSISTENT)
+        if self.largest_tie > tolerated_tie(self.level, n):
+            raise RefusalError(StatisticsRefusal.TIED_VALUES)
         spread = (self.quantile_upper - self.quantile_lower) / (2 * z)
         return (n - 1) * spread * spread * self.cluster_factor
 
@@ -154,6 +173,14 @@ def quantile_positions(level: float, number_of_samples: int) -> list[int]:
     return sorted({min(position, last) for position in wanted})
 
 
+def tolerated_tie(level: float, number_of_samples: int) -> float:
+    """Return how many values between the two ranks may be equal for their distance to tell a standard error.
+
+    Raises ValueError for a level outside (0, 1).
+    """
+    return TOLERATED_TIE + TOLERATED_SHARE * len(_window(level, number_of_samples))
+
+
 def quantile_precision(level: float, number_of_samples: int) -> float:
     """Return the degrees of freedom of a quantile's variance, which only the values between the two ranks determine.
 
@@ -181,6 +208,13 @@ def cluster_factor(level: float, below: Ratio) -> float:
         raise RefusalError(StatisticsRefusal.TOO_FEW_SAMPLES)
     independent = level * (1 - level) / below.denominator_sum
     return below.moments().variance_of_mean / independent
+
+
+def _window(level: float, number_of_samples: int) -> range:
+    """Return the positions, from 0, from that of the lower rank to that of the upper one, of one or more values."""
+    ranks, last = quantile_ranks(level, number_of_samples), number_of_samples - 1
+    first, end = (max(floor(rank) - 1, 0) for rank in (ranks.lower, ranks.upper))
+    return range(min(first, last), min(end + 1, last) + 1)
 
 
 def _between_ranks(ordered: Ordered, rank: float) -> float:

@@ -17,6 +17,7 @@ from hoglab.analysis.query.scope import Scope
 from hoglab.statistics import QuantileSample, Ratio, cluster_factor, quantile_ranks
 from hoglab.statistics.refusal import RefusalError
 
+_PICKED = ("n", "q", "low", "l0", "l1", "high", "u0", "u1", "tie")
 _SUMS = ("entities", "b", "bb", "s", "ss", "bs")
 
 
@@ -46,29 +47,17 @@ def define_quantile_values(scope: Scope, metric: QuantileMeasure, rows: str) -> 
 
 
 def define_quantiles(scope: Scope, metric: QuantileMeasure) -> Total:
-    """Return rows ``(variant, cell…, n, q, bounds…, cluster sums…)``. ``valued`` must be defined."""
+    """Return rows ``(variant, cell…, n, q, bounds…, tie, cluster sums…)``. ``valued`` must be defined."""
     values = _without_zeros(scope, metric)
     key = ["variant", *scope.cell]
     _define_ranked(scope, metric, values, key)
     names = ", ".join(key)
-    picked = ", ".join(
-        f"max(CASE WHEN place = {place} THEN y END) AS {name}"
-        for name, place in (
-            *(("q", "q_place"), ("l0", "floor(low)"), ("l1", "floor(low) + 1")),
-            *(("u0", "floor(high)"), ("u1", "floor(high) + 1")),
-        )
-    )
-    scope.define(
-        "picked",
-        f"SELECT {names}, max(size) AS n, max(low) AS low, max(high) AS high, {picked} FROM placed GROUP BY {names}",
-    )
+    _define_picked(scope, names)
     if not metric.per_event:
         nothing = ", ".join(f"0 AS {name}" for name in _SUMS)
-        return Total(f"{names}, n, q, low, l0, l1, high, u0, u1, {nothing}", "picked")
+        return Total(f"{names}, {', '.join(_PICKED)}, {nothing}", "picked")
     _define_clusters(scope, values, key)
-    shown = ", ".join(
-        f"picked.{name} AS {name}" for name in (*key, "n", "q", "low", "l0", "l1", "high", "u0", "u1")
-    )
+    shown = ", ".join(f"picked.{name} AS {name}" for name in (*key, *_PICKED))
     sums = ", ".join(f"cluster_sums.{name} AS {name}" for name in _SUMS)
     same = " AND ".join(f"cluster_sums.{name} = picked.{name}" for name in key)
     return Total(f"{shown}, {sums}", "picked", f" INNER JOIN cluster_sums ON {same}")
@@ -90,7 +79,7 @@ def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: i
 
 def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> QuantileSample:
     """Compute the statistics of one row of the answer, without its key."""
-    size, quantile, low, l0, l1, high, u0, u1, *clusters = numbers
+    size, quantile, low, l0, l1, high, u0, u1, tie, *clusters = numbers
     factor = 1.0
     if metric.per_event:
         entities, *sums = clusters
@@ -99,7 +88,7 @@ def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> Quantile
         except RefusalError:
             factor = float("nan")  # all values are of one entity: nothing is known about others
     lower, upper = _between(low, l0, l1), _between(high, u0, u1)
-    return QuantileSample(int(size), metric.level, float(quantile), lower, upper, factor)
+    return QuantileSample(int(size), metric.level, float(quantile), lower, upper, factor, int(tie))
 
 
 def _between(rank: float, at: float, after: float | None) -> float:
@@ -131,6 +120,24 @@ def _define_ranked(scope: Scope, metric: QuantileMeasure, values: str, key: list
         f"greatest(1.0, least(CAST(size AS DOUBLE), {middle} - {half!r} * sqrt(size))) AS low, "
         f"greatest(1.0, least(CAST(size AS DOUBLE), {middle} + {half!r} * sqrt(size))) AS high FROM ranked",
     )
+
+
+def _define_picked(scope: Scope, names: str) -> None:
+    """Define ``picked``: of each variant the values at the ranks, and the size of the largest tie between these."""
+    places = ", ".join(
+        f"max(CASE WHEN place = {place} THEN y END) AS {name}"
+        for name, place in (
+            *(("q", "q_place"), ("l0", "floor(low)"), ("l1", "floor(low) + 1")),
+            *(("u0", "floor(high)"), ("u1", "floor(high) + 1")),
+        )
+    )
+    scope.define(
+        "around",
+        f"SELECT {names}, y, max(size) AS n, max(low) AS low, max(high) AS high, count(*) AS tie, {places} "
+        f"FROM placed WHERE place BETWEEN floor(low) AND floor(high) + 1 GROUP BY {names}, y",
+    )
+    picked = ", ".join(f"max(around.{name}) AS {name}" for name in _PICKED)
+    scope.define("picked", f"SELECT {names}, {picked} FROM around GROUP BY {names}")
 
 
 def _define_clusters(scope: Scope, values: str, key: list[str]) -> None:
