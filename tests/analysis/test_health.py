@@ -97,11 +97,26 @@ def test_a_variant_nobody_sees(lab: Lab) -> None:
 
 def test_sample_ratio_mismatch(lab: Lab) -> None:
     experiment = running(lab)
-    lab.send(crowd({"control": 300, "test": 200}))
+    lab.send(crowd({"control": 320, "test": 200}))
     found = finding(lab, experiment, "sample_ratio_mismatch")
     assert found["severity"] == "critical"
-    assert found["details"]["exposures"] == {"control": 300, "test": 200}
-    assert found["details"]["p_value"] < 0.001
+    assert found["details"]["exposures"] == {"control": 320, "test": 200}
+    assert found["details"]["p_value"] < found["details"]["anytime_p_value"] < 0.001
+    assert "(p = 0.0" in found["message"] or "(p < 0.0" in found["message"]
+
+
+def test_a_mismatch_of_a_single_look_alarms_at_the_end_only(lab: Lab) -> None:
+    """Daily looks find p < 0.001 in one of a hundred healthy experiments: while one looks, more has to be seen."""
+    experiment = running(lab)
+    lab.send(crowd({"control": 240, "test": 165}))
+    shown = lab.query({"kind": "ExperimentExposureQuery", "experiment_id": experiment["id"]})
+    mismatch = shown["sample_ratio_mismatch"]
+    assert mismatch["p_value"] < 0.001 < mismatch["anytime_p_value"]
+    assert mismatch["is_mismatch"] is False
+    assert health(lab, experiment)["status"] != "critical"
+    lab.ok("POST", f"/experiments/{experiment['id']}/end/")
+    lab.now += timedelta(minutes=5)
+    assert finding(lab, experiment, "sample_ratio_mismatch")["details"]["p_value"] == mismatch["p_value"]
 
 
 def test_people_with_several_variants(lab: Lab) -> None:

@@ -290,7 +290,7 @@ def codes(found: dict[str, Any]) -> set[str]:
 
 def test_a_sample_ratio_mismatch_withholds_every_decision(lab: Lab) -> None:
     experiment = running(lab, **planned(people=200))
-    lab.send(crowd(("control", 300, 60), ("test", 200, 120)))
+    lab.send(crowd(("control", 360, 60), ("test", 200, 120)))
     found = results(lab, experiment)
     assert found["metrics"][0]["result"]["variant_results"][0]["significant"] is True, "the numbers stay"
     said = found["verdict"]

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hoglab.statistics import SRM_ALARM_P_VALUE, bias_risk, sample_ratio_mismatch
+from hoglab.statistics import (
+    SRM_ALARM_P_VALUE,
+    SampleRatioMismatch,
+    SplitPhase,
+    bias_risk,
+    multinomial_evidence,
+)
+from hoglab.statistics import sample_ratio_mismatch as mismatch_of_phases
+
+
+def sample_ratio_mismatch(
+    observed: Mapping[str, int], rollout: Mapping[str, float], excluded_variants: Collection[str] = ()
+) -> SampleRatioMismatch | None:
+    return mismatch_of_phases([SplitPhase(observed, rollout)], excluded_variants)
+
 
 SPLITS = st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 100)), min_size=2, max_size=6)
 
@@ -66,6 +83,95 @@ def test_one_hundred_exposures_are_enough() -> None:
 def test_negative_counts_are_an_error() -> None:
     with pytest.raises(ValueError, match="negative"):
         sample_ratio_mismatch({"control": -1, "test": 200}, {"control": 50, "test": 50})
+
+
+@given(SPLITS)
+def test_the_evidence_is_the_one_of_a_dirichlet_multinomial(split: list[tuple[int, int]]) -> None:
+    """With scipy: the likelihood of the counts under both priors, over that of the flag's shares."""
+    counts = [count for count, _ in split]
+    shares = np.array([share for _, share in split]) / sum(share for _, share in split)
+    assume(sum(counts) > 0)
+    total = sum(counts)
+    null = stats.multinomial.logpmf(counts, total, shares)
+    others = [stats.dirichlet_multinomial.logpmf(counts, weight * shares, total) for weight in (100, 3000)]
+    expected = float(np.logaddexp(*others) - np.log(2) - null)
+    assert multinomial_evidence(counts, shares.tolist()) == pytest.approx(expected, rel=1e-7, abs=1e-6)
+
+
+WATCHED = [
+    # People a day (or hour), looks, shares.
+    (2000, 60, (0.5, 0.5)),
+    (83, 1440, (0.5, 0.5)),
+    (2000, 60, (0.25, 0.25, 0.25, 0.25)),
+    (1000, 60, (0.99, 0.01)),
+    (60, 60, (0.4, 0.3, 0.2, 0.1)),
+]
+
+
+def alarms(
+    people: float, looks: int, shares: tuple[float, ...], kept: tuple[float, ...], runs: int
+) -> list[int | None]:
+    """First look at which each of the experiments is called a mismatch; ``kept`` is the share of people not lost."""
+    arrive = np.array(shares) * np.array(kept) * people
+    counts = np.random.default_rng(looks).poisson(arrive, (runs, looks, len(shares))).cumsum(axis=1)
+    names = [f"v{place}" for place in range(len(shares))]
+    rollout = dict(zip(names, shares, strict=True))
+    first: list[int | None] = []
+    for run in counts.tolist():
+        looked = (
+            mismatch_of_phases([SplitPhase(dict(zip(names, seen, strict=True)), rollout)]) for seen in run
+        )
+        first.append(
+            next(
+                (
+                    look
+                    for look, found in enumerate(looked, 1)
+                    if found is not None and found.is_alarming(ended=False)
+                ),
+                None,
+            )
+        )
+    return first
+
+
+@pytest.mark.parametrize(("people", "looks", "shares"), WATCHED)
+def test_looking_often_raises_hardly_any_false_alarm(
+    people: float, looks: int, shares: tuple[float, ...]
+) -> None:
+    """At most one of a thousand, ever. Of 120,000 looks at once there are hundreds by Pearson's test."""
+    runs = 12_000 // looks
+    stopped = [look for look in alarms(people, looks, shares, (1.0,) * len(shares), runs) if look is not None]
+    assert len(stopped) <= 1 + 3 * (0.001 * runs) ** 0.5
+
+
+def test_a_loss_of_five_percent_is_found_in_sixteen_days() -> None:
+    first = [look or 99 for look in alarms(2000, 40, (0.5, 0.5), (1.0, 0.95), 120)]
+    assert np.median(first) <= 16
+    assert max(first) <= 40
+
+
+def test_phases_of_the_split_are_judged_by_their_own_shares() -> None:
+    """Half of the people come at 90:10, the others at 50:50: nobody is lost, although no single split has these sums."""
+    before = SplitPhase({"control": 9000, "test": 1000}, {"control": 90, "test": 10})
+    after = SplitPhase({"control": 5000, "test": 5000}, {"control": 50, "test": 50})
+    both = mismatch_of_phases([before, after])
+    assert both is not None
+    assert both.expected == {"control": pytest.approx(14_000), "test": pytest.approx(6000)}
+    assert (both.chi2, both.degrees_of_freedom, both.p_value, both.anytime_p_value) == (0, 2, 1, 1)
+    together = {key: before.observed[key] + after.observed[key] for key in before.observed}
+    assert mismatch_of_phases([SplitPhase(together, after.rollout)]).is_alarming(ended=False)  # type: ignore[union-attr]
+    # What is lost in each of two phases adds up, and a phase without anybody says nothing.
+    lossy = [SplitPhase({"control": 1000, "test": 900}, {"control": 50, "test": 50})] * 12
+    alone, many = (
+        mismatch_of_phases(lossy[:1]),
+        mismatch_of_phases([*lossy, SplitPhase({}, {"control": 1, "test": 1})]),
+    )
+    assert alone is not None
+    assert many is not None
+    assert not alone.is_alarming(ended=False)
+    assert many.is_alarming(ended=False)
+    assert many.degrees_of_freedom == 12
+    assert many.p_value == pytest.approx(stats.chi2.sf(12 * stats.chisquare([1000, 900]).statistic, 12))
 
 
 EXPOSURES = {"control": 900, "test": 95, "$multiple": 5}

@@ -28,8 +28,10 @@ from hoglab.statistics.exposure_checks import (
     SRM_ALARM_P_VALUE,
     BiasRisk,
     SampleRatioMismatch,
+    SplitPhase,
     bias_risk,
     crossing_percentage,
+    multinomial_evidence,
     sample_ratio_mismatch,
 )
 from hoglab.statistics.inference.bayesian import BayesianTest, bayesian_test
@@ -124,6 +126,7 @@ __all__ = [
     "SequentialTest",
     "SignificanceCode",
     "SignificanceRule",
+    "SplitPhase",
     "StatisticsConfig",
     "StatisticsRefusal",
     "SufficientStatistics",
@@ -149,6 +152,7 @@ __all__ = [
     "infer",
     "legacy_result",
     "minimum_detectable_difference",
+    "multinomial_evidence",
     "pooled_theta",
     "power_at",
     "power_of_test",

@@ -18,13 +18,14 @@ from hoglab.experiments.definitions.flag_config import HOLDOUT_PREFIX
 from hoglab.experiments.wire.presentation import live_key
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import parse_moment
-from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
+from hoglab.statistics import SplitPhase, StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
     from hoglab.analysis.definitions import ExperimentInputs
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
+    from hoglab.statistics import SampleRatioMismatch
 
 MAX_EXPOSURE_ROWS = 5000
 """Maximum number of (day, variant) pairs in an exposure response; a longer one keeps only the last days."""
@@ -92,8 +93,9 @@ class ExposureCounts:
             for key, new in counts.items()
         ]
         answer["total_exposures"] = totals
-        answer["sample_ratio_mismatch"] = _mismatch(totals, asked)
-        answer["bias_risk"] = _bias(totals, asked, ended=end is not None and end <= now)
+        ended = end is not None and end <= now
+        answer["sample_ratio_mismatch"] = _mismatch(totals, asked, ended=ended)
+        answer["bias_risk"] = _bias(totals, asked, ended=ended)
         if asked.holdout_id is not None:
             # They are no variant: a person who left the holdout and then saw a variant counts for both.
             alone = replace(question.exposures, variants=(f"{HOLDOUT_PREFIX}{asked.holdout_id}",))
@@ -238,9 +240,19 @@ def _holdout_of(query: Mapping[str, Any]) -> int | None:
     return holdout_id if is_id(holdout_id) else None
 
 
-def _mismatch(totals: Mapping[str, int], asked: _Asked) -> dict[str, Any] | None:
-    mismatch = sample_ratio_mismatch(totals, asked.rollout)
-    return None if mismatch is None else {"expected": mismatch.expected, "p_value": mismatch.p_value}
+def _mismatch(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:
+    mismatch = sample_ratio_mismatch([SplitPhase(totals, asked.rollout)])
+    return None if mismatch is None else mismatch_object(mismatch, ended=ended)
+
+
+def mismatch_object(mismatch: SampleRatioMismatch, *, ended: bool) -> dict[str, Any]:
+    """Return the tests for a mismatch as on the wire."""
+    return {
+        "expected": mismatch.expected,
+        "p_value": mismatch.p_value,
+        "anytime_p_value": mismatch.anytime_p_value,
+        "is_mismatch": mismatch.is_alarming(ended=ended),
+    }
 
 
 def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:

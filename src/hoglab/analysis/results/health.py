@@ -21,7 +21,7 @@ from hoglab.experiments.definitions import flag_config, metrics
 from hoglab.experiments.wire.presentation import is_frozen, live_key
 from hoglab.flags.service import SCOPE as FLAG_SCOPE
 from hoglab.http.fields.dates import format_moment
-from hoglab.statistics import SRM_ALARM_P_VALUE, crossing_percentage
+from hoglab.statistics import crossing_percentage
 from hoglab.statistics.numbers import p_text
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class Facts:
     now: datetime
     exposures: Mapping[str, int]
     """Exposed persons (or groups) by variant, and by ``$multiple``."""
-    mismatch_p_value: float | None
+    mismatch: Mapping[str, Any] | None
+    """Tests for a sample ratio mismatch, as on the wire."""
     multiple_percentage: float | None
     """Share of exposed entities that saw several variants, where it may bias the results."""
     seen_events: Collection[str]
@@ -222,15 +223,16 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
             "Check the rollout of the variants and any condition that overrides the variant.",
             {"variants": empty},
         )
-    p_value = facts.mismatch_p_value
-    if p_value is not None and p_value < SRM_ALARM_P_VALUE:
+    if facts.mismatch is not None and facts.mismatch["is_mismatch"]:
+        p_values = {name: facts.mismatch[name] for name in ("p_value", "anytime_p_value")}
+        decisive = p_values["p_value" if facts.plan.row.is_stopped else "anytime_p_value"]
         yield Finding(
             "sample_ratio_mismatch",
             Severity.CRITICAL,
-            f"The variants have not got the shares of people that the flag gives them ({p_text(p_value)}). "
+            f"The variants have not got the shares of people that the flag gives them ({p_text(decisive)}). "
             "Something loses or adds people on one side, so the results are not to be trusted.",
             "Look for redirects, crashes, bots, caching or exposure events that differ between the variants.",
-            {"p_value": p_value, "exposures": counts},
+            {**p_values, "exposures": counts},
         )
     crossing = crossing_percentage(facts.exposures)
     percentage = facts.multiple_percentage if crossing is None else crossing
@@ -404,7 +406,6 @@ class ExperimentHealth:
         unreadable: Uncomputable,
         exposures: Mapping[str, Any],
     ) -> Facts:
-        mismatch = exposures["sample_ratio_mismatch"]
         bias = exposures["bias_risk"]
         row = inputs.row
         with self._service.database.read() as connection:
@@ -421,7 +422,7 @@ class ExperimentHealth:
             plan=inputs,
             now=now,
             exposures=exposures["total_exposures"],
-            mismatch_p_value=None if mismatch is None else mismatch["p_value"],
+            mismatch=exposures["sample_ratio_mismatch"],
             multiple_percentage=None if bias is None else bias["multiple_variant_percentage"],
             seen_events=self._seen(inputs, start),
             edits=[edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None],

@@ -141,7 +141,11 @@ class MismatchOut(WireModel):
     expected: dict[str, float]
     """Expected number of people by variant."""
     p_value: float
-    """P-value of Pearson's chi-squared test; below 0.001 something is wrong."""
+    """P-value of Pearson's chi-squared test, for a single look: it decides at the end."""
+    anytime_p_value: float
+    """P-value that may be read at any time: it decides while the experiment runs."""
+    is_mismatch: bool
+    """Whether the deciding p-value is below 0.001: something is wrong then."""
 
 
 class BiasOut(WireModel):

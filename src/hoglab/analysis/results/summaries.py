@@ -15,7 +15,7 @@ from hoglab.experiments.definitions.flag_config import variants_of
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.fields import parse_integer
-from hoglab.statistics.exposure_checks import SRM_ALARM_P_VALUE, crossing_percentage, sample_ratio_mismatch
+from hoglab.statistics.exposure_checks import SplitPhase, crossing_percentage, sample_ratio_mismatch
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,16 +55,15 @@ class ResultSummaries:
         exposures = {} if kept is None else kept.answer
         totals: dict[str, int] = exposures.get("total_exposures") or {}
         mismatch = exposures.get("sample_ratio_mismatch")
-        p_value = (
-            _p_value(inputs, metric) if kept is None else None if mismatch is None else mismatch["p_value"]
+        is_mismatch = (
+            _is_mismatch(inputs, metric) if kept is None else mismatch is not None and mismatch["is_mismatch"]
         )
         return {
             "experiment_id": inputs.row.id,
             "statistics": statistics_object(inputs),
             "people": sum(totals.values()) if kept is not None else _people(metric),
             "metric": metric,
-            "withholds_decisions": (p_value is not None and p_value < SRM_ALARM_P_VALUE)
-            or crossing_percentage(totals) is not None,
+            "withholds_decisions": is_mismatch or crossing_percentage(totals) is not None,
         }
 
 
@@ -94,20 +93,20 @@ def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] 
     }
 
 
-def _p_value(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> float | None:
-    """Return the p-value of the sizes of the groups of a result; 0 where they are not all exposed people."""
+def _is_mismatch(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> bool:
+    """Return whether the groups of a result have the wrong sizes, or are not all exposed people."""
     result = None if metric is None else metric["result"]
     if metric is None or result is None or inputs.flag is None:
-        return None
+        return False
     if metric["metric_type"] not in COUNT_EVERYBODY:
-        return 0.0
+        return True
     rows = (result["baseline"], *result["variant_results"])
     shares = {
         variant["key"]: float(variant["rollout_percentage"]) for variant in variants_of(inputs.flag.filters)
     }
-    excluded = inputs.row.excluded_variants
-    mismatch = sample_ratio_mismatch({row["key"]: row["number_of_samples"] for row in rows}, shares, excluded)
-    return None if mismatch is None else mismatch.p_value
+    sizes = {row["key"]: row["number_of_samples"] for row in rows}
+    mismatch = sample_ratio_mismatch([SplitPhase(sizes, shares)], inputs.row.excluded_variants)
+    return mismatch is not None and mismatch.is_alarming(ended=inputs.row.is_stopped)
 
 
 def _people(metric: dict[str, Any] | None) -> int | None:
