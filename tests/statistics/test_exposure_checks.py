@@ -151,7 +151,7 @@ def test_a_loss_of_five_percent_is_found_in_sixteen_days() -> None:
 
 
 def test_phases_of_the_split_are_judged_by_their_own_shares() -> None:
-    """Half of the people come at 90:10, the others at 50:50: nobody is lost, although no single split has these sums."""
+    """Half of the people come at 90:10, the others at 50:50: nobody is lost, though no single split has these sums."""
     before = SplitPhase({"control": 9000, "test": 1000}, {"control": 90, "test": 10})
     after = SplitPhase({"control": 5000, "test": 5000}, {"control": 50, "test": 50})
     both = mismatch_of_phases([before, after])
