@@ -13,7 +13,7 @@ from tests.embedded import EmbeddedReader
 
 from hoglab.analysis.api.schemas import KINDS
 from hoglab.analysis.execution.statement_runner import MAX_CELLS
-from hoglab.statistics import SplitPhase, sample_ratio_mismatch
+from hoglab.statistics import sample_ratio_mismatch
 from hoglab.storage.event_store import (
     EventStoreUnavailableError,
     QueryError,
@@ -463,7 +463,7 @@ def test_exposures_are_cumulative(lab: Lab) -> None:
         {"variant": "$multiple", "days": days, "exposure_counts": [1, 1, 1]},
     ]
     assert answer["total_exposures"] == {"control": 80, "test": 39, "$multiple": 1}
-    expected = sample_ratio_mismatch([SplitPhase({"control": 80, "test": 39}, {"control": 50, "test": 50})])
+    expected = sample_ratio_mismatch({"control": 80, "test": 39}, {"control": 50, "test": 50})
     assert expected is not None
     assert answer["sample_ratio_mismatch"] == {
         "expected": expected.expected,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -12,20 +10,13 @@ from scipy import stats
 
 from hoglab.statistics import (
     SRM_ALARM_P_VALUE,
-    SampleRatioMismatch,
-    SplitPhase,
     bias_risk,
+    mismatch_of_phases,
     multinomial_evidence,
+    sample_ratio_mismatch,
 )
-from hoglab.statistics import sample_ratio_mismatch as mismatch_of_phases
 
-
-def sample_ratio_mismatch(
-    observed: Mapping[str, int], rollout: Mapping[str, float], excluded_variants: Collection[str] = ()
-) -> SampleRatioMismatch | None:
-    return mismatch_of_phases([SplitPhase(observed, rollout)], excluded_variants)
-
-
+EVEN = {"control": 50, "test": 50}
 SPLITS = st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 100)), min_size=2, max_size=6)
 
 
@@ -118,9 +109,7 @@ def alarms(
     rollout = dict(zip(names, shares, strict=True))
     first: list[int | None] = []
     for run in counts.tolist():
-        looked = (
-            mismatch_of_phases([SplitPhase(dict(zip(names, seen, strict=True)), rollout)]) for seen in run
-        )
+        looked = (sample_ratio_mismatch(dict(zip(names, seen, strict=True)), rollout) for seen in run)
         first.append(
             next(
                 (
@@ -152,26 +141,32 @@ def test_a_loss_of_five_percent_is_found_in_sixteen_days() -> None:
 
 def test_phases_of_the_split_are_judged_by_their_own_shares() -> None:
     """Half of the people come at 90:10, the others at 50:50: nobody is lost, though no single split has these sums."""
-    before = SplitPhase({"control": 9000, "test": 1000}, {"control": 90, "test": 10})
-    after = SplitPhase({"control": 5000, "test": 5000}, {"control": 50, "test": 50})
-    both = mismatch_of_phases([before, after])
+    phases = [
+        ({"control": 9000, "test": 1000}, {"control": 90, "test": 10}),
+        ({"control": 5000, "test": 5000}, EVEN),
+    ]
+    both = mismatch_of_phases([sample_ratio_mismatch(*phase) for phase in phases])
     assert both is not None
     assert both.expected == {"control": pytest.approx(14_000), "test": pytest.approx(6000)}
     assert (both.chi2, both.degrees_of_freedom, both.p_value, both.anytime_p_value) == (0, 2, 1, 1)
-    together = {key: before.observed[key] + after.observed[key] for key in before.observed}
-    assert mismatch_of_phases([SplitPhase(together, after.rollout)]).is_alarming(ended=False)  # type: ignore[union-attr]
-    # What is lost in each of two phases adds up, and a phase without anybody says nothing.
-    lossy = [SplitPhase({"control": 1000, "test": 900}, {"control": 50, "test": 50})] * 12
-    alone, many = (
-        mismatch_of_phases(lossy[:1]),
-        mismatch_of_phases([*lossy, SplitPhase({}, {"control": 1, "test": 1})]),
-    )
-    assert alone is not None
+    together = sample_ratio_mismatch({"control": 14_000, "test": 6000}, EVEN)
+    assert together is not None
+    assert together.is_alarming(ended=False)
+
+
+def test_what_is_lost_in_every_phase_adds_up() -> None:
+    lossy = sample_ratio_mismatch({"control": 1000, "test": 900}, EVEN)
+    too_few = sample_ratio_mismatch({"control": 40, "test": 40}, EVEN)
+    assert lossy is not None
+    assert not lossy.is_alarming(ended=False)
+    assert not lossy.is_alarming(ended=True)
+    many = mismatch_of_phases([*[lossy] * 12, too_few])
     assert many is not None
-    assert not alone.is_alarming(ended=False)
     assert many.is_alarming(ended=False)
-    assert many.degrees_of_freedom == 12
+    assert many.is_alarming(ended=True)
     assert many.p_value == pytest.approx(stats.chi2.sf(12 * stats.chisquare([1000, 900]).statistic, 12))
+    assert mismatch_of_phases([lossy, too_few]) == lossy
+    assert mismatch_of_phases([too_few]) is None
 
 
 EXPOSURES = {"control": 900, "test": 95, "$multiple": 5}

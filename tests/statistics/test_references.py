@@ -38,7 +38,6 @@ from hoglab.statistics import (
     Retention,
     SampleMean,
     SequentialTest,
-    SplitPhase,
     StatisticsConfig,
     SufficientStatistics,
     WithCovariate,
@@ -319,7 +318,7 @@ def test_sample_ratio_mismatch_agrees_with_gbstats_and_scipy() -> None:
         counts = rng.multinomial(int(spread(rng, 200, 1e7)), rng.dirichlet(1e5 * shares / 100)).tolist()
         keys = [f"v{place}" for place in range(variants)]
         rollout = dict(zip(keys, shares.tolist(), strict=True))
-        found = sample_ratio_mismatch([SplitPhase(dict(zip(keys, counts, strict=True)), rollout)])
+        found = sample_ratio_mismatch(dict(zip(keys, counts, strict=True)), rollout)
         assert found is not None
         reference = stats.chisquare(counts, shares / shares.sum() * sum(counts))
         assert_same(found.chi2, reference.statistic)

@@ -22,7 +22,6 @@ from hoglab.statistics import (
     RunningTimeMetric,
     SampleMean,
     SequentialTest,
-    SplitPhase,
     StatisticsConfig,
     StatisticsRefusal,
     SufficientStatistics,
@@ -189,9 +188,7 @@ def test_refusal(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["sample_ratio_mismatch"])
 def test_sample_ratio_mismatch(vector: dict[str, Any]) -> None:
-    found = sample_ratio_mismatch(
-        [SplitPhase(vector["observed"], vector["rollout"])], vector["excluded_variants"]
-    )
+    found = sample_ratio_mismatch(vector["observed"], vector["rollout"], vector["excluded_variants"])
     expected = vector["expected"]
     if expected is None:
         assert found is None

@@ -25,38 +25,22 @@ EVEN_SPLIT_SPREAD = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class SplitPhase:
-    """A time during which the split did not change: the exposed entities of each variant, and its rollout shares."""
-
-    observed: Mapping[str, int]
-    rollout: Mapping[str, float]
-
-    def compared(self, excluded: Collection[str] = ()) -> dict[str, tuple[int, float]]:
-        """Return the count and the expected share of each variant with a positive rollout that is not excluded.
-
-        Shares add up to 1. Empty with fewer than two variants. Raises ValueError for negative counts.
-        """
-        shares = {key: share for key, share in self.rollout.items() if share > 0 and key not in excluded}
-        counts = {key: self.observed.get(key, 0) for key in shares}
-        if any(count < 0 for count in counts.values()):
-            raise ValueError("exposure counts cannot be negative")
-        whole = sum(shares.values())
-        return {key: (counts[key], share / whole) for key, share in shares.items()} if len(shares) > 1 else {}
-
-
-@dataclass(frozen=True, slots=True)
 class SampleRatioMismatch:
-    """Expected exposures per variant, and how likely the observed ones are by chance.
+    """Expected exposures per variant, and the tests of the observed ones.
 
-    `p_value` is Pearson's, for a single look. `anytime_p_value` may be read at any time: without a mismatch it is ever
-    below a level at most in that share of experiments.
+    `p_value` is Pearson's, for a single look. `evidence` is the logarithm of the Bayes factor for a mismatch.
     """
 
     expected: dict[str, float]
     p_value: float
-    anytime_p_value: float
+    evidence: float
     chi2: float
     degrees_of_freedom: int
+
+    @property
+    def anytime_p_value(self) -> float:
+        """P-value that may be read at any time: ever below a level in at most that share of healthy experiments."""
+        return exp(-max(self.evidence, 0.0))
 
     def is_alarming(self, *, ended: bool) -> bool:
         """Return whether this is a mismatch: by Pearson's test after the end, before by the one for any time."""
@@ -71,31 +55,48 @@ class BiasRisk:
 
 
 def sample_ratio_mismatch(
-    phases: Sequence[SplitPhase], excluded_variants: Collection[str] = ()
+    observed: Mapping[str, int], rollout: Mapping[str, float], excluded_variants: Collection[str] = ()
 ) -> SampleRatioMismatch | None:
-    """Return the tests of exposures against the rollout shares, over all phases of the split together.
+    """Return the tests of exposures against the rollout shares, while these are the same.
 
     Only variants with a positive rollout that are not excluded take part, those without exposures included;
     their shares are renormalised, so a holdout changes nothing. Other keys of `observed` (`$multiple`,
     holdouts) are ignored. None when fewer than two variants take part or fewer than 100 entities were
     exposed. Raises ValueError for negative counts. Sources: Fabijan et al. 2019; Lindon, Malek 2022.
     """
-    compared = [phase.compared(excluded_variants) for phase in phases]
-    compared = [groups for groups in compared if sum(count for count, _ in groups.values()) > 0]
-    if sum(count for groups in compared for count, _ in groups.values()) < MIN_SRM_EXPOSURES:
+    given = {key: share for key, share in rollout.items() if share > 0 and key not in excluded_variants}
+    counts = {key: observed.get(key, 0) for key in given}
+    if any(count < 0 for count in counts.values()):
+        raise ValueError("exposure counts cannot be negative")
+    total, whole = sum(counts.values()), sum(given.values())
+    if len(given) < 2 or total < MIN_SRM_EXPOSURES:
         return None
+    shares = {key: share / whole for key, share in given.items()}
+    expected = {key: total * share for key, share in shares.items()}
+    chi2 = sum((counts[key] - mean) ** 2 / mean for key, mean in expected.items())
+    freedom = len(shares) - 1
+    evidence = multinomial_evidence(list(counts.values()), list(shares.values()))
+    return SampleRatioMismatch(expected, chi_square_survival(chi2, freedom), evidence, chi2, freedom)
+
+
+def mismatch_of_phases(phases: Sequence[SampleRatioMismatch | None]) -> SampleRatioMismatch | None:
+    """Return the tests of an experiment's phases as one; None where no phase was tested.
+
+    Expected counts, evidence, and the degrees of freedom of the tested phases add up. The p-value is the smallest of
+    each phase's and of the sum of all chi-squares: a mismatch that one phase showed stays, however well later phases
+    go, and a small one in every phase adds up. It is below a level in at most that share of experiments for each phase,
+    and once more.
+    """
+    tested = [phase for phase in phases if phase is not None]
+    if len(tested) <= 1:
+        return tested[0] if tested else None
     expected: dict[str, float] = {}
-    chi2, freedom, evidence = 0.0, 0, 0.0
-    for groups in compared:
-        total = sum(count for count, _ in groups.values())
-        for key, (count, share) in groups.items():
-            expected[key] = expected.get(key, 0.0) + total * share
-            chi2 += (count - total * share) ** 2 / (total * share)
-        freedom += len(groups) - 1
-        counts, shares = zip(*groups.values(), strict=True)
-        evidence += multinomial_evidence(counts, shares)
-    anytime = exp(-evidence) if evidence > 0 else 1.0
-    return SampleRatioMismatch(expected, chi_square_survival(chi2, freedom), anytime, chi2, freedom)
+    for phase in tested:
+        for key, count in phase.expected.items():
+            expected[key] = expected.get(key, 0.0) + count
+    chi2, freedom = sum(phase.chi2 for phase in tested), sum(phase.degrees_of_freedom for phase in tested)
+    p_value = min(chi_square_survival(chi2, freedom), *(phase.p_value for phase in tested))
+    return SampleRatioMismatch(expected, p_value, sum(phase.evidence for phase in tested), chi2, freedom)
 
 
 def multinomial_evidence(counts: Sequence[int], shares: Sequence[float]) -> float:

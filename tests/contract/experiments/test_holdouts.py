@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from tests.contract.conftest import Api
 
-from hoglab.statistics import SplitPhase, sample_ratio_mismatch
+from hoglab.statistics import sample_ratio_mismatch
 
 KEY = "button"
 PEOPLE = [f"person-{number}" for number in range(160)]
@@ -97,7 +97,7 @@ def test_the_held_out_are_no_exposures_and_shift_no_sample_ratio(scene: Scene) -
     found = scene.ask("ExperimentExposureQuery", feature_flag={"key": KEY})
     counts = {key: people for key, (people, _) in expected(scene.variants).items()}
     assert found["total_exposures"] == counts
-    mismatch = sample_ratio_mismatch([SplitPhase(counts, {"control": 50, "test": 50})])
+    mismatch = sample_ratio_mismatch(counts, {"control": 50, "test": 50})
     assert mismatch is not None
     assert found["sample_ratio_mismatch"] == {
         "expected": mismatch.expected,

@@ -18,7 +18,7 @@ from hoglab.experiments.definitions.flag_config import HOLDOUT_PREFIX
 from hoglab.experiments.wire.presentation import live_key
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import parse_moment
-from hoglab.statistics import SplitPhase, StatisticsConfig, bias_risk, sample_ratio_mismatch
+from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
 
 if TYPE_CHECKING:
     from hoglab.analysis.definitions import ExperimentInputs
@@ -241,7 +241,7 @@ def _holdout_of(query: Mapping[str, Any]) -> int | None:
 
 
 def _mismatch(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:
-    mismatch = sample_ratio_mismatch([SplitPhase(totals, asked.rollout)])
+    mismatch = sample_ratio_mismatch(totals, asked.rollout)
     return None if mismatch is None else mismatch_object(mismatch, ended=ended)
 
 

@@ -15,7 +15,7 @@ from hoglab.experiments.definitions.flag_config import variants_of
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.fields import parse_integer
-from hoglab.statistics.exposure_checks import SplitPhase, crossing_percentage, sample_ratio_mismatch
+from hoglab.statistics.exposure_checks import crossing_percentage, sample_ratio_mismatch
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -105,7 +105,7 @@ def _is_mismatch(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> boo
         variant["key"]: float(variant["rollout_percentage"]) for variant in variants_of(inputs.flag.filters)
     }
     sizes = {row["key"]: row["number_of_samples"] for row in rows}
-    mismatch = sample_ratio_mismatch([SplitPhase(sizes, shares)], inputs.row.excluded_variants)
+    mismatch = sample_ratio_mismatch(sizes, shares, inputs.row.excluded_variants)
     return mismatch is not None and mismatch.is_alarming(ended=inputs.row.is_stopped)
 
 
