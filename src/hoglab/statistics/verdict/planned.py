@@ -266,7 +266,7 @@ def _pooled(groups: Sequence[SufficientStatistics]) -> SufficientStatistics:
             sum(getattr(group, name) for group in with_values) / count
             for name in ("quantile", "quantile_lower", "quantile_upper", "cluster_factor")
         ),
-        max(group.largest_tie for group in with_values),
+        largest_tie=max(group.largest_tie for group in with_values),
     )
 
 
