@@ -29,7 +29,7 @@ class StatisticsRefusal(StrEnum):
     """A Bayesian relative effect needs a positive baseline mean."""
     NO_VARIANCE = "no-variance"
     TIED_VALUES = "tied-values"
-    """So many values are equal to the quantile that it jumps from one value to the next."""
+    """Many values are equal to the quantile, which can only jump from one of them to the next."""
 
 
 REFUSAL_WORDS = {

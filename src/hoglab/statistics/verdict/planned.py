@@ -259,15 +259,15 @@ def _pooled(groups: Sequence[SufficientStatistics]) -> SufficientStatistics:
         return whole
     with_values = [group for group in quantiles if group.number_of_samples]
     count = len(with_values)
-    return QuantileSample(
+    typical = QuantileSample(
         round(sum(group.number_of_samples for group in with_values) / count),
         with_values[0].level,
         *(
             sum(getattr(group, name) for group in with_values) / count
             for name in ("quantile", "quantile_lower", "quantile_upper", "cluster_factor")
         ),
-        largest_tie=max(group.largest_tie for group in with_values),
     )
+    return replace(typical, largest_tie=max(group.largest_tie for group in with_values))
 
 
 def _positive(value: object) -> float | None:
