@@ -31,6 +31,7 @@ from hoglab.experiments.api.routes import experiments_router, saved_metrics_rout
 from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.lifecycle import Lifecycle
+from hoglab.experiments.linkage import keep_shares, linked_experiments
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
@@ -105,7 +106,9 @@ class Lab:
         cohorts = CohortService(self.database)
         experiments = ExperimentService(
             self.database,
-            FlagService(self.database),
+            FlagService(
+                self.database, experiments=linked_experiments, on_change=keep_shares, now=lambda: self.now
+            ),
             cohorts,
             metric_problem=partial(metric_problem, self.events.dialect),
             exposure_problem=partial(exposure_problem, self.events.dialect),

@@ -20,7 +20,7 @@ from hoglab.experiments.exposed import ExposureCohorts
 from hoglab.experiments.extras import ExperimentExtras
 from hoglab.experiments.holdouts import HoldoutService
 from hoglab.experiments.lifecycle import Lifecycle
-from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.linkage import keep_shares, linked_experiments
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.api.routes import router as flags_router
@@ -44,7 +44,7 @@ class Lab:
         self.now = NOW
         self.database = Database.open(address)
         self.accounts = AccountService(self.database)
-        self.flags = FlagService(self.database, experiments=linked_experiments)
+        self.flags = FlagService(self.database, experiments=linked_experiments, on_change=keep_shares)
         registry = FlagRegistry(self.database, experiments=linked_experiments)
         self._evaluator = FlagEvaluator(self.database, registry, self.accounts.project_by_token)
         cohorts = CohortService(self.database, users=flags_naming_cohort)

@@ -154,6 +154,21 @@ def test_phases_of_the_split_are_judged_by_their_own_shares() -> None:
     assert together.is_alarming(ended=False)
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_mismatch_of_one_phase_stays_however_well_later_ones_go(ended: bool) -> None:
+    broken = next(
+        found
+        for lost in range(1000)
+        if (found := sample_ratio_mismatch({"control": 1000, "test": 1000 - lost}, EVEN)) is not None
+        and found.is_alarming(ended=ended)
+    )
+    well = sample_ratio_mismatch({"control": 5000, "test": 5000}, EVEN)
+    for later in range(1, 6):
+        together = mismatch_of_phases([broken, *[well] * later])
+        assert together is not None
+        assert together.is_alarming(ended=ended)
+
+
 def test_what_is_lost_in_every_phase_adds_up() -> None:
     lossy = sample_ratio_mismatch({"control": 1000, "test": 900}, EVEN)
     too_few = sample_ratio_mismatch({"control": 40, "test": 40}, EVEN)

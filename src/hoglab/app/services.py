@@ -25,7 +25,7 @@ from hoglab.background import Service
 from hoglab.delivery.replay.backfills import Backfills
 from hoglab.delivery.runs.state import without_persons
 from hoglab.delivery.trials.cases import TestCases
-from hoglab.experiments.linkage import linked_experiments
+from hoglab.experiments.linkage import keep_shares, linked_experiments
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
@@ -106,7 +106,9 @@ class Services(SharedServices):
             without=without_persons,
             forget_results=lambda: _forget(self.aggregate_cache),
         )
-        self.flags = flags = FlagService(database, experiments=linked_experiments, cipher=secrets)
+        self.flags = flags = FlagService(
+            database, experiments=linked_experiments, on_change=keep_shares, cipher=secrets
+        )
         self.catch_up = catch_up = CatchUp(engines.log, ingestion_view.stored)
         self.cohorts = cohorts = CohortService(
             database,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from hoglab.experiments import freezing, store
-from hoglab.experiments.definitions import flag_config
+from hoglab.experiments.definitions import flag_config, phases
 from hoglab.experiments.definitions.flag_config import FlagConfig
 from hoglab.experiments.store import ExperimentRow, HoldoutRow
 from hoglab.flags.store import FlagRow, LinkedExperiment
@@ -31,6 +32,24 @@ def linked_experiments(
         linked = LinkedExperiment(row.id, row.name, row.is_running, row.deleted)
         by_flag.setdefault(row.feature_flag_id, []).append(linked)
     return by_flag
+
+
+def keep_shares(tx: Transaction, before: FlagRow, after: FlagRow, now: datetime) -> None:
+    """Keep the shares of people that a flag gave to variants before a change, for each launched experiment on it.
+
+    A running experiment enters a new phase where they are others now.
+    """
+    if phases.shares_of(before.filters) == phases.shares_of(after.filters):
+        return
+    for row in store.of_flags(tx.connection, after.project_id, [after.id], deleted=True):
+        if row.start_date is None:
+            continue
+        known = row.phases or phases.first_phases(before.filters, row.start_date)
+        if row.end_date is None:
+            known = phases.with_shares(known, after.filters, now)
+        if known != row.phases:
+            store.update(tx.connection, row.id, {"phases": known})
+            tx.changed("experiments", row.project_id)
 
 
 class FlagLinkage:

@@ -14,7 +14,7 @@ from hoglab.accounts import activity
 from hoglab.actions.references import check_references
 from hoglab.experiments import milestones, store
 from hoglab.experiments.actor import SCOPE, Actor
-from hoglab.experiments.definitions import criteria, flag_config, metrics
+from hoglab.experiments.definitions import criteria, flag_config, metrics, phases
 from hoglab.experiments.definitions.problems import DefinitionProblems, Problem, no_problem, when_saved
 from hoglab.experiments.linkage import FlagLinkage
 from hoglab.experiments.metric_lists import MetricLists
@@ -53,7 +53,7 @@ _NAMING = ("exposure_criteria", "metrics", "metrics_secondary")
 _LEGACY_FIELDS = frozenset({"name", "description", "end_date", "deleted"})
 # Input that is not a column, and never counts as a change of its own.
 _OPTIONS = frozenset({"allow_unknown_events", "update_feature_flag_params", "create_in_folder"})
-_NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id"})
+_NOT_LOGGED = frozenset({"updated_at", "created_at", "id", "project_id", "phases"})
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far a client's clock may be ahead when it ends an experiment."""
@@ -167,6 +167,7 @@ class ExperimentService:
             if "only_count_matured_users" in sent
             else bool(project.experiment_defaults.get("default_only_count_matured_users")),
             "status": _stored_status(body.start_date, body.end_date),
+            "phases": None if body.start_date is None else phases.first_phases(flag.filters, body.start_date),
             "created_by_id": actor.principal.user.id,
             "created_at": actor.now,
             "updated_at": actor.now,
@@ -264,6 +265,11 @@ class ExperimentService:
         start = values.get("start_date", row.start_date)
         end = values.get("end_date", row.end_date)
         values["status"] = _stored_status(start, end)
+        if start is None:
+            values["phases"] = None
+        elif row.start_date is None:
+            flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
+            values["phases"] = phases.first_phases(flag.filters, start)
         after = store.update(tx.connection, row.id, {**values, "updated_at": actor.now})
         changes = [
             activity.change(SCOPE, name, _plain(getattr(row, name)), _plain(getattr(after, name)))

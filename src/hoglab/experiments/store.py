@@ -57,6 +57,7 @@ class ExperimentRow:
     conclusion_comment: str | None
     create_in_folder: str | None
     feature_flag_auto_archived: bool
+    phases: list[dict[str, Any]] | None
     created_by_id: int | None
     created_at: datetime
     updated_at: datetime

@@ -11,7 +11,14 @@ from hoglab.accounts import activity
 from hoglab.flags import store
 from hoglab.flags.dependencies import check_dependencies, check_dependents, check_enabled
 from hoglab.flags.payloads import protect
-from hoglab.flags.store import ExperimentLinks, FlagRow, LinkedExperiment, no_experiments
+from hoglab.flags.store import (
+    ExperimentLinks,
+    FlagChange,
+    FlagRow,
+    LinkedExperiment,
+    no_experiments,
+    nobody_is_told,
+)
 from hoglab.flags.validation import changed_filters, check_key, new_filters, variant_keys
 from hoglab.http.errors import not_found, required, validation_error
 from hoglab.http.fields.dates import utc_now
@@ -78,11 +85,13 @@ class FlagService:
         database: Database,
         *,
         experiments: ExperimentLinks = no_experiments,
+        on_change: FlagChange = nobody_is_told,
         cipher: Cipher | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._database = database
         self._experiments = experiments
+        self._on_change = on_change
         self.cipher = cipher
         self._now = now
 
@@ -208,6 +217,7 @@ class FlagService:
         stamp = {"version": row.version + 1, "last_modified_by_id": user_id, "updated_at": now}
         changed = store.update_flag(tx.connection, row.id, {**values, **stamp})
         self._record(tx, row, changed, user_id, now)
+        self._on_change(tx, row, changed, now)
         tx.changed("flags", project.id)
         return changed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -13,6 +13,9 @@ from sqlalchemy import Connection
 from hoglab.filters.model import parse_filter
 from hoglab.people.cohorts.definition import cohort_reference
 from hoglab.storage.database.tables import feature_flag
+
+if TYPE_CHECKING:
+    from hoglab.storage.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,19 @@ ExperimentLinks = Callable[[Connection, int, Collection[int] | None], Mapping[in
 """Function that returns by flag id the experiments of some flags of a project, or of all; deleted ones included."""
 
 
+FlagChange = Callable[["Transaction", FlagRow, FlagRow, datetime], None]
+"""Function that is told of a flag before and after a change, in the change's transaction, and of its moment."""
+
+
 def no_experiments(
     _connection: Connection, _project_id: int, _flag_ids: Collection[int] | None
 ) -> Mapping[int, list[LinkedExperiment]]:
     """Return no links, for a server without experiments."""
     return {}
+
+
+def nobody_is_told(_tx: Transaction, _before: FlagRow, _after: FlagRow, _now: datetime) -> None:
+    """Do nothing, for a server without experiments."""
 
 
 _COLUMNS = tuple(feature_flag.c[field.name] for field in fields(FlagRow))

@@ -82,10 +82,10 @@ def sample_ratio_mismatch(
 def mismatch_of_phases(phases: Sequence[SampleRatioMismatch | None]) -> SampleRatioMismatch | None:
     """Return the tests of an experiment's phases as one; None where no phase was tested.
 
-    Expected counts, evidence, and the degrees of freedom of the tested phases add up. The p-value is the smallest of
-    each phase's and of the sum of all chi-squares: a mismatch that one phase showed stays, however well later phases
-    go, and a small one in every phase adds up. It is below a level in at most that share of experiments for each phase,
-    and once more.
+    Expected counts and the degrees of freedom of the tested phases add up. Each p-value is the smallest of that of each
+    phase and of that of the sums of chi-squares and evidence: a mismatch that one phase showed stays, however well
+    later phases go, and a small one in every phase adds up. It is below a level in at most that share of experiments
+    for each phase, and once more.
     """
     tested = [phase for phase in phases if phase is not None]
     if len(tested) <= 1:
@@ -96,7 +96,8 @@ def mismatch_of_phases(phases: Sequence[SampleRatioMismatch | None]) -> SampleRa
             expected[key] = expected.get(key, 0.0) + count
     chi2, freedom = sum(phase.chi2 for phase in tested), sum(phase.degrees_of_freedom for phase in tested)
     p_value = min(chi_square_survival(chi2, freedom), *(phase.p_value for phase in tested))
-    return SampleRatioMismatch(expected, p_value, sum(phase.evidence for phase in tested), chi2, freedom)
+    evidence = max(sum(phase.evidence for phase in tested), *(phase.evidence for phase in tested))
+    return SampleRatioMismatch(expected, p_value, evidence, chi2, freedom)
 
 
 def multinomial_evidence(counts: Sequence[int], shares: Sequence[float]) -> float:

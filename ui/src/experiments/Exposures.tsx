@@ -95,7 +95,8 @@ export function Exposures({ results, places, zone, started }: Props) {
 function Ratio({ results }: { results: Results }) {
   const mismatch = results.exposures?.sample_ratio_mismatch
   const finding = results.health?.findings.find((each) => each.code === "sample_ratio_mismatch")
-  if (!mismatch) return <p class="quiet">Too few people to test whether the groups have the right sizes.</p>
+  const shared = results.exposures?.phases.some((phase) => Object.values(phase.shares).filter((share) => share > 0).length > 1)
+  if (!mismatch) return <p class="quiet">{shared ? "Too few people (less than 100) to test whether the groups have the right sizes." : "One variant alone was given people, so there are no group sizes to test."}</p>
   if (!finding) return <p class="quiet ratio">✓ The groups have the planned sizes ({pText(mismatch.p_value)})</p>
   const seen = results.exposures?.total_exposures ?? {}
   return (

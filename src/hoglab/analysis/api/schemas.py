@@ -17,6 +17,7 @@ from hoglab.analysis.results.schemas import (
     FindingOut,
     HeldOutOut,
     MismatchOut,
+    PhaseOut,
     VariantRowOut,
 )
 from hoglab.experiments.definitions.metrics import ExperimentMetric
@@ -333,6 +334,8 @@ class QueryOut(WireModel):
     """`ExperimentExposureQuery`: the people held out; null without a holdout."""
     sample_ratio_mismatch: MismatchOut | None = None
     """`ExperimentExposureQuery`: test for a sample ratio mismatch; null below 100 people."""
+    phases: list[PhaseOut] | None = None
+    """`ExperimentExposureQuery`: phases of the experiment; a change of shares begins a new one."""
     bias_risk: BiasOut | None = None
     """`ExperimentExposureQuery`: risk of bias; null where there is none."""
     date_range: DateRangeOut | None = None

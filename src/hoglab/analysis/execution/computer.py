@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.errors import DefinitionError
@@ -38,6 +38,7 @@ from hoglab.analysis.query import (
     compiled,
     corrections,
     events_per_day,
+    exposures_by_phase,
     exposures_per_day,
     merges,
     people,
@@ -241,6 +242,23 @@ class Computer:
         for day, variant, entities in rows:
             key = MULTIPLE_VARIANT if variant == MULTIPLE else variants[variant]
             counts.setdefault(key, [0] * grid.count)[day] = entities
+        return counts
+
+    def exposures_by_phase(
+        self, question: Question, begins: Sequence[datetime], settling: timedelta
+    ) -> list[dict[str, int]]:
+        """Count the entities by the phase of their first exposure, and by the variant that they saw in it.
+
+        ``begins`` are the beginnings of the phases after the first one; ``settling`` is the time after each of them
+        that counts for no phase.
+        """
+        question = self._resolver.resolved(replace(question, span=replace(question.span, days=None)))
+        rows = self._runner.rows(lambda scope: exposures_by_phase(scope, begins, settling), question)
+        counts: list[dict[str, int]] = [{} for _ in range(len(begins) + 1)]
+        for phase, variant, entities in rows:
+            if phase >= 0:
+                key = MULTIPLE_VARIANT if variant == MULTIPLE else question.exposures.variants[variant]
+                counts[phase][key] = entities
         return counts
 
     def changes(self, question: Question, after: int, until: datetime) -> Mapping[int, int]:

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
 from hoglab.analysis.query.days import micros
 from hoglab.analysis.query.expressions import text_of
 from hoglab.analysis.query.model import EventSource, group_column
@@ -188,6 +191,39 @@ def exposures_per_day(scope: Scope) -> SqlStatement:
     variant = f"CASE WHEN multiple_day IS NULL THEN variant ELSE {MULTIPLE} END"
     return scope.statement(
         f"SELECT enter_day, {variant} AS shown, count(*) AS entities FROM unit GROUP BY enter_day, {variant}"
+    )
+
+
+def exposures_by_phase(scope: Scope, begins: Sequence[datetime], settling: timedelta) -> SqlStatement:
+    """Return rows ``(phase, variant, entities)``: entities by the phase of their first exposure to the flag.
+
+    ``begins`` are the beginnings of the phases after the first one, number 0. An entity counts for the variant that it
+    saw before its phase ended, and is `MULTIPLE` where it saw several until then. One whose first exposure is within
+    ``settling`` after a beginning is left out. The question's span has no days.
+    """
+    define_exposures(scope)
+    define_units(scope)
+    steps = [(micros(begin), micros(begin + settling)) for begin in begins]
+    phase = " ".join(
+        f"WHEN flagged.t0 < {begin} THEN {number} WHEN flagged.t0 < {settled} THEN -1"
+        for number, (begin, settled) in enumerate(steps)
+    )
+    end = " ".join(f"WHEN flagged.t0 < {begin} THEN {begin}" for begin, _ in steps)
+    variant, source, shown = "flagged.variant", "flagged", ""
+    if not scope.question.exposures.first_seen:
+        rows = "exposure" if scope.question.exposures.activation is None else "flag_exposure"
+        variant = f"CASE WHEN min(r.variant) = max(r.variant) THEN min(r.variant) ELSE {MULTIPLE} END"
+        source = f"flagged INNER JOIN {rows} AS r ON r.entity = flagged.entity"
+        last = micros(exclusive(scope.question.span.end))
+        shown = f" WHERE r.ts < CASE {end} ELSE {last} END GROUP BY flagged.entity, flagged.t0"
+    scope.define(
+        "phased",
+        f"SELECT flagged.entity AS entity, CASE {phase} ELSE {len(steps)} END AS phase, {variant} AS variant "
+        f"FROM {source}{shown}",
+    )
+    return scope.statement(
+        "SELECT phased.phase AS phase, phased.variant AS variant, count(*) AS entities FROM phased "
+        "INNER JOIN unit ON unit.entity = phased.entity GROUP BY phased.phase, phased.variant"
     )
 
 

@@ -15,10 +15,11 @@ from hoglab.analysis.timeseries.query_cache import PreparedQuery
 from hoglab.experiments.definitions import flag_config
 from hoglab.experiments.definitions.fingerprint import Calculation
 from hoglab.experiments.definitions.flag_config import HOLDOUT_PREFIX
+from hoglab.experiments.definitions.phases import SETTLING, Phase, phases_between, shares_of
 from hoglab.experiments.wire.presentation import live_key
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import parse_moment
-from hoglab.statistics import StatisticsConfig, bias_risk, sample_ratio_mismatch
+from hoglab.statistics import StatisticsConfig, bias_risk, mismatch_of_phases, sample_ratio_mismatch
 
 if TYPE_CHECKING:
     from hoglab.analysis.definitions import ExperimentInputs
@@ -70,6 +71,7 @@ class ExposureCounts:
                 "explicitDate": True,
             },
             "sample_ratio_mismatch": None,
+            "phases": [],
             "bias_risk": None,
         }
         answer["holdout"] = None if asked.holdout_id is None else _held_out(asked.holdout_id, (), ())
@@ -94,8 +96,25 @@ class ExposureCounts:
         ]
         answer["total_exposures"] = totals
         ended = end is not None and end <= now
-        answer["sample_ratio_mismatch"] = _mismatch(totals, asked, ended=ended)
-        answer["bias_risk"] = _bias(totals, asked, ended=ended)
+        phases = asked.phases(start, until)
+        later = [phase.begin for phase in phases[1:]]
+        by_phase = self._service.computer.exposures_by_phase(question, later, SETTLING) if later else [totals]
+        tests = [
+            sample_ratio_mismatch(counts, phase.shares)
+            for counts, phase in zip(by_phase, phases, strict=True)
+        ]
+        mismatch = mismatch_of_phases(tests)
+        answer["sample_ratio_mismatch"] = None if mismatch is None else mismatch_object(mismatch, ended=ended)
+        answer["phases"] = [
+            {
+                "date_from": phase.begin.astimezone(zone).isoformat(),
+                "shares": dict(phase.shares),
+                "exposures": {key: counts.get(key, 0) for key in phase.shares},
+                "mismatch": None if test is None else mismatch_object(test, ended=ended),
+            }
+            for phase, counts, test in zip(phases, by_phase, tests, strict=True)
+        ]
+        answer["bias_risk"] = _bias(totals, asked, phases[-1], ended=ended)
         if asked.holdout_id is not None:
             # They are no variant: a person who left the holdout and then saw a variant counts for both.
             alone = replace(question.exposures, variants=(f"{HOLDOUT_PREFIX}{asked.holdout_id}",))
@@ -139,7 +158,10 @@ class _Asked:
 
     project: Project
     calculation: Calculation
-    rollout: Mapping[str, float]
+    filters: Mapping[str, Any]
+    """The filters of the flag: what it asks for now, or as the query says."""
+    stored_phases: Sequence[Mapping[str, Any]] | None
+    """The phases of the experiment as they are stored; None: the shares of the flag hold all the time."""
     start: datetime | None
     end: datetime | None
     actions: Mapping[int, Any]
@@ -152,13 +174,17 @@ class _Asked:
         return (
             "exposures",
             self.calculation,
-            self.rollout,
+            self.stored_phases or shares_of(self.filters),
             self.start,
             self.end,
             self.actions,
             self.cohorts,
             self.holdout_id,
         )
+
+    def phases(self, start: datetime, end: datetime) -> list[Phase]:
+        """Return the phases between two moments; the first one begins at the start."""
+        return phases_between(self.stored_phases, self.filters, start, end, self.calculation.variants)
 
     @classmethod
     def of_plan(cls, inputs: ExperimentInputs) -> _Asked:
@@ -211,16 +237,15 @@ class _Asked:
             exposure_criteria=criteria,
             aggregation_group_type_index=filters.get("aggregation_group_type_index"),
         )
-        rollout = {
-            variant["key"]: float(variant.get("rollout_percentage") or 0)
-            for variant in (filters.get("multivariate") or {}).get("variants") or []
-            if isinstance(variant, Mapping) and variant.get("key") in variants
-        }
+        # A query may ask about other shares than those of the experiment.
+        flag = None if inputs is None else inputs.flag
+        is_own = flag is not None and shares_of(filters) == shares_of(flag.filters)
         if holdout_id is None:
             # What the flag says is what people are shown.
             on_flag = (filters.get("holdout") or {}).get("id")
             holdout_id = on_flag if is_id(on_flag) else None if row is None else row.holdout_id
-        return cls(project, calculation, rollout, start, end, *named, holdout_id)
+        stored = row.phases if row is not None and is_own else None
+        return cls(project, calculation, filters, stored, start, end, *named, holdout_id)
 
 
 def _held_out(holdout_id: int, days: Sequence[str], counts: Sequence[int]) -> dict[str, Any]:
@@ -240,11 +265,6 @@ def _holdout_of(query: Mapping[str, Any]) -> int | None:
     return holdout_id if is_id(holdout_id) else None
 
 
-def _mismatch(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:
-    mismatch = sample_ratio_mismatch(totals, asked.rollout)
-    return None if mismatch is None else mismatch_object(mismatch, ended=ended)
-
-
 def mismatch_object(mismatch: SampleRatioMismatch, *, ended: bool) -> dict[str, Any]:
     """Return the tests for a mismatch as on the wire."""
     return {
@@ -255,11 +275,11 @@ def mismatch_object(mismatch: SampleRatioMismatch, *, ended: bool) -> dict[str, 
     }
 
 
-def _bias(totals: Mapping[str, int], asked: _Asked, *, ended: bool) -> dict[str, Any] | None:
+def _bias(totals: Mapping[str, int], asked: _Asked, phase: Phase, *, ended: bool) -> dict[str, Any] | None:
     criteria = asked.calculation.exposure_criteria or {}
     risk = bias_risk(
         totals,
-        list(asked.rollout.values()),
+        list(phase.shares.values()),
         excludes_multiple=criteria.get("multiple_variant_handling") != "first_seen",
         ended=ended,
     )

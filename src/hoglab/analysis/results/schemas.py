@@ -145,7 +145,23 @@ class MismatchOut(WireModel):
     anytime_p_value: float
     """P-value that may be read at any time: it decides while the experiment runs."""
     is_mismatch: bool
-    """Whether the deciding p-value is below 0.001: something is wrong then."""
+    """Whether the deciding p-value is below 0.001: something is wrong then.
+
+    Of several phases each p-value is the smallest of each phase's and of all together.
+    """
+
+
+class PhaseOut(WireModel):
+    """Phase of an experiment: a time in which the flag gave the variants the same shares of people."""
+
+    date_from: str
+    """The beginning."""
+    shares: dict[str, float]
+    """Shares of people by variant, in percent."""
+    exposures: dict[str, int]
+    """Number of people first exposed in this phase, by variant; those of the first 5 minutes count for no phase."""
+    mismatch: MismatchOut | None
+    """Test of these numbers against the shares; null below 100 people, and for a single variant."""
 
 
 class BiasOut(WireModel):
@@ -181,6 +197,8 @@ class ExposureResultOut(WireModel):
     """People held out; null without a holdout."""
     sample_ratio_mismatch: MismatchOut | None
     """Test for a sample ratio mismatch; null below 100 people, and with fewer than two variants that get any."""
+    phases: list[PhaseOut]
+    """Phases of the experiment: a change of shares begins a new one."""
     bias_risk: BiasOut | None
     """Risk of bias; null without one."""
     date_range: DateRangeOut

@@ -11,7 +11,7 @@ from hoglab.analysis.results.gathering import metric_object, statistics_object
 from hoglab.analysis.results.judging import COUNT_EVERYBODY
 from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
-from hoglab.experiments.definitions.flag_config import variants_of
+from hoglab.experiments.definitions.phases import phases_between
 from hoglab.http.errors import validation_error
 from hoglab.http.fields.dates import format_moment
 from hoglab.http.fields.fields import parse_integer
@@ -20,6 +20,7 @@ from hoglab.statistics.exposure_checks import crossing_percentage, sample_ratio_
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.analysis.query.model import Span
     from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.identity import Project
@@ -49,14 +50,16 @@ class ResultSummaries:
         return [self._summary(inputs, metric) for inputs, metric in zip(plans, metrics, strict=True)]
 
     def _summary(self, inputs: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
-        kept = None
-        if inputs.span(self._service.now()) is not None:
+        kept, span = None, inputs.span(self._service.now())
+        if span is not None:
             kept = self._service.query_runner.cached(self._exposures.of(inputs), fresh=False)
         exposures = {} if kept is None else kept.answer
         totals: dict[str, int] = exposures.get("total_exposures") or {}
         mismatch = exposures.get("sample_ratio_mismatch")
         is_mismatch = (
-            _is_mismatch(inputs, metric) if kept is None else mismatch is not None and mismatch["is_mismatch"]
+            _is_mismatch(inputs, span, metric)
+            if kept is None
+            else mismatch is not None and mismatch["is_mismatch"]
         )
         return {
             "experiment_id": inputs.row.id,
@@ -93,19 +96,24 @@ def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] 
     }
 
 
-def _is_mismatch(inputs: ExperimentInputs, metric: dict[str, Any] | None) -> bool:
-    """Return whether the groups of a result have the wrong sizes, or are not all exposed people."""
+def _is_mismatch(inputs: ExperimentInputs, span: Span | None, metric: dict[str, Any] | None) -> bool:
+    """Return whether the groups of a result have the wrong sizes, or do not tell it.
+
+    They do not where they are not all exposed people, or people of several phases.
+    """
     result = None if metric is None else metric["result"]
-    if metric is None or result is None or inputs.flag is None:
+    if metric is None or result is None or inputs.flag is None or span is None:
         return False
     if metric["metric_type"] not in COUNT_EVERYBODY:
         return True
     rows = (result["baseline"], *result["variant_results"])
-    shares = {
-        variant["key"]: float(variant["rollout_percentage"]) for variant in variants_of(inputs.flag.filters)
-    }
+    known = phases_between(
+        inputs.row.phases, inputs.flag.filters, span.start, span.end, inputs.calculation.variants
+    )
+    if len(known) > 1:
+        return True
     sizes = {row["key"]: row["number_of_samples"] for row in rows}
-    mismatch = sample_ratio_mismatch(sizes, shares, inputs.row.excluded_variants)
+    mismatch = sample_ratio_mismatch(sizes, known[0].shares)
     return mismatch is not None and mismatch.is_alarming(ended=inputs.row.is_stopped)
 
 

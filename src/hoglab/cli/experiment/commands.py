@@ -311,7 +311,7 @@ def _withheld(verdict: Mapping[str, Any] | None) -> frozenset[str] | None:
 
 
 def _exposures(exposures: Mapping[str, Any] | None) -> dict[str, Any]:
-    names = ("timeseries", "total_exposures", "holdout", "sample_ratio_mismatch")
+    names = ("timeseries", "total_exposures", "holdout", "sample_ratio_mismatch", "phases")
     return {} if exposures is None else {name: exposures[name] for name in names}
 
 

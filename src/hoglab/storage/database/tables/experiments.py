@@ -66,6 +66,7 @@ experiment = Table(
     Column("conclusion_comment", Text),
     Column("create_in_folder", Text),
     Column("feature_flag_auto_archived", Boolean, nullable=False, server_default="0"),
+    Column("phases", Json),  # shares of people by variant, from the launch on; null for a draft
     Column("created_by_id", Integer, ForeignKey("user.id")),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
