@@ -56,10 +56,10 @@ def make_batch(seed: int) -> bytes:
 async def serve(folder: Path) -> None:
     from tests.embedded import EmbeddedEventLog
 
+    from benchmarks._apps import app_of
     from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.service import AccountService
     from hoglab.capture import Capture, capture_routes
-    from hoglab.http.app import build_app
     from hoglab.http.server import claim, stop_on_signals
     from hoglab.http.server import serve as serve_app
     from hoglab.storage.database import Database
@@ -69,7 +69,7 @@ async def serve(folder: Path) -> None:
     bootstrap(database, accounts, project_token=TOKEN)
     log = EmbeddedEventLog(folder / "queue.db")
     capture = Capture(log, accounts.project_by_token)
-    app = build_app([], {**capture_routes(capture), "/gunzip": gunzip_only}, accounts)
+    app = app_of(accounts, hot={**capture_routes(capture), "/gunzip": gunzip_only})
     stop = asyncio.Event()
     stop_on_signals(stop)
     with claim("127.0.0.1", 0) as address:

@@ -38,12 +38,16 @@ from tests.embedded import EmbeddedInvocationQueue
 from benchmarks.dispatch_filters import make_event, make_filter
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.config import DeliveryConfig
+from hoglab.delivery.limits.function_breaker import FunctionBreakers
 from hoglab.delivery.outbound.addresses import AddressGuard
-from hoglab.delivery.service import Delivery
+from hoglab.delivery.service import Delivery, run_context
 from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
+from hoglab.http.fields.dates import utc_now
 from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
@@ -65,6 +69,11 @@ if (response.status >= 400) {
 """
 
 
+async def capture_nothing(project_id: int, event: dict[str, Any], *, insist: bool = False) -> None:
+    """Raise: the functions of the benchmark capture no events."""
+    raise NotImplementedError(project_id, event, insist)
+
+
 class House:
     """Delivery on a directory of its own."""
 
@@ -78,13 +87,17 @@ class House:
         self.queue = EmbeddedInvocationQueue(folder / "queue.db")
         self.queue_database = Database.open(folder / "queue.db", tables.queue_metadata)
         box = SecretBox([Fernet.generate_key().decode()])
+        stores = stores_of(self.queue, self.queue_database)
+        config = DeliveryConfig("http://localhost:8000", guard=AddressGuard.create(["127.0.0.0/8"]))
+        registry, people = FunctionRegistry(self.database, box), PersonService(self.database)
+        self._bodies = BodyPool(config.bodies)
         self.delivery = Delivery(
-            stores_of(self.queue, self.queue_database),
-            FunctionRegistry(self.database, box),
-            PersonService(self.database),
-            box,
-            AddressGuard.create(["127.0.0.0/8"]),
-            site_url="http://localhost:8000",
+            stores,
+            run_context(registry, box, people, stores, config, utc_now),
+            FunctionBreakers(stores.breakers, lambda *_: None, utc_now),
+            self._bodies,
+            capture_nothing,
+            config,
         )
         self.functions = FunctionService(self.database, box, self.delivery.states)
         self._offset = 0
@@ -100,6 +113,7 @@ class House:
 
     def close(self) -> None:
         self.delivery.stop(10)
+        self._bodies.close()
         self.queue.close()
         self.queue_database.dispose()
         self.database.dispose()

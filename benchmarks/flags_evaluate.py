@@ -70,13 +70,13 @@ def _ten_flags() -> Iterator[dict[str, Any]]:
 async def serve_flags(
     folder: Path, *, count: int = 10, continuity: bool = False, forgetful: bool = False
 ) -> None:
+    from benchmarks._apps import app_of
     from hoglab.accounts.bootstrap import bootstrap
     from hoglab.accounts.service import AccountService
     from hoglab.flags.evaluation.endpoint import FlagEvaluator
     from hoglab.flags.evaluation.sdk_routes import hot_routes
     from hoglab.flags.matching.registry import FlagRegistry
     from hoglab.flags.service import FlagService
-    from hoglab.http.app import build_app
     from hoglab.people.service import PersonService
     from hoglab.storage.database import Database
 
@@ -92,7 +92,7 @@ async def serve_flags(
     people.apply([Seen(number) for number in range(PERSONS)], log_offset=1)
     known = None if forgetful else people.known
     evaluator = FlagEvaluator(database, FlagRegistry(database), accounts.project_by_token, known)
-    await serve(build_app([], hot_routes(evaluator, accounts), accounts))
+    await serve(app_of(accounts, hot=hot_routes(evaluator, accounts)))
 
 
 class Seen:

@@ -20,9 +20,9 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from benchmarks._apps import app_of
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.http.app import HttpSettings, build_app
 from hoglab.http.logs import configure_logging
 from hoglab.http.management.call import Call
 from hoglab.http.management.routing import ResourceRouter
@@ -91,8 +91,8 @@ async def run(requests: int) -> None:
         accounts = AccountService(database)
         first = bootstrap(database, accounts)
         assert first is not None
-        quiet = build_app([things()], {"/hot": hot}, accounts, HttpSettings(access_log=False))
-        logged = build_app([things()], {"/hot": hot}, accounts)
+        quiet = app_of(accounts, things(), hot={"/hot": hot}, access_log=False)
+        logged = app_of(accounts, things(), hot={"/hot": hot})
         reference = Starlette(routes=[Route("/api/projects/{project_id}/things/loop", bare)])
         loop, thread = "/api/projects/1/things/loop", "/api/projects/1/things/thread"
         reference_us = await measure_us(reference, loop, first.api_key, requests)

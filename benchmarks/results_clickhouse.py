@@ -26,7 +26,7 @@ import duckdb
 from tests.clickhouse import ClickHouseServer, running
 from tests.embedded import EmbeddedEventStore
 
-from benchmarks.results_mean_funnel import EVENTS_PER_USER, FUNNEL, MEAN, best, generated, question
+from benchmarks.results_mean_funnel import EVENTS_PER_USER, FUNNEL, MEAN, best, generated, no_groups, question
 from hoglab.analysis.execution import Computer
 from hoglab.analysis.execution.statement_runner import whole
 from hoglab.analysis.query import Answer, compiled
@@ -138,8 +138,8 @@ def main() -> int:
         )
         with_typed_columns(remote, chosen.values())
         for title, asked in chosen.items():
-            ours, answer = best(partial(Computer(remote, timeout_s=600).result, asked), runs)
-            theirs, expected = best(partial(Computer(local, timeout_s=600).result, asked), runs)
+            ours, answer = best(partial(Computer(remote, no_groups, timeout_s=600).result, asked), runs)
+            theirs, expected = best(partial(Computer(local, no_groups, timeout_s=600).result, asked), runs)
             check(title, answer, expected)
             print(f"{title:18}{ours:12.0f}{theirs:10.0f}{ours / theirs:8.2f}")
         local.close()

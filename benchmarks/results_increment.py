@@ -23,7 +23,7 @@ from typing import Any
 import duckdb
 from tests.embedded import EmbeddedEventStore
 
-from benchmarks.results_mean_funnel import DAYS, EVENTS_PER_USER, FUNNEL, MEAN, START, question
+from benchmarks.results_mean_funnel import DAYS, EVENTS_PER_USER, FUNNEL, MEAN, START, no_groups, question
 from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
 from hoglab.analysis.query.days import DayGrid
@@ -118,7 +118,10 @@ def measure(
 ) -> None:
     """Answer from what is kept and from all events, and note what that costs."""
     state = AggregateCache(store, timeout_s=600, limits=CacheLimits(min_events=1))
-    raw, kept = Computer(store, timeout_s=600), Computer(store, timeout_s=600, aggregate_cache=state)
+    raw, kept = (
+        Computer(store, no_groups, timeout_s=600),
+        Computer(store, no_groups, timeout_s=600, aggregate_cache=state),
+    )
     raw.result(asked)  # what is read first is read from the disk
     *cost, points = timed(lambda: kept.points(asked))
     costs.setdefault(step, []).append((cost[0], cost[1]))

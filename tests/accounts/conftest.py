@@ -8,12 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.apps import app_of
 from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.routes import routers
 from hoglab.accounts.service import AccountService
-from hoglab.http.app import build_app
 from hoglab.storage.database import Database
 
 
@@ -74,7 +74,7 @@ def call(
     database: Database, accounts: AccountService, first: FirstStart
 ) -> Iterator[Callable[..., httpx.Response]]:
     """Calls the API: ``call(method, path, key=…, json=…)``, with the first key unless told otherwise."""
-    app = build_app(routers(accounts, database, lambda *_: None), {}, accounts)
+    app = app_of(accounts, *routers(accounts, database, lambda *_: None))
     with asyncio.Runner() as runner:
 
         def request(method: str, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import func, select
 from structlog.testing import capture_logs
 from tests.accounts.conftest import Clock
+from tests.apps import app_of
 from tests.http.asgi import Answer, ask
 
 from hoglab.accounts.bootstrap import FirstStart
@@ -23,8 +24,9 @@ from hoglab.accounts.service import AccountService
 from hoglab.accounts.sessions import service
 from hoglab.accounts.sessions.routes import routers as session_routers
 from hoglab.accounts.sessions.service import SessionService
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.identity import Level
+from hoglab.http.management.config import HttpConfig
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import login_link, user_session
 
@@ -87,11 +89,11 @@ def open_browser(
     with asyncio.Runner() as runner:
 
         def make(public_url: str | None = None, **facts: Any) -> Browser:
-            app = build_app(
-                [*routers(accounts, database, lambda *_: None), *session_routers(sessions, accounts)],
-                {},
+            app = app_of(
                 accounts,
-                HttpSettings(public_url=public_url),
+                *routers(accounts, database, lambda *_: None),
+                *session_routers(sessions, accounts),
+                config=HttpConfig(public_url=public_url),
                 sessions=sessions,
                 now=accounts.now,
             )

@@ -54,7 +54,7 @@ class DuckDbEngine:
         self.tables = _tables(path)
         self.groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]] = {}
         self.store = EmbeddedEventStore(path / "events.duckdb", memory="512MB", threads=2, tables=self.tables)
-        self.computer = Computer(self.store, timeout_s=60, tables=self.tables, groups=_from(self.groups))
+        self.computer = Computer(self.store, _from(self.groups), timeout_s=60, tables=self.tables)
         self.examples = examples(60)
 
     def add(
@@ -82,7 +82,7 @@ class ClickHouseEngine:
         self.groups: dict[tuple[int, int], list[tuple[str, Mapping[str, Any]]]] = {}
         self._server, self._url = server, server.database()
         self.store = ClickHouseEventStore(self._url, path / "keys", memory="1GB", query_timeout_s=60)
-        self.computer = Computer(self.store, timeout_s=60, tables=self.tables, groups=_from(self.groups))
+        self.computer = Computer(self.store, _from(self.groups), timeout_s=60, tables=self.tables)
         self._adds = 0
         self.examples = EXAMPLES
 
@@ -108,6 +108,11 @@ class ClickHouseEngine:
 def _tables(path: Path) -> TableDirectory:
     (path / "tables").mkdir()
     return TableDirectory(path / "tables")
+
+
+def no_groups(_project_id: int, _index: int, _limit: int) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return no groups: the project has none."""
+    return []
 
 
 def _from(groups: Mapping[tuple[int, int], list[tuple[str, Mapping[str, Any]]]]) -> Groups:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import httpx
 from tests.analysis.events import Event, store_events
+from tests.apps import app_of
 from tests.embedded import EmbeddedEventStore
 
 from hoglab.accounts.bootstrap import bootstrap
@@ -21,10 +22,11 @@ from hoglab.actions.service import ActionService
 from hoglab.analysis.api.routes import routers
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
+from hoglab.analysis.execution import Computer
 from hoglab.analysis.execution.behaviour import performers_on_request
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
-from hoglab.analysis.timeseries.service import ResultsService
+from hoglab.analysis.timeseries.service import ResultsConfig, ResultsService, stored_groups
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.api.reading import ExperimentReads
 from hoglab.experiments.api.routes import experiments_router, saved_metrics_router
@@ -35,7 +37,6 @@ from hoglab.experiments.linkage import keep_shares, linked_experiments
 from hoglab.experiments.saved_metrics import SavedMetricService
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
-from hoglab.http.app import HttpSettings, build_app
 from hoglab.people.cohorts import CohortService
 from hoglab.people.cohorts.routes import cohorts_router
 from hoglab.storage.database import Database
@@ -117,40 +118,40 @@ class Lab:
         jobs = JobLeases(self.database)
         if beside is None:
             jobs.take_over()
-        self.service = ResultsService(
-            self.database,
+        computer = Computer(
             self.events,
-            experiments,
-            projects=self.accounts.project,
-            refresh_s=refresh_s,
-            query_timeout_s=30,
+            stored_groups(self.database),
+            timeout_s=30,
             tables=self.tables,
             aggregate_cache=AggregateCache(self.events, timeout_s=30, limits=CacheLimits(min_events=0)),
-            jobs=jobs,
-            now=lambda: self.now,
+        )
+        self.service = ResultsService(
+            self.database,
+            computer,
+            experiments,
+            self.accounts.project,
+            jobs,
+            self.events.position,
+            ResultsConfig(query_timeout_s=30, refresh_s=refresh_s),
         )
         self.runner = ResultsRunner(self.service)
         extras = ExperimentExtras(experiments, flag_property_seen=flag_property_seen(self.events))
-        self._app = build_app(
-            [
-                *routers(self.service, self.events),
-                saved_metrics_router(SavedMetricService(experiments)),
-                actions_router(ActionService(self.database)),
-                cohorts_router(self.database, cohorts, lambda _cohort_id: None),
-                warehouse_router(WarehouseService(self.database, self.tables)),
-                experiments_router(
-                    experiments,
-                    ExperimentReads(self.database),
-                    Lifecycle(experiments, performers_on_request(self.database, self.events)),
-                    extras,
-                    ExposureCohorts(experiments),
-                    project_by_id=self.accounts.project,
-                    eligible_flags=lambda _call: {"results": [], "count": 0},
-                ),
-            ],
-            {},
+        self._app = app_of(
             self.accounts,
-            HttpSettings(access_log=False),
+            *routers(self.service, self.events),
+            saved_metrics_router(SavedMetricService(experiments)),
+            actions_router(ActionService(self.database)),
+            cohorts_router(self.database, cohorts, lambda _cohort_id: None),
+            warehouse_router(WarehouseService(self.database, self.tables)),
+            experiments_router(
+                experiments,
+                ExperimentReads(self.database),
+                Lifecycle(experiments, performers_on_request(self.database, self.events)),
+                extras,
+                ExposureCohorts(experiments),
+                project_by_id=self.accounts.project,
+                eligible_flags=lambda _call: {"results": [], "count": 0},
+            ),
             now=lambda: self.now,
         )
         self._is_beside = beside is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.analysis.engines import DuckDbEngine
+from tests.analysis.engines import DuckDbEngine, no_groups
 from tests.analysis.events import Event as LogEvent
 from tests.analysis.oracle import Setting
 from tests.analysis.test_against_oracle import (
@@ -280,7 +280,7 @@ def test_a_metric_that_cannot_be_computed_fails_alone(bench: Bench, monkeypatch:
 
 def test_without_room_for_the_table_each_is_computed_by_itself(bench: Bench) -> None:
     asked = questions(bench, plain(), 3, [mean(), mean(math="dau"), mean(math="unique_session")])
-    hurried = Computer(bench.engine.store, timeout_s=0.000001)  # type: ignore[attr-defined]
+    hurried = Computer(bench.engine.store, no_groups, timeout_s=0.000001)  # type: ignore[attr-defined]
     with hurried.sharing(asked):
         pass
     with bench.computer.sharing(asked[:2]) as result:

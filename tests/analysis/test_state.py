@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.analysis.engines import DuckDbEngine
+from tests.analysis.engines import DuckDbEngine, no_groups
 from tests.analysis.events import Event, store_events
 from tests.analysis.oracle import Setting
 from tests.analysis.test_against_oracle import (
@@ -69,8 +69,8 @@ class Stateful(DuckDbEngine):
             cache_path=self.path / "aggregate-cache.duckdb",
         )
         self.state = AggregateCache(self.store, timeout_s=60, limits=limits)
-        self.computer = Computer(self.store, timeout_s=60)
-        self.stateful = Computer(self.store, timeout_s=60, aggregate_cache=self.state)
+        self.computer = Computer(self.store, no_groups, timeout_s=60)
+        self.stateful = Computer(self.store, no_groups, timeout_s=60, aggregate_cache=self.state)
 
 
 @pytest.fixture
@@ -613,7 +613,7 @@ def test_what_was_not_asked_for_the_longest_goes_first(experiment: Experiment) -
             "SELECT used_blocks * block_size FROM pragma_database_size() WHERE database_name = 'aggregate_cache'"
         )
     engine.state = AggregateCache(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=size - 1))
-    engine.stateful = Computer(engine.store, timeout_s=60, aggregate_cache=engine.state)
+    engine.stateful = Computer(engine.store, no_groups, timeout_s=60, aggregate_cache=engine.state)
     funnels = experiment.ask(funnel(PURCHASE, CHECKOUT))
     engine.stateful.points(funnels)
     after = contents(engine)
@@ -627,7 +627,7 @@ def test_what_is_too_large_by_itself_is_not_tried_again(experiment: Experiment) 
     with engine.store.reader() as reader:
         reader.execute("CHECKPOINT aggregate_cache")
     engine.state = AggregateCache(engine.store, timeout_s=60, limits=replace(ALWAYS, bytes=1))
-    engine.stateful = Computer(engine.store, timeout_s=60, aggregate_cache=engine.state)
+    engine.stateful = Computer(engine.store, no_groups, timeout_s=60, aggregate_cache=engine.state)
     question = experiment.ask(REVENUE)
     assert_same_points(engine, question, "too large")
     last = engine.state.last
@@ -704,7 +704,7 @@ def test_with_a_full_disk_results_come_from_the_events(
 def test_when_the_state_takes_too_long_results_come_from_the_events(experiment: Experiment) -> None:
     engine = experiment.engine
     hurried = AggregateCache(engine.store, timeout_s=0.000001, limits=ALWAYS)
-    engine.stateful = Computer(engine.store, timeout_s=60, aggregate_cache=hurried)
+    engine.stateful = Computer(engine.store, no_groups, timeout_s=60, aggregate_cache=hurried)
     assert_same_points(engine, experiment.ask(REVENUE), "hurried")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.apps import app_of
 from tests.embedded import EmbeddedEventLog
 from tests.waiting import PATIENCE_S
 
@@ -19,7 +20,7 @@ from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, CaptureLimits, capture_routes
 from hoglab.capture.records import DecodedRecord, decode_record
-from hoglab.http.app import HoglabApp, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.server import Address, claim, serve
 from hoglab.storage.database import Database
 
@@ -91,7 +92,7 @@ def limits() -> CaptureLimits:
 def server(database: Database, log: EmbeddedEventLog, limits: CaptureLimits) -> Iterator[Server]:
     accounts = AccountService(database)
     capture = Capture(log, accounts.project_by_token, limits=limits)
-    app = build_app([], capture_routes(capture), accounts)
+    app = app_of(accounts, hot=capture_routes(capture))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
     yield Server(log, app, httpx.AsyncClient(transport=transport, base_url="http://hoglab.test"))
     capture.close()

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.apps import app_of
 from tests.embedded import EmbeddedEventLog
 from tests.generated import examples
 
@@ -23,7 +24,6 @@ from hoglab.capture.decoding import NO_QUERY
 from hoglab.capture.records import decode_record
 from hoglab.capture.refusal import Refusal
 from hoglab.capture.service import PathRules, Request
-from hoglab.http.app import build_app
 from hoglab.ingestion.normalise import events_of
 from hoglab.storage.event_log.log import LogLimits
 
@@ -358,7 +358,7 @@ async def test_a_project_that_fills_the_log_keeps_no_other_out(
     accounts = AccountService(database)
     log = EmbeddedEventLog(folder / "queue.db", limits=LogLimits(max_backlog_bytes=20_000))
     capture = Capture(log, accounts.project_by_token, has_several_projects=lambda: several)
-    app = build_app([], capture_routes(capture), accounts)
+    app = app_of(accounts, hot=capture_routes(capture))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://hoglab.test") as client:
 

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,19 @@ from tests.waiting import wait_for
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.config import DeliveryConfig
 from hoglab.delivery.execution.retries import RetryPolicy
+from hoglab.delivery.limits.function_breaker import FunctionBreakers, StateChange
 from hoglab.delivery.outbound.addresses import AddressGuard
 from hoglab.delivery.outbound.fetch import FetchLimits
-from hoglab.delivery.service import Delivery
+from hoglab.delivery.service import Delivery, run_context
 from hoglab.delivery.worker import WorkerLimits
 from hoglab.functions.configuration.builder import FunctionPatch
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.hog.parser.recursion import ensure_stack
+from hoglab.http.fields.dates import utc_now
 from hoglab.http.identity import Project
 from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
@@ -150,12 +153,15 @@ class House:
 
     folder: Path
     options: dict[str, Any] = field(default_factory=dict)
+    """Fields of `DeliveryConfig` that differ."""
     offset: int = 0
     key: str = KEY
     capture: Callable[[int, dict[str, Any]], Awaitable[None]] | None = None
     """Takes what functions capture, in place of `captured`."""
     bodies: BodyPool | None = None
     """Shared by the houses of one test process, so that not each test starts processes."""
+    now: Callable[[], datetime] = utc_now
+    on_state_change: StateChange = lambda *_: None
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
@@ -165,25 +171,26 @@ class House:
         self.people = PersonService(self.database)
         self.box = SecretBox([self.key])
         self.registry = FunctionRegistry(self.database, self.box)
-        options: dict[str, Any] = {
-            "retries": FAST,
-            "worker_limits": WorkerLimits(idle_s=0.05),
-            "bodies": self.bodies,
-            "fetch_limits": FetchLimits(total_s=5.0),
+        config = replace(
+            DeliveryConfig(
+                SITE,
+                guard=AddressGuard.create(["127.0.0.0/8"]),
+                retries=FAST,
+                worker=WorkerLimits(idle_s=0.05),
+                fetch=FetchLimits(total_s=5.0),
+            ),
             **self.options,
-        }
-        guard = options.pop("guard", AddressGuard.create(["127.0.0.0/8"]))
+        )
+        self._own_bodies = BodyPool(config.bodies)
         self.captured: list[tuple[int, dict[str, Any]]] = []
         self.stores = stores_of(self.queue, self.queue_database)
         self.delivery = Delivery(
             self.stores,
-            self.registry,
-            self.people,
-            self.box,
-            guard,
-            site_url=SITE,
-            capture=self._capture,
-            **options,
+            run_context(self.registry, self.box, self.people, self.stores, config, self.now),
+            FunctionBreakers(self.stores.breakers, self.on_state_change, self.now),
+            self.bodies or self._own_bodies,
+            self._capture,
+            config,
         )
         self.functions = FunctionService(self.database, self.box, self.delivery.states)
 
@@ -195,6 +202,7 @@ class House:
 
     def close(self) -> None:
         assert self.delivery.stop(10)
+        self._own_bodies.close()
         self.queue.close()
         self.queue_database.dispose()
         self.database.dispose()

@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 import httpx
+from tests.apps import app_of
 from tests.delivery.conftest import House
 
 from hoglab.delivery.webhooks.routes import webhook_routes
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp
 
 
 class Sender:
@@ -17,13 +18,7 @@ class Sender:
 
     def __init__(self, house: House) -> None:
         self.house = house
-        self.app: HoglabApp = build_app(
-            [],
-            {},
-            house.accounts,
-            HttpSettings(access_log=False),
-            public_routes=webhook_routes(house.delivery.webhooks),
-        )
+        self.app: HoglabApp = app_of(house.accounts, public=webhook_routes(house.delivery.webhooks))
         self._runner = asyncio.Runner()
 
     def send(

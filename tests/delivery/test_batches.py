@@ -132,7 +132,7 @@ def test_a_batch_goes_on_after_a_restart(house: House, receiver: Receiver) -> No
     sender(house, receiver, WAITS)
     events = [stored(properties={"n": n}) for n in range(3)]
     house.dispatch(*events)
-    context = house.delivery.worker._context
+    context = house.delivery.worker.context
     sizes = {function: context.batch_size(function) for function in house.queue.gathering(BATCH_QUEUE)}
     assert house.queue.gather(BATCH_QUEUE, sizes, context.merge) == 1
     assert house.queue.backlog() == 1
@@ -150,7 +150,7 @@ def test_a_batch_that_was_made_is_run_as_one_whatever_the_function_is_then(
 ) -> None:
     function = sender(house, receiver, WAITS)
     house.dispatch(*(stored(properties={"n": n}) for n in range(4)))
-    context = house.delivery.worker._context
+    context = house.delivery.worker.context
     sizes = {each: context.batch_size(each) for each in house.queue.gathering(BATCH_QUEUE)}
     assert house.queue.gather(BATCH_QUEUE, sizes, context.merge) == 1
     house.change(function, x_delivery=None, hog="fetch(inputs.url, {'body': [{'n': event.properties.n}]})")

@@ -31,7 +31,7 @@ GLOBALS = orjson.dumps({"event": {"uuid": "e", "event": "x", "distinct_id": "d",
 
 
 def work(source: str, function_id: str = "f", **more: Any) -> Work:
-    return Work(str(uuid4()), function_id, source, GLOBALS, orjson.dumps(more), 1_767_261_600.0)
+    return Work(str(uuid4()), function_id, source, GLOBALS, orjson.dumps(more), now=1_767_261_600.0)
 
 
 def value(outcome: TurnOutcome) -> Any:

@@ -273,7 +273,7 @@ def test_a_path_that_hangs_does_not_hold_up_another_function_at_the_same_host(
 ) -> None:
     """None of the hanging requests ends before all of the others were answered."""
     house.close()
-    house.options = {"fetch_limits": FetchLimits(total_s=300)}
+    house.options = {"fetch": FetchLimits(total_s=300)}
     house.open()
     release = asyncio.Event()
 

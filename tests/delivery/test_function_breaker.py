@@ -39,9 +39,13 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.dispose()
 
 
+def untold(_function_id: str, _before: int, _after: int) -> None:
+    """Take a change of state that nobody is told."""
+
+
 @pytest.fixture
 def breakers(database: Database, clock: Clock) -> FunctionBreakers:
-    return FunctionBreakers(SqlBreakerStates(database), now=clock)
+    return FunctionBreakers(SqlBreakerStates(database), untold, clock)
 
 
 @rule("F12.2")
@@ -153,7 +157,7 @@ def test_forced_states_are_sticky(breakers: FunctionBreakers, clock: Clock) -> N
 
 
 def test_automatic_disabling_can_be_turned_off(database: Database, clock: Clock) -> None:
-    breakers = FunctionBreakers(SqlBreakerStates(database), auto_disable=False, now=clock)
+    breakers = FunctionBreakers(SqlBreakerStates(database), untold, clock, auto_disable=False)
     breakers.observe({"f": 20_000})
     assert breakers.statuses(["f"]) == {"f": {"state": 2, "tokens": -1}}
 
@@ -161,7 +165,7 @@ def test_automatic_disabling_can_be_turned_off(database: Database, clock: Clock)
 def test_states_survive_a_restart(breakers: FunctionBreakers, database: Database, clock: Clock) -> None:
     breakers.observe({"f": 3_000, "g": 10})
     breakers.save()
-    again = FunctionBreakers(SqlBreakerStates(database), now=clock)
+    again = FunctionBreakers(SqlBreakerStates(database), untold, clock)
     assert again.statuses(["f", "g", "h"]) == {
         "f": {"state": 2, "tokens": 7_000},
         "g": {"state": 1, "tokens": 9_990},
@@ -184,7 +188,7 @@ def test_saving_a_function_that_was_stopped_lets_it_run_again(
     house: House, receiver: Receiver, clock: Clock
 ) -> None:
     house.close()
-    house.options = {"now": clock}
+    house.now = clock
     house.open()
     function = house.create("fetch(inputs.url)", values={"url": receiver.url})
     house.delivery.function_breakers.observe({function["id"]: 20_000})
@@ -203,8 +207,7 @@ def test_processes_that_share_breakers_add_up_what_functions_cost(database: Data
     """None of them alone would have slowed the function down; all know what any of them found."""
     told: list[tuple[str, int, int]] = []
     processes = [
-        FunctionBreakers(SqlBreakerStates(database), now=clock, on_change=lambda *move: told.append(move))
-        for _ in range(3)
+        FunctionBreakers(SqlBreakerStates(database), lambda *move: told.append(move), clock) for _ in range(3)
     ]
     for one in processes:
         one.observe({"f": 900})
@@ -230,7 +233,7 @@ def test_processes_that_share_breakers_add_up_what_functions_cost(database: Data
 
 
 def test_parts_of_tokens_are_kept_however_often_they_are_stored(database: Database, clock: Clock) -> None:
-    breakers = FunctionBreakers(SqlBreakerStates(database), now=clock)
+    breakers = FunctionBreakers(SqlBreakerStates(database), untold, clock)
     breakers.observe({"f": 1_000})
     for _ in range(150):
         clock.tick(0.15)

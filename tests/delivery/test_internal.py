@@ -208,7 +208,7 @@ def test_the_service_waits_for_room_in_the_queue(
 @rule("H10.1")
 def test_states_of_functions_are_told(house: House, receiver: Receiver) -> None:
     house.close()
-    house.options["on_state_change"] = lambda *change: StateChanges(house.database)(*change)
+    house.on_state_change = lambda *change: StateChanges(house.database)(*change)
     house.open()
     service = house.delivery.internal_events(house.database, JobLeases(house.database))
     listener(house, receiver, "$hog_function_state_change")

@@ -147,7 +147,7 @@ def test_runs_that_were_taken_over_while_the_worker_stood_still_are_not_sent(
     )
     fenced_before = fenced()
     house.close()
-    house.options["worker_limits"] = WorkerLimits(per_destination=1, per_destination_slow=1, idle_s=0.05)
+    house.options["worker"] = WorkerLimits(per_destination=1, per_destination_slow=1, idle_s=0.05)
     house.open()
     release = asyncio.Event()
 

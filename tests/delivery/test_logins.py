@@ -191,7 +191,7 @@ def test_kinesis_signs_each_attempt(house: House, receiver: Receiver) -> None:
     assert code != case.template.code
     moments = [NOW.replace(minute=minute) for minute in range(59)]
     house.close()
-    house.options["now"] = lambda: moments[min(len(receiver.hits) * 7, 58)]
+    house.now = lambda: moments[min(len(receiver.hits) * 7, 58)]
     house.open()
     receiver.answer = lambda _request, number: web.json_response(
         {"SequenceNumber": "1"}, status=503 if number < 2 else 200

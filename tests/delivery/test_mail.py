@@ -57,7 +57,7 @@ def office(house: House, mailbox: Mailbox) -> House:
 
 def furnished(house: House, url: str, limits: MailLimits = QUICK, **options: Any) -> House:
     house.close()
-    house.options = {"mail_server": MailServer.parse(url), "mail_limits": limits, **options}
+    house.options = {"mail_server": MailServer.parse(url), "mail": limits, **options}
     house.open()
     return house
 

@@ -11,13 +11,14 @@ import httpx
 import orjson
 import pytest
 from aiohttp import web
+from tests.apps import app_of
 from tests.contract.rules import rule
 from tests.delivery.conftest import House, Receiver, stored
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.delivery.api.routes import router
 from hoglab.functions.api import routes as function_routes
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.management.routing import ResourceRouter
 from hoglab.storage.invocations import AppMetric, LogEntry
 
@@ -40,15 +41,11 @@ DESTINATION = {
 class Api:
     def __init__(self, house: House, key: str, *more: ResourceRouter) -> None:
         self.house = house
-        self.app: HoglabApp = build_app(
-            [
-                *more,
-                function_routes.router(house.functions),
-                router(house.delivery, house.functions, house.database),
-            ],
-            {},
+        self.app: HoglabApp = app_of(
             house.accounts,
-            HttpSettings(access_log=False),
+            *more,
+            function_routes.router(house.functions),
+            router(house.delivery, house.functions, house.database),
         )
         self._key = key
         self._runner = asyncio.Runner()

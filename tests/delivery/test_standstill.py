@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.delivery.conftest import House, stored
 
-from hoglab.delivery.dispatch.dispatcher import EventDispatcher
+from hoglab.delivery.dispatch.dispatcher import EventDispatcher, stored_subscribers
 from hoglab.delivery.dispatch.plan import DispatchPlan
 from hoglab.delivery.dispatch.restarts import MOST_STARTS, REASON
 from hoglab.delivery.runs.dead_letters import dead_id
@@ -65,12 +65,11 @@ def test_the_functions_of_a_project_have_a_share_of_dispatch(house: House) -> No
     parts = house.delivery
     dispatcher = EventDispatcher(
         house.stores,
-        house.registry,
-        house.people,
+        parts.context,
         parts.function_breakers,
         parts.backpressure,
-        parts.site,
-        shares=shares,
+        stored_subscribers(parts.context.new_event_globals()),
+        shares,
     )
     slow = [house.create(filters=hogql(f"{IN_FILTERS} or {number} > 5")) for number in range(4)]
     quick = house.create()

@@ -129,7 +129,7 @@ def test_a_url_that_is_no_text_is_an_answer_too(house: House) -> None:
 def hasty(house: House) -> House:
     """With a short time for requests."""
     house.close()
-    house.options = {"fetch_limits": FetchLimits(total_s=0.2, max_response_bytes=1000)}
+    house.options = {"fetch": FetchLimits(total_s=0.2, max_response_bytes=1000)}
     house.open()
     return house
 
@@ -639,7 +639,7 @@ def capturing(house: House, failures: int, refusal: Exception) -> list[str]:
     [CaptureRefusedError("the disk is full", for_now=True), DatabaseBusyError("locked"), OSError(28, "full")],
 )
 def test_a_captured_event_waits_until_it_can_be_stored(house: House, error: Exception) -> None:
-    house.options["worker_limits"] = WorkerLimits(idle_s=0.05, capture_retry_s=0.01, max_capture_retry_s=0.02)
+    house.options["worker"] = WorkerLimits(idle_s=0.05, capture_retry_s=0.01, max_capture_retry_s=0.02)
     house.restart()
     tried = capturing(house, 20, error)
     function = house.create("postHogCapture({'event': 'echo'})")

@@ -414,7 +414,7 @@ def test_work_is_refused_when_too_much_waits(house: House, sender: Sender) -> No
 def test_too_many_requests_at_a_time_are_asked_to_come_again(house: House, waiting: int, taken: int) -> None:
     """Of one project fewer than there are places."""
     house.close()
-    house.options["webhook_limits"] = WebhookLimits(waiting=waiting)
+    house.options["webhooks"] = WebhookLimits(waiting=waiting)
     house.open()
     sender = Sender(house)
     function = webhook(house, "postHogCapture({'event': 'e', 'distinct_id': 'd'})")

@@ -140,7 +140,7 @@ def test_killed_again_and_again_under_load_nothing_is_lost(house: House, receive
 @rule("H4.5")
 def test_what_loses_its_worker_again_and_again_is_given_up(house: House, receiver: Receiver) -> None:
     house.close()
-    house.options["worker_limits"] = WorkerLimits(idle_s=0.05, sweep_s=0.05)
+    house.options["worker"] = WorkerLimits(idle_s=0.05, sweep_s=0.05)
     house.open()
     function = house.create("fetch(inputs.url)", values={"url": receiver.url})
     house.dispatch(stored())
@@ -207,7 +207,7 @@ def test_stopping_lets_quick_turns_end(house: House, receiver: Receiver) -> None
 
 def test_a_function_that_hangs_does_not_hold_up_another(house: House, receiver: Receiver) -> None:
     house.close()
-    house.options = {"worker_limits": WorkerLimits(in_flight=20, per_function=5, claim=5, idle_s=0.05)}
+    house.options = {"worker": WorkerLimits(in_flight=20, per_function=5, claim=5, idle_s=0.05)}
     house.open()
 
     async def hang(_request: web.Request) -> web.StreamResponse:
@@ -229,7 +229,7 @@ def two_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function may have two runs at work, and nobody looks again by himself whether it has fewer."""
     monkeypatch.setattr("hoglab.delivery.worker.PASSED_OVER_S", 60)
     house.close()
-    house.options = {"worker_limits": WorkerLimits(per_function=2, claim_each=2)}
+    house.options = {"worker": WorkerLimits(per_function=2, claim_each=2)}
     house.open()
 
 
@@ -290,7 +290,7 @@ def test_a_flood_is_taken_in_portions(
 @rule("H9.2")
 def test_a_host_gets_a_limited_number_of_requests_at_a_time(house: House, receiver: Receiver) -> None:
     house.close()
-    house.options = {"worker_limits": WorkerLimits(per_destination=3, idle_s=0.05)}
+    house.options = {"worker": WorkerLimits(per_destination=3, idle_s=0.05)}
     house.open()
     now, most = 0, 0
 
@@ -355,9 +355,7 @@ def test_work_left_by_an_earlier_process_is_taken_up(
 def test_hanging_destinations_leave_room_for_the_others(house: House, receiver: Receiver) -> None:
     """Five functions with long lines whose destination never answers, and one that comes after all of them."""
     house.close()
-    house.options = {
-        "worker_limits": WorkerLimits(in_flight=32, per_function=32, per_destination=32, idle_s=0.05)
-    }
+    house.options = {"worker": WorkerLimits(in_flight=32, per_function=32, per_destination=32, idle_s=0.05)}
     house.open()
     release = asyncio.Event()
 
@@ -390,7 +388,7 @@ def test_hanging_destinations_leave_room_for_the_others(house: House, receiver: 
 
 
 def test_stopping_does_not_wait_for_work(house: House) -> None:
-    house.options["worker_limits"] = WorkerLimits(idle_s=600)
+    house.options["worker"] = WorkerLimits(idle_s=600)
     house.restart()
     house.delivery.start()
     assert house.delivery.stop(60)

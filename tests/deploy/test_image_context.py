@@ -49,7 +49,7 @@ def is_let_in(path: str) -> bool:
 def test_secrets_data_and_history_stay_out() -> None:
     assert [path for path in SECRETS if is_let_in(path)] == []
     assert not is_let_in("src/hoglab/__pycache__/settings.cpython-313.pyc")
-    assert is_let_in("src/hoglab/settings.py")
+    assert is_let_in("src/hoglab/settings/server.py")
 
 
 def test_a_wheel_is_built_from_what_is_let_in(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.apps import app_of
 from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import bootstrap
@@ -28,7 +29,6 @@ from hoglab.flags.evaluation.endpoint import FlagEvaluator
 from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.flags.service import FlagService
 from hoglab.flags.store import flags_naming_cohort
-from hoglab.http.app import HttpSettings, build_app
 from hoglab.people.cohorts import CohortService
 from hoglab.storage.database import Database
 
@@ -51,24 +51,20 @@ class Lab:
         self.service = ExperimentService(self.database, self.flags, cohorts)
         self.seen_flag_properties = False
         extras = ExperimentExtras(self.service, flag_property_seen=lambda *_: self.seen_flag_properties)
-        self._app = build_app(
-            [
-                experiments_router(
-                    self.service,
-                    ExperimentReads(self.database),
-                    Lifecycle(self.service, lambda _project, _rule: ()),
-                    extras,
-                    ExposureCohorts(self.service),
-                    project_by_id=self.accounts.project,
-                    eligible_flags=lambda _call: {"results": [], "count": 0},
-                ),
-                holdouts_router(HoldoutService(self.service)),
-                saved_metrics_router(SavedMetricService(self.service)),
-                flags_router(self.database, self.flags, self._evaluator),
-            ],
-            {},
+        self._app = app_of(
             self.accounts,
-            HttpSettings(access_log=False),
+            experiments_router(
+                self.service,
+                ExperimentReads(self.database),
+                Lifecycle(self.service, lambda _project, _rule: ()),
+                extras,
+                ExposureCohorts(self.service),
+                project_by_id=self.accounts.project,
+                eligible_flags=lambda _call: {"results": [], "count": 0},
+            ),
+            holdouts_router(HoldoutService(self.service)),
+            saved_metrics_router(SavedMetricService(self.service)),
+            flags_router(self.database, self.flags, self._evaluator),
             now=lambda: self.now,
         )
         self._runner = asyncio.Runner()

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from sqlalchemy import Connection
+from tests.apps import app_of
 from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import bootstrap
@@ -29,7 +30,7 @@ from hoglab.flags.matching.snapshot import FlagSelection, ProjectData, ProjectFl
 from hoglab.flags.matching.subject import FlagRequest, StoredPerson, Subject
 from hoglab.flags.service import FlagService
 from hoglab.flags.store import LinkedExperiment, flags_naming_cohort
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.identity import Project
 from hoglab.people.cohorts import Cohort, CohortCalculator, CohortService
 from hoglab.people.cohorts.routes import cohorts_router
@@ -195,15 +196,12 @@ class Server:
         )
         self.cohorts = CohortService(self.database, users=flags_naming_cohort)
         self.calculator = CohortCalculator(self.database)
-        self.app = build_app(
-            [
-                router(self.database, self.service, self.evaluator),
-                cohorts_router(self.database, self.cohorts, self.calculator.progress),
-            ],
-            hot_routes(self.evaluator, self.accounts),
+        self.app = app_of(
             self.accounts,
-            HttpSettings(access_log=False),
-            sdk_routes=sdk_routes(self.evaluator, sdk_files=path),
+            router(self.database, self.service, self.evaluator),
+            cohorts_router(self.database, self.cohorts, self.calculator.progress),
+            hot=hot_routes(self.evaluator, self.accounts),
+            sdk=sdk_routes(self.evaluator, sdk_files=path),
         )
         self._log_offset = 0
         self._runner = asyncio.Runner()

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from cryptography.fernet import Fernet
+from tests.apps import app_of
 from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
@@ -20,7 +21,7 @@ from hoglab.functions.api import routes, template_routes
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
 from hoglab.hog.program import ensure_stack
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.identity import Project
 from hoglab.storage.database import Database
 
@@ -146,12 +147,11 @@ def make_api(
     with asyncio.Runner() as runner:
 
         def make(service: FunctionService) -> Api:
-            app = build_app(
-                [routes.router(service), template_routes.router(database)],
-                {},
+            app = app_of(
                 accounts,
-                HttpSettings(access_log=False),
-                public_routes=template_routes.public_routes(database),
+                routes.router(service),
+                template_routes.router(database),
+                public=template_routes.public_routes(database),
             )
             apps.append(app)
             return Api(app, first.api_key, runner)

@@ -14,8 +14,15 @@ from tests.functions.test_transformations import Event
 from hoglab.delivery.bodies.transforming import TransformationProcess
 from hoglab.fairness.compute_shares import ComputeShares, ShareRules
 from hoglab.functions.runtime.registry import FunctionRegistry
-from hoglab.functions.runtime.transformations import FAILED, OVER_SHARE, SUCCEEDED, Transformations
+from hoglab.functions.runtime.transformations import (
+    FAILED,
+    OVER_SHARE,
+    SUCCEEDED,
+    Supervision,
+    Transformations,
+)
 from hoglab.functions.secrets.box import SecretBox
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import Database
 
 RULES = ShareRules(event_s=0.25, burst_s=8.0, debt_s=16.0, share=0.5, share_of_all=0.5, neighbour_s=100.0)
@@ -105,9 +112,15 @@ class Shared:
         self.runner = Transformations(
             FunctionRegistry(database, box),
             process,
-            record=lambda _metrics, logs: self.texts.extend(one.message for one in logs),
-            watch=self._watch,
-            shares=ComputeShares(ShareRules(event_s=0.001, burst_s=0.3, share=0.5), clock=self.clock),
+            Supervision(
+                lambda _metrics, logs: self.texts.extend(one.message for one in logs),
+                lambda _function_id: False,
+                lambda _function_id: False,
+                self._watch,
+            ),
+            ComputeShares(ShareRules(event_s=0.001, burst_s=0.3, share=0.5), clock=self.clock),
+            site_url="http://localhost:8000",
+            now=utc_now,
         )
 
     def _watch(self, _function_id: str, computing_ms: float) -> None:

@@ -16,6 +16,7 @@ from tests.contract.rules import rule
 from tests.functions.conftest import Api
 
 from hoglab.delivery.bodies.transforming import TransformationProcess
+from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.functions.body_run import BodyRun
 from hoglab.functions.environments import (
     body_environment,
@@ -25,7 +26,7 @@ from hoglab.functions.environments import (
 )
 from hoglab.functions.runtime import transformations
 from hoglab.functions.runtime.registry import FunctionRegistry
-from hoglab.functions.runtime.transformations import Transformations
+from hoglab.functions.runtime.transformations import Supervision, Transformations
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.hog import check
 from hoglab.storage.database import Database
@@ -59,10 +60,13 @@ class Pipeline:
         self.runner = Transformations(
             FunctionRegistry(database, box),
             process,
-            record=self._record,
-            is_stopped=self.stopped.__contains__,
-            is_slowed=self.slowed.__contains__,
-            watch=lambda function_id, _ms: self.watched.append(function_id),
+            Supervision(
+                self._record,
+                self.stopped.__contains__,
+                self.slowed.__contains__,
+                lambda function_id, _ms: self.watched.append(function_id),
+            ),
+            ComputeShares(),
             site_url="https://h.example",
             now=lambda: self.clock,
         )

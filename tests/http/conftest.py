@@ -11,12 +11,13 @@ from typing import Annotated, Any
 import httpx
 import pytest
 from tests.accounts.conftest import database, first, migrated
+from tests.apps import app_of
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.scopes import KNOWN
 from hoglab.accounts.service import AccountService
 from hoglab.http import errors
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.fields.fields import (
     Bool,
     Choice,
@@ -29,6 +30,7 @@ from hoglab.http.fields.fields import (
     WireModel,
 )
 from hoglab.http.management.call import Call
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.management.pagination import envelope
 from hoglab.http.management.routing import ANY_KEY, IntId, ResourceRouter, TextId, UuidId, either
 from hoglab.http.responses import json_response
@@ -215,12 +217,9 @@ def make_client(accounts: AccountService, first: FirstStart) -> Iterator[Callabl
     apps: list[HoglabApp] = []
     with asyncio.Runner() as runner:
 
-        def make(settings: HttpSettings | None = None, **options: Any) -> Client:
+        def make(config: HttpConfig | None = None, **options: Any) -> Client:
             gate = Gate()
-            routers = [widgets(gate), outside()]
-            app = build_app(
-                routers, options.pop("hot_routes", {}), accounts, settings or HttpSettings(), **options
-            )
+            app = app_of(accounts, widgets(gate), outside(), config=config or HttpConfig(), **options)
             apps.append(app)
             return Client(app, first.api_key, runner, gate)
 

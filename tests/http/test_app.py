@@ -7,7 +7,6 @@ import io
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
@@ -23,11 +22,12 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from hoglab.http import errors
-from hoglab.http.app import MAX_LOGGED, HttpSettings
+from hoglab.http.app import MAX_LOGGED
 from hoglab.http.errors import ApiError, BareError
 from hoglab.http.fields.wire import user_object
 from hoglab.http.health import Problem
 from hoglab.http.logs import configure_logging, redact_keys, redact_query
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.requests.body import ClientGoneError, read_body
 from hoglab.http.responses import encode_json, error_response
 from hoglab.storage.database.errors import DatabaseBusyError, DatabaseFullError
@@ -88,7 +88,7 @@ class TestLog:
         assert [line["status"] for line in lines(log, "request")] == [401, 404]
 
     def test_can_be_switched_off(self, make_client: Any, log: io.StringIO) -> None:
-        make_client(HttpSettings(access_log=False)).get(WIDGETS)
+        make_client(HttpConfig(access_log=False)).get(WIDGETS)
         assert lines(log, "request") == []
 
     def test_probes_are_quiet(self, client: Any, log: io.StringIO) -> None:
@@ -166,7 +166,7 @@ class TestFailures:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             raise error
 
-        response = make_client(hot_routes={"/x": app}).get("/x")
+        response = make_client(hot={"/x": app}).get("/x")
         assert response.status_code == status
         assert set(response.json()) == {"type", "code", "detail", "attr"}
         assert response.headers.get("Retry-After") == retry
@@ -178,13 +178,13 @@ class TestFailures:
             raise RuntimeError("too late")
 
         with pytest.raises(RuntimeError, match="too late"):
-            request_raising(make_client(hot_routes={"/x": app}), "/x")
+            request_raising(make_client(hot={"/x": app}), "/x")
 
     def test_client_that_went_away(self, make_client: Any, log: io.StringIO) -> None:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             raise ClientGoneError
 
-        client = make_client(hot_routes={"/x": app})
+        client = make_client(hot={"/x": app})
         messages: list[Any] = []
 
         async def go() -> None:
@@ -357,9 +357,9 @@ class TestHotRoutes:
     @pytest.fixture
     def sdk(self, make_client: Any) -> Any:
         return make_client(
-            hot_routes={"/batch": hot, "/i/v0/e/": hot},
-            sdk_routes=[Route("/array/{token}/config", config)],
-            public_routes=[Route("/public/webhooks/{token}", config)],
+            hot={"/batch": hot, "/i/v0/e/": hot},
+            sdk=[Route("/array/{token}/config", config)],
+            public=[Route("/public/webhooks/{token}", config)],
         ).with_key(None)
 
     def test_with_and_without_slash(self, sdk: Any) -> None:
@@ -414,16 +414,9 @@ class TestHotRoutes:
 
 
 class TestLifespan:
-    def test_start_and_stop(self, make_client: Any) -> None:
+    def test_start_and_stop(self, client: Any) -> None:
         steps: list[str] = []
 
-        @asynccontextmanager
-        async def lifespan() -> Any:
-            steps.append("start")
-            yield
-            steps.append("stop")
-
-        client = make_client(lifespan=lifespan)
         received = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
 
         async def receive() -> Any:
@@ -436,10 +429,8 @@ class TestLifespan:
         asyncio.run(client.app({"type": "lifespan"}, receive, send))
         assert steps == [
             "receive",
-            "start",
             "lifespan.startup.complete",
             "receive",
-            "stop",
             "lifespan.shutdown.complete",
         ]
 
@@ -505,7 +496,7 @@ class TestEncoding:
 class TestThreads:
     def test_slow_handlers_keep_no_quick_one_waiting(self, make_client: Any) -> None:
         """With all slow threads busy, keys are checked and quick handlers answer."""
-        client = make_client(HttpSettings(handler_threads=1, heavy_threads=1))
+        client = make_client(HttpConfig(handler_threads=1, heavy_threads=1))
         gate = client.gate
 
         async def go() -> None:

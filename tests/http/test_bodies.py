@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.http.app import HttpSettings
 from hoglab.http.errors import ApiError
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.requests.body import (
     MAX_FORM_FIELDS,
     MAX_JSON_DEPTH,
@@ -297,7 +297,7 @@ class TestTypes:
 class TestSize:
     @pytest.fixture
     def small(self, make_client: Any) -> Any:
-        return make_client(HttpSettings(max_body_bytes=100))
+        return make_client(HttpConfig(max_body_bytes=100))
 
     def test_announced_length(self, small: Any) -> None:
         assert small.post(ECHO, content=b" " * 98 + b"[]", headers=JSON).status_code == 200

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from tests.http.asgi import Answer, ask
 
-from hoglab.http.app import HttpSettings
 from hoglab.http.errors import ApiError
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.management.endpoint import STRANGER_BODY_BYTES
 from hoglab.http.requests.body import VALUE_BYTES, read_body
 from hoglab.http.requests.budget import FREE_BYTES, BodyBudget, charge, known_owner, lease_of, release
@@ -160,7 +160,7 @@ class TestArriving:
 class TestServer:
     @pytest.fixture
     def client(self, make_client: Any) -> Any:
-        return make_client(HttpSettings(body_budget_bytes=8 * 1024 * 1024, body_timeout_s=0.2))
+        return make_client(HttpConfig(body_budget_bytes=8 * 1024 * 1024, body_timeout_s=0.2))
 
     @staticmethod
     def post(client: Any, body: list[bytes], *headers: tuple[bytes, bytes], **options: Any) -> Answer:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import Response
+from tests.apps import app_of
 from tests.http.asgi import Answer, ask
 
 from hoglab import __version__
@@ -19,7 +20,6 @@ from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.routes import routers
 from hoglab.accounts.scopes import KNOWN
 from hoglab.accounts.service import AccountService
-from hoglab.http.app import build_app
 from hoglab.http.compression import GZIP as CODING
 from hoglab.http.compression import choose_coding, compress
 from hoglab.storage.database import Database
@@ -92,7 +92,7 @@ class TestCompression:
     def test_answers_with_a_new_key_are_not(
         self, database: Database, accounts: AccountService, first: FirstStart
     ) -> None:
-        app = build_app(routers(accounts, database, lambda *_: None), {}, accounts)
+        app = app_of(accounts, *routers(accounts, database, lambda *_: None))
         scopes = sorted(f"{each}:{verb}" for each in KNOWN for verb in ("read", "write"))
         key = [
             (b"authorization", f"Bearer {first.api_key}".encode()),

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from tests.http.test_server import WAIT_S, Running
 
 from hoglab.http import connections as module
-from hoglab.http.app import PART_BYTES, HttpSettings
+from hoglab.http.app import PART_BYTES
 from hoglab.http.connections import Connections
+from hoglab.http.management.config import HttpConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at sockets by way of /proc")
 
@@ -33,11 +34,11 @@ def run(make_client: Callable[..., Any]) -> Iterator[Callable[..., Running]]:
     """Starts servers that have ``/large``, an answer that no buffer of the system holds."""
     running: list[Running] = []
 
-    def start(settings: HttpSettings | None = None, **options: Any) -> Running:
+    def start(settings: HttpConfig | None = None, **options: Any) -> Running:
         async def large(scope: Any, receive: Any, send: Any) -> None:
             await Response(bytes(LARGE_BYTES))(scope, receive, send)
 
-        server = Running(make_client(settings, hot_routes={"/large": large}).app, options)
+        server = Running(make_client(settings, hot={"/large": large}).app, options)
         running.append(server)
         return server.start()
 
@@ -69,7 +70,7 @@ class TestReading:
         assert (head.headers["content-length"], head.content) == (str(LARGE_BYTES), b"")
 
     def test_who_does_not_read_is_left(self, run: Any) -> None:
-        server = run(HttpSettings(write_timeout_s=0.2))
+        server = run(HttpConfig(write_timeout_s=0.2))
         with server.connect() as connection:
             connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
             eventually(lambda: bool(server.app._in_flight))
@@ -211,12 +212,12 @@ import asyncio, resource, sys, uvloop
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 from hoglab.accounts.service import AccountService
-from hoglab.http.app import build_app
+from tests.apps import app_of
 from hoglab.http.server import claim, serve
 from hoglab.storage.database import Database
 
 async def main():
-    app = build_app([], {}, AccountService(Database.open(Path(sys.argv[1]) / "hoglab.db")))
+    app = app_of(AccountService(Database.open(Path(sys.argv[1]) / "hoglab.db")))
     with claim("127.0.0.1", 0) as address:
         ready = lambda address: print(address.port, flush=True)
         await serve(app, address, stop=asyncio.Event(), ready=ready)

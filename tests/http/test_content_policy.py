@@ -108,7 +108,7 @@ def test_what_says_nothing_is_closed(make_client: Callable[..., Any], kind: str)
     async def page(_request: Any) -> Response:
         return Response("<b>", headers={"Content-Type": kind})
 
-    client = make_client(public_routes=[Route("/page", page)])
+    client = make_client(public=[Route("/page", page)])
     assert client.get("/page").headers["content-security-policy"] == CLOSED
 
 
@@ -118,7 +118,7 @@ def test_what_says_something_is_left_alone(make_client: Callable[..., Any]) -> N
     async def page(_request: Any) -> Response:
         return Response("<b>", headers={"CONTENT-Security-Policy": own}, media_type="text/html")
 
-    client = make_client(public_routes=[Route("/page", page)])
+    client = make_client(public=[Route("/page", page)])
     assert client.get("/page").headers.get_list("content-security-policy") == [own]
 
 

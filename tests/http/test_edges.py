@@ -15,8 +15,8 @@ import pytest
 from tests.http.asgi import Answer, ask
 from tests.http.test_server import Running, run
 
-from hoglab.http.app import HttpSettings
 from hoglab.http.health import Problem
+from hoglab.http.management.config import HttpConfig
 
 __all__ = ["run"]  # a fixture
 
@@ -74,7 +74,7 @@ class TestChunks:
             f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {first.api_key}\r\n"
             "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
-        with run(HttpSettings(body_timeout_s=5)).connect() as connection:
+        with run(HttpConfig(body_timeout_s=5)).connect() as connection:
             connection.sendall(head.encode() + chunks)
             if chunks.endswith(b"ab"):
                 connection.shutdown(1)  # the client ends in the middle
@@ -130,7 +130,7 @@ class TestMetrics:
         assert get(client, "/metrics", (b"host", host), peer="127.0.0.1").status == status
 
     def test_token(self, make_client: Any) -> None:
-        client = make_client(HttpSettings(metrics_token=TOKEN))
+        client = make_client(HttpConfig(metrics_token=TOKEN))
         good = (b"authorization", f"Bearer {TOKEN}".encode())
         assert get(client, "/metrics", good).status == 200
         for sent in (

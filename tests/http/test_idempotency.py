@@ -17,13 +17,14 @@ import pytest
 from cryptography.fernet import Fernet
 from sqlalchemy import select
 from structlog.testing import capture_logs
+from tests.apps import app_of
 from tests.databases import template
 
 from hoglab.accounts.bootstrap import FirstStart
 from hoglab.accounts.service import AccountService
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.http import errors
-from hoglab.http.app import HoglabApp, build_app
+from hoglab.http.app import HoglabApp
 from hoglab.http.management.call import Call
 from hoglab.http.management.idempotency import (
     KEPT_FOR,
@@ -115,7 +116,7 @@ def selling(
     routes.add("POST", "/dear", shop.sell, scope=ANY_KEY, status=201)
     routes.add("POST", "/price", shop.price, scope=ANY_KEY)
     idempotency = Idempotency(database, box)
-    return build_app([routes], {}, accounts, idempotency=idempotency, now=lambda: clock[0])
+    return app_of(accounts, routes, idempotency=idempotency, now=lambda: clock[0])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.http.app import HttpSettings
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.management.pagination import MAX_LIMIT, MAX_OFFSET, Page, read_page, replace_query
 
 WIDGETS = "/api/projects/1/widgets"
@@ -102,7 +102,7 @@ def test_host_and_public_address(client: Any, make_client: Any) -> None:
     headers = {"Host": "example.com:8000"}
     link = client.get(WIDGETS + "?limit=1", headers=headers).json()["next"]
     assert link == f"http://example.com:8000{WIDGETS}?limit=1&offset=1"
-    public = make_client(HttpSettings(public_url="https://hog.example.com/base/"))
+    public = make_client(HttpConfig(public_url="https://hog.example.com/base/"))
     link = public.get(WIDGETS + "?limit=1", headers=headers).json()["next"]
     assert link == f"https://hog.example.com/base{WIDGETS}?limit=1&offset=1"
 

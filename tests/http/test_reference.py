@@ -100,7 +100,7 @@ def test_refused_delete_and_alternatives(document: Any) -> None:
 
 def test_further_paths(make_client: Any) -> None:
     item = {"post": {"operationId": "batch", "tags": ["capture"], "summary": "Send", "responses": {}}}
-    client = make_client(extra_paths={"/batch/": item}).with_key(None)
+    client = make_client(paths={"/batch/": item}).with_key(None)
     assert client.get("/api/schema").json()["paths"]["/batch/"] == item
     assert "/batch/" in client.get("/api/docs").text
 

@@ -21,7 +21,7 @@ import uvloop
 from starlette.responses import PlainTextResponse
 from tests.waiting import PATIENCE_S
 
-from hoglab.http.app import HttpSettings
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.requests.body import read_body
 from hoglab.http.server import Address, ListenError, claim, raise_file_limit, serve
 
@@ -101,7 +101,7 @@ def run(make_client: Callable[..., Any]) -> Iterator[Callable[..., Running]]:
     """Starts servers; besides the API they have ``/wait``, which answers when it is released."""
     running: list[Running] = []
 
-    def start(settings: HttpSettings | None = None, **options: Any) -> Running:
+    def start(settings: HttpConfig | None = None, **options: Any) -> Running:
         async def wait(scope: Any, receive: Any, send: Any) -> None:
             server.arrived.set()
             await server.may_answer.wait()
@@ -112,7 +112,7 @@ def run(make_client: Callable[..., Any]) -> Iterator[Callable[..., Running]]:
             body = await read_body(scope, receive, timeout_s=0.3)
             await PlainTextResponse(str(len(body)))(scope, receive, send)
 
-        client = make_client(settings, hot_routes={"/wait": wait, "/swallow": swallow})
+        client = make_client(settings, hot={"/wait": wait, "/swallow": swallow})
         server = Running(client.app, options)
         running.append(server)
         return server.start()
@@ -143,7 +143,7 @@ class TestServing:
             assert client.get("/_health").status_code == 200
 
     def test_body_over_the_limit(self, run: Any, first: Any) -> None:
-        server = run(HttpSettings(max_body_bytes=1000))
+        server = run(HttpConfig(max_body_bytes=1000))
         url = server.url + "/api/projects/1/widgets/"
         headers = {"Authorization": f"Bearer {first.api_key}", "Content-Type": "application/json"}
         response = httpx.post(url, content=b" " * 1001, headers=headers)
@@ -207,7 +207,7 @@ class TestSlowClients:
         assert b'"code":"request_timeout"' in body
 
     def test_half_a_body_of_the_management_api(self, run: Any, first: Any) -> None:
-        server = run(HttpSettings(body_timeout_s=0.3))
+        server = run(HttpConfig(body_timeout_s=0.3))
         head = (
             "POST /api/projects/1/widgets/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
             f"Authorization: Bearer {first.api_key}\r\nContent-Length: 100\r\n\r\n{{"
@@ -313,14 +313,14 @@ PROGRAM = """
 import asyncio, sys, uvloop
 from pathlib import Path
 from hoglab.accounts.service import AccountService
-from hoglab.http.app import build_app
+from tests.apps import app_of
 from hoglab.http.server import ListenError, claim, serve, stop_on_signals
 from hoglab.storage.database import Database
 
 async def main():
     stop = asyncio.Event()
     stop_on_signals(stop)
-    app = build_app([], {}, AccountService(Database.open(Path(sys.argv[1]) / "hoglab.db")))
+    app = app_of(AccountService(Database.open(Path(sys.argv[1]) / "hoglab.db")))
     with claim("127.0.0.1", int(sys.argv[2])) as address:
         await serve(app, address, stop=stop, ready=lambda address: print(address.port, flush=True))
     print("stopped", flush=True)

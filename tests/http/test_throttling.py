@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoglab.http.app import HttpSettings
 from hoglab.http.errors import throttled
+from hoglab.http.management.config import HttpConfig
 from hoglab.http.management.throttling import BURST, SUSTAINED, Rate, Throttle
 
 WIDGETS = "/api/projects/1/widgets/"
@@ -88,7 +88,7 @@ def test_refusal(wait_s: float, header: str, detail: str) -> None:
 
 
 def test_over_http(make_client: Any, new_key: Callable[..., str]) -> None:
-    client = make_client(HttpSettings(rate_limit_enabled=True))
+    client = make_client(HttpConfig(rate_limit_enabled=True))
     statuses = [client.request("HEAD", WIDGETS).status_code for _ in range(BURST.requests + 1)]
     assert statuses == [200] * BURST.requests + [429]
     response = client.get("/api/environments/@current/widgets/")

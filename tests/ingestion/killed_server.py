@@ -9,11 +9,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+from tests.apps import app_of
 from tests.embedded import EmbeddedEventLog, EmbeddedEventStore
 
 from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, capture_routes
-from hoglab.http.app import build_app
 from hoglab.http.server import claim, serve, stop_on_signals
 from hoglab.ingestion import IngestionLimits, LogIngestion, Quarantine
 from hoglab.people import PersonService
@@ -37,7 +37,7 @@ async def main(folder: Path) -> None:
         limits=IngestionLimits(batch_events=200),  # many small batches: many places to be killed at
     )
     ingestion.start()
-    app = build_app([], capture_routes(Capture(log, accounts.project_by_token)), accounts)
+    app = app_of(accounts, hot=capture_routes(Capture(log, accounts.project_by_token)))
     stop = asyncio.Event()
     stop_on_signals(stop)
     with claim("127.0.0.1", 0) as address:

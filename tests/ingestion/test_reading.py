@@ -12,13 +12,15 @@ from uuid import UUID
 import httpx
 import pytest
 import sqlalchemy as sa
+from tests.apps import app_of
 
 from hoglab.delivery.runs.state import without_persons
-from hoglab.http.app import HoglabApp, build_app
+from hoglab.http.app import HoglabApp
+from hoglab.http.fields.dates import utc_now
 from hoglab.ingestion.routes import events_router
 from hoglab.people import derived_person_id
 from hoglab.people.cohorts import person_test
-from hoglab.people.erasing import PersonErasing
+from hoglab.people.erasing import ErasedFrom, PersonErasing
 from hoglab.people.routes import groups_router, persons_router
 from hoglab.storage.database.tables import person, person_distinct_id
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
@@ -88,23 +90,19 @@ def client(house: Any) -> Iterator[ApiClient]:
     house.run()
     erasing = PersonErasing(
         house.database,
-        SqlRunErasing(house.queue),
-        house.people.known,
-        house.log,
-        house.store,
         JobLeases(house.database),
-        ingested=lambda: house.ingestion.position,
-        without=without_persons,
-        forget_results=lambda: None,
+        house.log,
+        lambda: house.ingestion.position,
+        ErasedFrom(
+            SqlRunErasing(house.queue), without_persons, house.store, house.people.known, lambda: None
+        ),
+        utc_now,
     )
-    app = build_app(
-        [
-            events_router(house.store, house.database),
-            persons_router(house.database, erasing, person_test),
-            groups_router(house.database),
-        ],
-        {},
+    app = app_of(
         house.accounts,
+        events_router(house.store, house.database),
+        persons_router(house.database, erasing, person_test),
+        groups_router(house.database),
     )
     yield ApiClient(app)
     app.close()

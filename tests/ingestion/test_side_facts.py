@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
+from tests.apps import app_of
 from tests.ingestion.test_reading import ApiClient
 
 from hoglab.flags.validation import MAX_KEY_LENGTH
-from hoglab.http.app import build_app
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.warnings import warnings_router
 from hoglab.storage.database.tables import feature_flag
@@ -98,7 +98,7 @@ def test_warnings_can_be_read(house: Any) -> None:
         {"event": "big", "distinct_id": "u", "uuid": str(UUID(int=3)), "properties": {"a": "x" * 1_000_001}},
     )
     house.run()
-    app = build_app([warnings_router(house.database)], {}, house.accounts)
+    app = app_of(house.accounts, warnings_router(house.database))
     client = ApiClient(app)
     path = "/api/projects/1/ingestion_warnings/"
     page = client.get(path).json()

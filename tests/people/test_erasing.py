@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from hoglab.delivery.runs.state import Item, RunState, decode_state, encode_state, raw_json, without_persons
 from hoglab.people import PersonService
-from hoglab.people.erasing import JOB, PersonErasing
+from hoglab.people.erasing import JOB, ErasedFrom, PersonErasing
 from hoglab.people.reading import PersonView
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import (
@@ -83,9 +83,15 @@ def log() -> NoLog:
 def erasing(database: Database, queue: Database, log: NoLog) -> PersonErasing:
     """Somebody was deleted, and is to be erased."""
     erasing = PersonErasing(
-        database, SqlRunErasing(queue), PersonService(database).known, log, OneEvent(), JobLeases(database),
-        ingested=lambda: 7, without=without_persons, forget_results=lambda: None, now=lambda: NOW,
-    )  # fmt: skip
+        database,
+        JobLeases(database),
+        log,
+        lambda: 7,
+        ErasedFrom(
+            SqlRunErasing(queue), without_persons, OneEvent(), PersonService(database).known, lambda: None
+        ),
+        lambda: NOW,
+    )
     with database.write() as tx:
         values = {"uuid": str(SOMEBODY), "project_id": 1, "properties": {}, "created_at": NOW}
         tx.connection.execute(sa.insert(person).values(id=1, **values))

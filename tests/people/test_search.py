@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from hoglab.backup.checking import check
 from hoglab.people import reading
-from hoglab.people.reading import list_persons
+from hoglab.people.reading import PersonFilter, list_persons
 from hoglab.storage.database import Database
 from hoglab.storage.database.person_search import person_search
 from hoglab.storage.database.sqlite import person_search as index_of_file
@@ -60,7 +60,9 @@ def add(database: Database, count: int, *, seed: int = 0, project_id: int = 1, f
 
 def found(database: Database, **asked: Any) -> tuple[list[int], int]:
     with database.read() as connection:
-        views, count = list_persons(connection, asked.pop("project_id", 1), limit=1_000, offset=0, **asked)
+        views, count = list_persons(
+            connection, asked.pop("project_id", 1), PersonFilter(**asked), limit=1_000, offset=0
+        )
     return [view.row_id for view in views], count
 
 
@@ -153,7 +155,7 @@ def test_it_takes_what_is_found_not_what_is_stored(database: Database, asked: di
             assert isinstance(driver, sqlite3.Connection)
             driver.set_progress_handler(count, 10)
             try:
-                list_persons(connection, 1, limit=100, offset=0, **asked)
+                list_persons(connection, 1, PersonFilter(**asked), limit=100, offset=0)
             finally:
                 driver.set_progress_handler(None, 0)
         return counted
@@ -183,7 +185,7 @@ def test_how_many_there_are_is_said_up_to_a_limit(
     monkeypatch.setattr(reading, "MAX_COUNTED", 20)
     with database.read() as connection:
         for limit, offset, expected in ((5, 0, 20), (5, 30, 36), (5, 55, 60), (100, 0, 60), (5, 100, 60)):
-            views, count = list_persons(connection, 1, limit=limit, offset=offset)
+            views, count = list_persons(connection, 1, PersonFilter(), limit=limit, offset=offset)
             assert (len(views), count) == (max(0, min(limit, 60 - offset)), expected)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hoglab.app.problems import in_role, ingestion_problems, shared_problems
 from hoglab.app.roles import Capability
 from hoglab.app.shared import SharedServices
-from hoglab.functions.runtime.transformations import Transformations
+from hoglab.functions.runtime.transformations import Supervision, Transformations
+from hoglab.http.fields.dates import utc_now
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import LAG_SECONDS, LogIngestion
 from hoglab.ingestion.partitions import PartitionedIngestion
@@ -105,12 +106,15 @@ def _transformations(services: SharedServices) -> Transformations:
     return Transformations(
         services.functions,
         delivery.transforming,
-        record=delivery.record,
-        is_stopped=delivery.function_breakers.is_disabled,
-        is_slowed=delivery.function_breakers.is_degraded,
-        watch=delivery.observe_transformation,
-        shares=delivery.shares,
+        Supervision(
+            delivery.record,
+            delivery.function_breakers.is_disabled,
+            delivery.function_breakers.is_degraded,
+            delivery.observe_transformation,
+        ),
+        delivery.shares,
         site_url=services.settings.public_url,
+        now=utc_now,
     )
 
 

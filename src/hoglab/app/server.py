@@ -26,7 +26,7 @@ from hoglab.functions.secrets.sealed_check import (
     keep_check,
 )
 from hoglab.http.app import HoglabApp
-from hoglab.settings import engine_options
+from hoglab.settings.rooms import engine_options
 from hoglab.storage.database import Database, lost_commits
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines, IngestionEngines, SharedEngines, starting_alone

@@ -13,9 +13,10 @@ from hoglab.accounts.sessions.service import SessionService
 from hoglab.actions.store import names as action_names
 from hoglab.analysis.definitions.metric_problems import exposure_problem, metric_problem
 from hoglab.analysis.execution.behaviour import performers, rule_problem
+from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
-from hoglab.analysis.timeseries.service import ResultsService
+from hoglab.analysis.timeseries.service import ResultsService, stored_groups
 from hoglab.app.ingestion import IngestionView
 from hoglab.app.problems import problems
 from hoglab.app.roles import Capability
@@ -33,12 +34,14 @@ from hoglab.functions.defaults import GeoIpByDefault
 from hoglab.functions.runtime.recompile import Recompiler
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.service import FunctionService
+from hoglab.http.fields.dates import utc_now
 from hoglab.http.health import Problem
 from hoglab.http.streams import Streams
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.retention import EventRetention
 from hoglab.people.cohorts import CohortCalculator, CohortService
-from hoglab.people.erasing import PersonErasing
+from hoglab.people.erasing import ErasedFrom, PersonErasing
+from hoglab.settings.rooms import results_config
 from hoglab.storage.catching_up import CatchUp
 from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.database import DatabaseError
@@ -97,14 +100,17 @@ class Services(SharedServices):
             jobs.take_over()
         self.erasing = PersonErasing(
             database,
-            engines.invocations.erasing,
-            people.known,
-            engines.log,
-            store,
             jobs,
-            ingested=ingestion_view.done,
-            without=without_persons,
-            forget_results=lambda: _forget(self.aggregate_cache),
+            engines.log,
+            ingestion_view.done,
+            ErasedFrom(
+                engines.invocations.erasing,
+                without_persons,
+                store,
+                people.known,
+                lambda: _forget(self.aggregate_cache),
+            ),
+            utc_now,
         )
         self.flags = flags = FlagService(
             database, experiments=linked_experiments, on_change=keep_shares, cipher=secrets
@@ -133,17 +139,21 @@ class Services(SharedServices):
                 limits=CacheLimits(bytes=settings.aggregate_cache_max_bytes),
             )
         )
-        self.results = ResultsService(
-            database,
+        computer = Computer(
             store,
-            experiments,
-            projects=accounts.project,
-            query_timeout_s=settings.query_timeout_s,
-            refresh_s=settings.results_refresh_s,
+            stored_groups(database),
+            timeout_s=settings.query_timeout_s,
             tables=engines.tables,
             aggregate_cache=aggregate_cache,
-            jobs=jobs,
-            position=ingestion_view.stored.position,
+        )
+        self.results = ResultsService(
+            database,
+            computer,
+            experiments,
+            accounts.project,
+            jobs,
+            ingestion_view.stored.position,
+            results_config(settings),
         )
         self.function_service = FunctionService(
             database, secrets, delivery.states, check_tests=TestCases(delivery)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hoglab.accounts.service import AccountService
 from hoglab.app.problems import in_role, shared_problems
 from hoglab.app.roles import ROLES, Capability
 from hoglab.background import Service
-from hoglab.capture import Capture, CaptureLimits
-from hoglab.delivery.bodies.child import BodyLimits
-from hoglab.delivery.outbound.addresses import AddressGuard
-from hoglab.delivery.outbound.fetch import FetchLimits
-from hoglab.delivery.service import Delivery
+from hoglab.capture import Capture
+from hoglab.delivery.bodies.pool import BodyPool
+from hoglab.delivery.limits.function_breaker import FunctionBreakers
+from hoglab.delivery.service import Delivery, run_context
 from hoglab.experiments.linkage import linked_experiments
 from hoglab.flags.evaluation.endpoint import FlagEvaluator
 from hoglab.flags.matching.preload import FlagPreload
@@ -24,10 +22,10 @@ from hoglab.functions.runtime.geoip import GeoIp
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.functions.secrets.box import SecretBox
 from hoglab.functions.state_changes import StateChanges
-from hoglab.hog import EXPRESSION_LIMITS
 from hoglab.http.fields.dates import utc_now
 from hoglab.http.health import Problem
 from hoglab.people import PersonService
+from hoglab.settings.rooms import capture_limits, delivery_config, expression_limits
 from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.engines import SharedEngines
 from hoglab.storage.event_log.partitions import PartitionedLog
@@ -69,7 +67,7 @@ class SharedServices:
                 accounts.project_by_token,
                 accounts.project,
                 has_several_projects=accounts.has_several_projects,
-                limits=CaptureLimits(batch_body=settings.max_request_bytes),
+                limits=capture_limits(settings),
             ),
             Capture.close,
         )
@@ -80,34 +78,18 @@ class SharedServices:
             database,
             secrets,
             geoip=None if geoip is None else geoip.city,
-            limits=replace(EXPRESSION_LIMITS, time_s=settings.filter_time_s),
+            limits=expression_limits(settings),
         )
+        now = engines.now or utc_now
+        config = delivery_config(settings, runs=Capability.RUNS in self.role.capabilities)
+        bodies = opened(BodyPool(config.bodies), BodyPool.close)
         self.delivery = Delivery(
             engines.invocations,
-            functions,
-            people,
-            secrets,
-            AddressGuard.create(settings.fetch_allow_cidrs, settings.fetch_allow_hosts),
-            site_url=settings.public_url,
-            capture=capture.accept_own,
-            on_state_change=StateChanges(database),
-            bodies=BodyLimits(
-                time_s=settings.function_time_s,
-                calls=settings.function_calls,
-                program_bytes=settings.function_program_bytes,
-                processes=settings.function_processes,
-                memory_bytes=settings.function_memory_bytes,
-            ),
-            fetch_limits=FetchLimits(
-                total_s=settings.fetch_timeout_s,
-                max_request_bytes=settings.fetch_max_request_bytes,
-                max_response_bytes=settings.fetch_max_response_bytes,
-            ),
-            geoip_database=settings.geoip_database,
-            mail_server=settings.mail_server,
-            retries=settings.retries,
-            runs=Capability.RUNS in self.role.capabilities,
-            now=engines.now or utc_now,
+            run_context(functions, secrets, people, engines.invocations, config, now),
+            FunctionBreakers(engines.invocations.breakers, StateChanges(database), now),
+            bodies,
+            capture.accept_own,
+            config,
         )
         self.evaluator = opened(
             FlagEvaluator(

@@ -14,7 +14,7 @@ from hoglab.analysis.api import routes as results_routes
 from hoglab.analysis.definitions.account_filters import check_account_filters
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.execution.behaviour import performers_on_request
-from hoglab.app.roles import ROLES, Capability
+from hoglab.app.roles import Capability
 from hoglab.capture import capture_routes
 from hoglab.capture.reference import capture_paths
 from hoglab.delivery.api import routes as delivery_routes
@@ -40,8 +40,11 @@ from hoglab.flags.evaluation.sdk_routes import hot_routes, sdk_routes
 from hoglab.functions.api import routes as function_routes
 from hoglab.functions.api import template_routes
 from hoglab.functions.site.functions import SiteFunctions
-from hoglab.http.app import HoglabApp, HttpSettings, build_app
+from hoglab.http.app import HoglabApp, Routes, build_app
+from hoglab.http.fields.dates import utc_now
+from hoglab.http.management.config import Surroundings
 from hoglab.http.management.idempotency import Idempotency
+from hoglab.http.streams import Streams
 from hoglab.http.system_status import system_status_router
 from hoglab.ingestion.quarantine_routes import quarantine_router
 from hoglab.ingestion.routes import events_router
@@ -49,6 +52,7 @@ from hoglab.ingestion.warnings import warnings_router
 from hoglab.people import routes as people_routes
 from hoglab.people.cohorts import person_test
 from hoglab.people.cohorts.routes import cohorts_router
+from hoglab.settings.rooms import http_config
 from hoglab.ui.assets import Assets
 from hoglab.ui.routes import ui_routes
 from hoglab.warehouse.routes import warehouse_router
@@ -64,60 +68,68 @@ if TYPE_CHECKING:
     from hoglab.settings import Settings
 
 
+_SDK_PATHS = {**capture_paths(), **flag_paths(), **webhook_paths()}
+"""Paths for SDKs in the OpenAPI document."""
+
+
 def web(services: Services) -> HoglabApp:
     """Return the application of some services; close it. Raises `AssetError`."""
-    settings, accounts, sessions = services.settings, services.accounts, services.sessions
+    settings, accounts, database = services.settings, services.accounts, services.engines.database
+    home = f"{settings.path_prefix}/ui/" if settings.ui else None
+    return build_app(
+        Routes(
+            _routers(services),
+            _hot_routes(services),
+            _sdk_routes(services),
+            [
+                *_ui_routes(settings),
+                *webhook_routes(services.delivery.webhooks),
+                *template_routes.public_routes(database),
+            ],
+            {**_SDK_PATHS, **template_routes.public_paths()},
+        ),
+        accounts,
+        http_config(settings, late_check_blocks=_late_check_blocks(services), home=home),
+        Surroundings(
+            services.streams,
+            services.ingestion_view.lag_s,
+            # A proxy hands each request of somebody to another process, and they expect to read what they wrote.
+            None if services.engines.leased is None else database.refresh_changes,
+            utc_now,
+        ),
+        checks=services.problems,
+        sessions=services.sessions,
+        idempotency=Idempotency(database, services.secrets),
+    )
+
+
+def _routers(services: Services) -> list[ResourceRouter]:
+    accounts, sessions = services.accounts, services.sessions
     database, store = services.engines.database, services.engines.store
     delivery, streams = services.delivery, services.streams
-    return build_app(
-        [
-            *account_routes.routers(
-                accounts, database, partial(check_account_filters, database, store.dialect)
-            ),
-            *session_routes.routers(sessions, accounts),
-            system_status_router(services.status.look),
-            *_experiment_routers(services),
-            *results_routes.routers(services.results, store),
-            actions_router(ActionService(database)),
-            warehouse_router(WarehouseService(database, services.engines.tables)),
-            flag_routes.router(database, services.flags, services.evaluator),
-            template_routes.router(database),
-            function_routes.router(services.function_service),
-            dead_letter_router(delivery),
-            backfill_router(services.backfills, database),
-            sample_router(delivery, services.function_service, database, store, services.catch_up),
-            run_router(delivery, database),
-            delivery_routes.router(delivery, services.function_service, database, streams),
-            events_router(store, database, streams, newest=services.ingestion_view.newest_place),
-            warnings_router(database),
-            quarantine_router(services.quarantine),
-            people_routes.persons_router(database, services.erasing, person_test),
-            people_routes.groups_router(database),
-            cohorts_router(database, services.cohorts, services.calculator.progress),
-        ],
-        _hot_routes(services),
-        accounts,
-        _http_settings(settings, home=f"{settings.path_prefix}/ui/" if settings.ui else None),
-        sessions=sessions,
-        sdk_routes=_sdk_routes(services),
-        public_routes=[
-            *_ui_routes(settings),
-            *webhook_routes(delivery.webhooks),
-            *template_routes.public_routes(database),
-        ],
-        extra_paths={
-            **capture_paths(),
-            **flag_paths(),
-            **webhook_paths(),
-            **template_routes.public_paths(),
-        },
-        checks=services.problems,
-        idempotency=Idempotency(database, services.secrets),
-        streams=streams,
-        lag_s=services.ingestion_view.lag_s,
-        # A proxy hands each request of somebody to another process, and they expect to read what they wrote.
-        catch_up=None if services.engines.leased is None else database.refresh_changes,
-    )
+    return [
+        *account_routes.routers(accounts, database, partial(check_account_filters, database, store.dialect)),
+        *session_routes.routers(sessions, accounts),
+        system_status_router(services.status.look),
+        *_experiment_routers(services),
+        *results_routes.routers(services.results, store),
+        actions_router(ActionService(database)),
+        warehouse_router(WarehouseService(database, services.engines.tables)),
+        flag_routes.router(database, services.flags, services.evaluator),
+        template_routes.router(database),
+        function_routes.router(services.function_service),
+        dead_letter_router(delivery),
+        backfill_router(services.backfills, database),
+        sample_router(delivery, services.function_service, database, store, services.catch_up),
+        run_router(delivery, database),
+        delivery_routes.router(delivery, services.function_service, database, streams),
+        events_router(store, database, streams, newest=services.ingestion_view.newest_place),
+        warnings_router(database),
+        quarantine_router(services.quarantine),
+        people_routes.persons_router(database, services.erasing, person_test),
+        people_routes.groups_router(database),
+        cohorts_router(database, services.cohorts, services.calculator.progress),
+    ]
 
 
 def web_joining(services: SharedServices) -> HoglabApp:
@@ -126,30 +138,30 @@ def web_joining(services: SharedServices) -> HoglabApp:
     Close it.
     """
     answers_sdks = Capability.SDK in services.role.capabilities
+    routes = Routes()
+    if answers_sdks:
+        routes = Routes(
+            (),
+            _hot_routes(services),
+            _sdk_routes(services),
+            webhook_routes(services.delivery.webhooks),
+            _SDK_PATHS,
+        )
     return build_app(
-        [],
-        _hot_routes(services) if answers_sdks else {},
+        routes,
         services.accounts,
-        _http_settings(services.settings, home=None),
-        sdk_routes=_sdk_routes(services) if answers_sdks else (),
-        public_routes=webhook_routes(services.delivery.webhooks) if answers_sdks else (),
-        extra_paths={**capture_paths(), **flag_paths(), **webhook_paths()} if answers_sdks else {},
+        http_config(services.settings, late_check_blocks=_late_check_blocks(services), home=None),
+        Surroundings(Streams(), lambda: 0.0, None, utc_now),
         checks=services.problems,
+        sessions=None,
+        idempotency=None,
     )
 
 
-def _http_settings(settings: Settings, *, home: str | None) -> HttpSettings:
-    blocking = ROLES[settings.role].blocking
-    return HttpSettings(
-        public_url=settings.site_url,
-        rate_limit_enabled=settings.rate_limit_enabled,
-        access_log=settings.access_log,
-        max_body_bytes=settings.max_request_bytes,
-        body_budget_bytes=settings.request_memory_bytes,
-        metrics_token=settings.metrics_secret,
-        late_check_blocks=blocking is None or "database" in blocking,
-        home=home,
-    )
+def _late_check_blocks(services: SharedServices) -> bool:
+    """Return whether a process is not ready while its checks do not end: they wait for the database."""
+    blocking = services.role.blocking
+    return blocking is None or "database" in blocking
 
 
 def _hot_routes(services: SharedServices) -> dict[str, ASGIApp]:

@@ -30,15 +30,7 @@ from hoglab.delivery.execution.retries import retriable
 from hoglab.delivery.limits import ClaimSizes, RateLimiter
 from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.limits.in_flight import InFlight
-from hoglab.delivery.outbound import (
-    AddressGuard,
-    Email,
-    Fetcher,
-    FetchLimits,
-    FetchResponse,
-    Mailer,
-    MailSent,
-)
+from hoglab.delivery.outbound import Email, Fetcher, FetchResponse, MailSent
 from hoglab.delivery.queue_gauges import BACKLOG, measure
 from hoglab.delivery.runs import Heartbeat, Latencies, Locks, Streaks
 from hoglab.fairness.fair_semaphore import FairSemaphore, Holder
@@ -46,13 +38,12 @@ from hoglab.storage.invocations import InvocationOutcome, LogEntry
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
-    from hoglab.delivery.execution import EventSink, TurnContext
+    from hoglab.delivery.execution import EventSink, RunContext
     from hoglab.delivery.execution.answers import Answer
-    from hoglab.delivery.limits import DestinationBreakers
-    from hoglab.delivery.limits.function_breaker import FunctionBreakers
+    from hoglab.delivery.limits import Breakers
     from hoglab.delivery.limits.in_flight import Full, Quota
     from hoglab.delivery.outbound import FetchFailure, FetchRequest, MailFailure
-    from hoglab.storage.invocations import ClaimedInvocation, InvocationQueue, RateLimits
+    from hoglab.storage.invocations import ClaimedInvocation, InvocationStores
 
 PASSED_OVER_S = 0.02
 """Minimum time in seconds between two claims that find nothing to do, unless something changes meanwhile."""
@@ -108,34 +99,23 @@ class WorkerLimits:
 
 
 class Worker:
-    """Background service; `start` and `stop` it once. ``rate_limits`` are those that processes share, if any do."""
+    """Background service; `start` and `stop` it once."""
 
     def __init__(
         self,
-        queue: InvocationQueue,
-        context: TurnContext,
-        guard: AddressGuard,
-        function_breakers: FunctionBreakers,
-        breakers: DestinationBreakers,
+        stores: InvocationStores,
+        context: RunContext,
+        breakers: Breakers,
         bodies: BodyPool,
-        *,
-        capture: EventSink | None = None,
-        limits: WorkerLimits | None = None,
-        fetch_limits: FetchLimits | None = None,
-        mailer: Mailer | None = None,
-        rate_limits: RateLimits | None = None,
+        capture: EventSink,
+        limits: WorkerLimits,
     ) -> None:
-        self._queue = queue
-        self._context = context
-        self._guard = guard
-        self._function_breakers = function_breakers
-        self._breakers = breakers
-        self._bodies = bodies
-        self._capture = capture
-        self._limits = limits or WorkerLimits()
-        self._fetch_limits = fetch_limits or FetchLimits()
-        self._mailer = mailer or Mailer()
-        self._rate_limits = rate_limits
+        self.stores = stores
+        self.context = context
+        self.breakers = breakers
+        self.bodies = bodies
+        self.capture = capture
+        self.limits = limits
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
@@ -146,7 +126,7 @@ class Worker:
 
     def start(self) -> None:
         """Take over the work of an earlier process, and start working."""
-        self._queue.release_all()
+        self.stores.queue.release_all()
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -182,27 +162,14 @@ class Worker:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        fetcher = Fetcher(self._guard, self._fetch_limits)
-        shift = _WorkerLoop(
-            self._queue,
-            self._context,
-            fetcher,
-            self._mailer,
-            self._function_breakers,
-            self._breakers,
-            BodiesOnLoop(self._bodies),
-            self._capture,
-            self._limits,
-            self._stopping,
-            self.progress,
-            self._rate_limits,
-        )
+        fetcher = self.context.outbound.fetcher()
+        loop = _WorkerLoop(self, fetcher, self._stopping)
         self._ready.set()
         try:
-            await shift.work()
+            await loop.work()
             self.progress.rest()
             remaining_s = max(0.0, (self._stop_at or 0.0) - time.monotonic())
-            await shift.wind_up(remaining_s)
+            await loop.wind_up(remaining_s)
         finally:
             await fetcher.close()
 
@@ -210,34 +177,21 @@ class Worker:
 class _WorkerLoop:
     """Resources that live as long as the worker's event loop."""
 
-    def __init__(
-        self,
-        queue: InvocationQueue,
-        context: TurnContext,
-        fetcher: Fetcher,
-        mailer: Mailer,
-        function_breakers: FunctionBreakers,
-        breakers: DestinationBreakers,
-        bodies: BodiesOnLoop,
-        capture: EventSink | None,
-        limits: WorkerLimits,
-        stopping: asyncio.Event,
-        progress: Heartbeat,
-        rate_limits: RateLimits | None,
-    ) -> None:
-        self._progress = progress
-        self._queue = queue
+    def __init__(self, worker: Worker, fetcher: Fetcher, stopping: asyncio.Event) -> None:
+        context, limits = worker.context, worker.limits
+        self._progress = worker.progress
+        self._queue = worker.stores.queue
         self._context = context
         self._fetcher = fetcher
-        self._mailer = mailer
-        self._function_breakers = function_breakers
-        self._breakers = breakers
+        self._mailer = context.outbound.mailer
+        self._function_breakers = worker.breakers.functions
+        self._breakers = worker.breakers.destinations
         self._streaks = Streaks()
-        self._capture = capture
+        self._capture = worker.capture
         self._limits = limits
         self._stopping = stopping
-        self._bodies = bodies
-        self._rate_limits = RateLimiter(context.rate_limit_of, shared=rate_limits)
+        self._bodies = BodiesOnLoop(worker.bodies)
+        self._rate_limits = RateLimiter(context.rate_limit_of, shared=worker.stores.rate_limits)
         self._claim_sizes = ClaimSizes(limits.claim_each, limits.claim_shared)
         self._latencies = Latencies()
         self._claimer = ThreadPoolExecutor(1, "delivery-claim")
@@ -250,7 +204,7 @@ class _WorkerLoop:
         self._destinations = FairSemaphore(
             limits.per_destination, most=limits.per_destination_slow, slow_s=limits.slow_s
         )
-        self._mail_servers = FairSemaphore(mailer.limits.at_once)
+        self._mail_servers = FairSemaphore(self._mailer.limits.at_once)
         self._settled: list[TurnResult] = []
         self._turns: Tally[str] = (
             Tally()
@@ -423,8 +377,8 @@ class _WorkerLoop:
                 self._queue.wake()
             go_on = partial(turn.answered, answer, duration_ms)
             step = await self._bodies.run(go_on, function_id, turn.suspended)
-        if step.captured is not None and self._capture is not None:
-            step = await self._capture_event(claimed, step, step.captured, self._capture)
+        if step.captured is not None:
+            step = await self._capture_event(claimed, step, step.captured)
         self._settle(step)
 
     async def _perform(
@@ -465,7 +419,7 @@ class _WorkerLoop:
         return answer
 
     async def _capture_event(
-        self, claimed: ClaimedInvocation, settled: TurnResult, event: dict[str, Any], capture: EventSink
+        self, claimed: ClaimedInvocation, settled: TurnResult, event: dict[str, Any]
     ) -> TurnResult:
         """Put a captured event into the event log, before the result of the turn is written.
 
@@ -475,7 +429,7 @@ class _WorkerLoop:
         wait_s = self._limits.capture_retry_s
         while True:
             try:
-                await capture(claimed.project_id, event, insist=True)
+                await self._capture(claimed.project_id, event, insist=True)
             except CaptureRefusedError as refusal:
                 if not refusal.for_now:
                     return self._with_error(claimed, settled, str(refusal))

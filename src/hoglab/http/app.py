@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -20,20 +19,12 @@ from hoglab.http.cors import cors_headers, grant_preflight, is_preflight
 from hoglab.http.documents.docs_page import docs_app
 from hoglab.http.documents.explorer import explorer_apps
 from hoglab.http.documents.openapi import Document, schema_app
-from hoglab.http.fields.dates import utc_now
-from hoglab.http.health import Checks, probes
+from hoglab.http.health import probes
 from hoglab.http.logs import bind_request_id, log_request, redact_keys, redact_query
-from hoglab.http.management.endpoint import (
-    HANDLER_THREADS,
-    HEAVY_THREADS,
-    RECORD_KEY,
-    ManagementApi,
-    RequestRecord,
-)
-from hoglab.http.management.throttling import Throttle
+from hoglab.http.management.endpoint import RECORD_KEY, ManagementApi, RequestRecord
 from hoglab.http.metrics import observe
-from hoglab.http.requests.body import BODY_TIMEOUT_S, MAX_BODY_BYTES, ClientGoneError, discard_body, header
-from hoglab.http.requests.budget import BUDGET_BYTES, BodyBudget, release
+from hoglab.http.requests.body import ClientGoneError, discard_body, header
+from hoglab.http.requests.budget import BodyBudget, release
 from hoglab.http.requests.deadlines import Deadlines
 from hoglab.http.requests.host import check_host
 from hoglab.http.responses import error_response
@@ -41,20 +32,18 @@ from hoglab.http.welcome import welcome_apps
 from hoglab.patterns import anchored
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from hoglab.http.health import Checks
     from hoglab.http.identity import Authenticator, Credentials
+    from hoglab.http.management.config import HttpConfig, Surroundings
     from hoglab.http.management.idempotency import Idempotency
     from hoglab.http.management.routing import ResourceRouter
     from hoglab.http.streams import Streams
 
 MAX_LOGGED = 500
 """Maximum number of characters of a path, and of a query, in a line of the log."""
-WRITE_TIMEOUT_S = 30.0
-"""Time limit for a client to read one part of a response."""
 PART_BYTES = 64 * 1024
 """Size of the parts in which longer answers are sent, each when the previous one is on its way."""
 _REQUEST_ID = anchored(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -63,30 +52,19 @@ _log = structlog.get_logger("hoglab.http")
 
 
 @dataclass(frozen=True, slots=True)
-class HttpSettings:
-    """Settings of the HTTP application."""
+class Routes:
+    """The routes of an application."""
 
-    public_url: str | None = None
-    """Base URL of links in responses; default: the address that the request was sent to."""
-    rate_limit_enabled: bool = False
-    access_log: bool = True
-    max_body_bytes: int = MAX_BODY_BYTES
-    """Largest body of a management request. The hot endpoints have limits of their own."""
-    body_budget_bytes: int = BUDGET_BYTES
-    """Maximum memory of all bodies together that are being received or worked on."""
-    body_timeout_s: float = BODY_TIMEOUT_S
-    write_timeout_s: float = WRITE_TIMEOUT_S
-    metrics_token: str | None = None
-    """Token for ``/metrics``; without one, only this machine may read it."""
-    late_check_blocks: bool = True
-    """Whether a health check that does not end makes the process not ready."""
-    home: str | None = None
-    """Path to which ``/`` redirects browsers; None: they get a page there."""
-    handler_threads: int = HANDLER_THREADS
-    heavy_threads: int = HEAVY_THREADS
-
-
-Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+    routers: Sequence[ResourceRouter] = ()
+    """The management API."""
+    hot: Mapping[str, ASGIApp] = field(default_factory=dict)
+    """Exact paths, with CORS headers, served with and without a slash at the end before any other lookup."""
+    sdk: Sequence[BaseRoute] = ()
+    """Further endpoints of SDKs, with CORS headers, whose paths have parameters."""
+    public: Sequence[BaseRoute] = ()
+    """Pages, webhooks and other endpoints without CORS headers."""
+    paths: Mapping[str, Any] = field(default_factory=dict)
+    """Further ``paths`` of the OpenAPI document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,72 +79,37 @@ class _Target:
 
 
 def build_app(
-    routers: Iterable[ResourceRouter],
-    hot_routes: Mapping[str, ASGIApp],
+    routes: Routes,
     authenticator: Authenticator,
-    settings: HttpSettings = HttpSettings(),
+    config: HttpConfig,
+    surroundings: Surroundings,
     *,
-    sessions: Credentials | None = None,
-    sdk_routes: Sequence[BaseRoute] = (),
-    public_routes: Sequence[BaseRoute] = (),
-    checks: Checks = lambda: (),
-    extra_paths: Mapping[str, Any] | None = None,
-    idempotency: Idempotency | None = None,
-    streams: Streams | None = None,
-    lag_s: Callable[[], float] = lambda: 0.0,
-    catch_up: Callable[[], object] | None = None,
-    lifespan: Lifespan | None = None,
-    now: Callable[[], datetime] = utc_now,
+    checks: Checks,
+    sessions: Credentials | None,
+    idempotency: Idempotency | None,
 ) -> HoglabApp:
     """Build the application from all routes.
 
-    ``hot_routes`` are exact paths, served with and without a slash at the end before any other lookup;
-    ``sdk_routes`` are further endpoints of SDKs whose paths have parameters. Both get CORS headers. ``sessions``
-    are the credentials of browsers' cookies, which only the routers' operations read. ``public_routes`` (webhooks,
-    for example) get none. ``extra_paths`` is added to the ``paths`` of the OpenAPI document. ``streams`` are the
-    open-ended answers of the routers. ``lag_s`` returns how late stored events are. ``catch_up`` is called before
-    each request to the routers, where other processes may have changed something.
+    ``sessions`` are the credentials of browsers' cookies, which only the routers' operations read.
     """
     management = ManagementApi(
-        routers,
-        authenticator,
-        sessions=sessions,
-        throttle=Throttle() if settings.rate_limit_enabled else None,
-        idempotency=idempotency,
-        max_body_bytes=settings.max_body_bytes,
-        body_timeout_s=settings.body_timeout_s,
-        public_url=settings.public_url,
-        lag_s=lag_s,
-        catch_up=catch_up,
-        threads=settings.handler_threads,
-        heavy_threads=settings.heavy_threads,
-        now=now,
+        routes.routers, authenticator, config, surroundings, sessions=sessions, idempotency=idempotency
     )
-    document = Document(management.table, extra_paths or {})
+    document = Document(management.table, routes.paths)
     exact: dict[str, _Target] = {}
-    for path, app in probes(checks, settings.metrics_token, late_blocks=settings.late_check_blocks).items():
+    for path, app in probes(checks, config.metrics_token, late_blocks=config.late_check_blocks).items():
         exact[path] = _Target(app, path, quiet=True)
     schema = schema_app(document)
-    for path, app in welcome_apps(schema, settings.home).items():
+    for path, app in welcome_apps(schema, config.home).items():
         exact[path] = _Target(app, path, quiet=True)
     described = {"/api/schema": schema, "/api/docs": docs_app(document), **explorer_apps()}
     for path, app in described.items():
         exact[path] = exact[f"{path}/"] = _Target(app, path)
-    for path, app in hot_routes.items():
+    for path, app in routes.hot.items():
         plain = path.rstrip("/")
         exact[plain] = exact[f"{plain}/"] = _Target(app, plain, quiet=True, cors=True)
-    patterns = [(route, True) for route in sdk_routes] + [(route, False) for route in public_routes]
-    return HoglabApp(
-        management,
-        exact,
-        patterns,
-        document,
-        access_log=settings.access_log,
-        budget=BodyBudget(settings.body_budget_bytes),
-        write_timeout_s=settings.write_timeout_s,
-        streams=streams,
-        lifespan=lifespan,
-    )
+    patterns = [(route, True) for route in routes.sdk] + [(route, False) for route in routes.public]
+    return HoglabApp(management, exact, patterns, document, config, surroundings.streams)
 
 
 class HoglabApp:
@@ -178,22 +121,17 @@ class HoglabApp:
         exact: Mapping[str, _Target],
         patterns: Sequence[tuple[BaseRoute, bool]],
         document: Document,
-        *,
-        access_log: bool,
-        budget: BodyBudget,
-        write_timeout_s: float,
-        streams: Streams | None = None,
-        lifespan: Lifespan | None,
+        config: HttpConfig,
+        streams: Streams,
     ) -> None:
         self.management = management
         self.document = document
         self._exact = exact
         self._patterns = patterns
-        self._access_log = access_log
-        self._budget = budget
-        self._write_timeout_s = write_timeout_s
+        self._access_log = config.access_log
+        self._budget = BodyBudget(config.body_budget_bytes)
+        self._write_timeout_s = config.write_timeout_s
         self._streams = streams
-        self._lifespan = lifespan
         self._in_flight: set[asyncio.Task[Any] | None] = set()
         self.is_crowded: Callable[[], bool] = lambda: False
         """Whether connections are scarce, so that none is kept for further requests."""
@@ -208,8 +146,7 @@ class HoglabApp:
 
     def end_streams(self) -> None:
         """End the answers that have no end of their own, so that a shutdown need not wait for them."""
-        if self._streams is not None:
-            self._streams.close()
+        self._streams.close()
 
     def abort_requests(self) -> int:
         """Cancel unfinished requests, for a shutdown in haste. Return how many they were."""
@@ -294,14 +231,8 @@ class HoglabApp:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        try:
-            async with self._lifespan() if self._lifespan is not None else nullcontext():
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-        except Exception:
-            _log.exception("lifespan_failed")
-            await send({"type": "lifespan.startup.failed"})
-            raise
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
         self.close()
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -19,7 +19,6 @@ import sqlalchemy as sa
 import structlog
 
 from hoglab.accounts import activity
-from hoglab.http.fields.dates import utc_now
 from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
 from hoglab.storage.database import Rebuildable, among, listed
 from hoglab.storage.database.person_search import person_search
@@ -92,38 +91,44 @@ class Erasure:
     requested_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ErasedFrom:
+    """Places outside of the database from which persons are erased."""
+
+    runs: RunErasing
+    without: Callable[[bytes, Set[str], Set[str]], bytes | None]
+    """Removes persons with some ids, or distinct ids, from the state of an invocation; None when nobody is left."""
+    events: Events
+    known: PersonCache
+    forget_results: Callable[[], None]
+    """Drops the aggregate cache."""
+
+
 class PersonErasing:
     """Deletes persons. Requests call `delete`; one background thread calls `carry_out`."""
 
     def __init__(
         self,
         database: Database,
-        runs: RunErasing,
-        known: PersonCache,
-        log: Log,
-        events: Events,
         jobs: JobLeases,
-        *,
+        log: Log,
         ingested: Callable[[], int],
-        without: Callable[[bytes, Set[str], Set[str]], bytes | None],
-        forget_results: Callable[[], None],
-        now: Callable[[], datetime] = utc_now,
+        places: ErasedFrom,
+        now: Callable[[], datetime],
     ) -> None:
         """Create the service of one process.
 
         ``jobs`` are the jobs of this process; ``ingested`` returns the log offset up to which everything is done.
-        ``without`` removes persons with some ids, or distinct ids, from the state of an invocation (None: nobody is
-        left); ``forget_results`` drops the aggregate cache.
         """
         self._database = database
-        self._runs = runs
-        self._known = known
-        self._log = log
-        self._events = events
         self._jobs = jobs
+        self._log = log
         self._ingested = ingested
-        self._without = without
-        self._forget_results = forget_results
+        self._runs = places.runs
+        self._without = places.without
+        self._events = places.events
+        self._known = places.known
+        self._forget_results = places.forget_results
         self._now = now
         self._is_purged = True
 

@@ -145,45 +145,58 @@ def person_by_uuid(connection: Connection, project_id: int, uuid: str) -> Person
     return None if row is None else _view(row)
 
 
+@dataclass(frozen=True, slots=True)
+class PersonFilter:
+    """Conditions of a list of persons; all hold."""
+
+    distinct_id: str | None = None
+    email: str | None = None
+    """The whole of that property, ignoring case."""
+    search: str | None = None
+    """A part of the email, the name or a distinct id, ignoring case."""
+    among: sa.Select[tuple[int]] | None = None
+    """The row ids to choose from."""
+    test: Callable[[PersonView], bool] | None = None
+    """Function that is asked about each person that is left."""
+
+
 def list_persons(
     connection: Connection,
     project_id: int,
+    wanted: PersonFilter,
     *,
-    distinct_id: str | None = None,
-    email: str | None = None,
-    search: str | None = None,
-    among: sa.Select[tuple[int]] | None = None,
-    test: Callable[[PersonView], bool] | None = None,
     limit: int,
     offset: int,
 ) -> tuple[list[PersonView], int]:
     """Return persons, youngest first, and how many there are on all pages.
 
-    ``email`` is the whole of that property and ``search`` a part of the email, the name or a distinct id, both
-    ignoring case; ``among`` selects the row ids to choose from, and ``test`` is asked about each person that is left.
     The count is exact up to `MAX_COUNTED`, and at least as large as a further page needs. Raises `TooManyPersonsError`
     where a test would be asked about more than `MAX_TESTED` persons.
     """
     matching: sa.Select[Any] = sa.select(*_COLUMNS)
     maybe = [
-        condition for text in (email, search) if text and (condition := _maybe(connection, text)) is not None
+        condition
+        for text in (wanted.email, wanted.search)
+        if text and (condition := _maybe(connection, text)) is not None
     ]
     if maybe:
         # Given the column as it is, the engine walks along all persons of the project rather than look these up.
         matching = matching.where(person.c.project_id + 0 == project_id, *maybe)
     else:
         matching = matching.where(person.c.project_id == project_id)
-    if among is not None:
-        matching = matching.where(person.c.id.in_(among))
+    if wanted.among is not None:
+        matching = matching.where(person.c.id.in_(wanted.among))
     ids = person_distinct_id
-    if distinct_id is not None:
+    if wanted.distinct_id is not None:
         person_of_id = sa.select(ids.c.person_id).where(
-            ids.c.project_id == project_id, ids.c.distinct_id == distinct_id
+            ids.c.project_id == project_id, ids.c.distinct_id == wanted.distinct_id
         )
         matching = matching.where(person.c.id == person_of_id.scalar_subquery())
-    if email:
-        matching = matching.where(sa.func.lower(json_text(person.c.properties, "email")) == email.lower())
-    if search:
+    if wanted.email:
+        email = sa.func.lower(json_text(person.c.properties, "email"))
+        matching = matching.where(email == wanted.email.lower())
+    if wanted.search:
+        search = wanted.search
         named = sa.select(ids.c.person_id).where(
             ids.c.person_id == person.c.id, ids.c.distinct_id.icontains(search, autoescape=True)
         )
@@ -194,8 +207,8 @@ def list_persons(
                 named.exists(),
             )
         )
-    if test is not None:
-        return _tested(connection, matching, test, limit=limit, offset=offset)
+    if wanted.test is not None:
+        return _tested(connection, matching, wanted.test, limit=limit, offset=offset)
     counted = matching.with_only_columns(sa.literal(1)).limit(max(MAX_COUNTED, offset + limit + 1))
     count = connection.execute(sa.select(sa.func.count()).select_from(counted.subquery())).scalar_one()
     rows = connection.execute(

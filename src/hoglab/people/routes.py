@@ -204,10 +204,12 @@ def persons_router(database: Database, erasing: PersonErasing, person_test: Pers
                 persons, count = reading.list_persons(
                     connection,
                     call.project.id,
-                    distinct_id=call.query("distinct_id"),
-                    email=call.query("email"),
-                    search=call.query("search"),
-                    test=person_test(connection, call.project, filters, call.now) if filters else None,
+                    reading.PersonFilter(
+                        distinct_id=call.query("distinct_id"),
+                        email=call.query("email"),
+                        search=call.query("search"),
+                        test=person_test(connection, call.project, filters, call.now) if filters else None,
+                    ),
                     limit=page.limit,
                     offset=page.offset,
                 )

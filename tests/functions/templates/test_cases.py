@@ -62,11 +62,10 @@ def house(
 ) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("templates")
     options = {
-        "now": lambda: NOW,
         "geoip_database": geoip_database,
         "mail_server": MailServer.parse(mailbox.url),
     }
-    house = House(Path(shutil.copytree(prepared[0], folder / "data")), options)
+    house = House(Path(shutil.copytree(prepared[0], folder / "data")), options, now=lambda: NOW)
     house.open()
     yield house
     house.close()

@@ -21,7 +21,7 @@ __all__ = ["prepared"]  # a fixture
 @pytest.fixture(scope="module")
 def house(prepared: tuple[Path, FirstStart], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("webhooks")
-    house = House(Path(shutil.copytree(prepared[0], folder / "data")), {"now": lambda: NOW})
+    house = House(Path(shutil.copytree(prepared[0], folder / "data")), now=lambda: NOW)
     house.open()
     yield house
     house.close()

@@ -71,11 +71,6 @@ Groups = Callable[[int, int, int], Sequence[tuple[str, Mapping[str, Any]]]]
 """Returns the groups of a project and the index of a type, with their properties, up to a maximum number."""
 
 
-def no_groups(_project_id: int, _index: int, _limit: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Return no groups, for a project without any."""
-    return ()
-
-
 class Computer:
     """Answers of questions. All methods raise `DefinitionError` and `ComputationError`.
 
@@ -85,11 +80,11 @@ class Computer:
     def __init__(
         self,
         store: Readable,
+        groups: Groups,
         *,
         timeout_s: float,
         tables: TableDirectory | None = None,
         aggregate_cache: AggregateCache | None = None,
-        groups: Groups = no_groups,
     ) -> None:
         """Take an event store, and ``tables``, the directory of table files, which the store must be able to read.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from hoglab.analysis.definitions import ExperimentInputs, SeriesKey, read_inputs
-from hoglab.analysis.execution import Computer
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.query.days import day_of, zone_of
 from hoglab.analysis.timeseries import store
@@ -18,7 +18,7 @@ from hoglab.analysis.timeseries.series import REFRESH_S, Series
 from hoglab.analysis.timeseries.store import COMPLETED, Job, Point
 from hoglab.experiments import store as experiments_store
 from hoglab.http.errors import validation_error
-from hoglab.http.fields.dates import format_offset, utc_now
+from hoglab.http.fields.dates import format_offset
 from hoglab.people import reading as people
 from hoglab.statistics import Correction
 from hoglab.storage.database import Rebuildable
@@ -27,13 +27,11 @@ from hoglab.storage.job_leases import JobLeases, JobLostError, JobName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hoglab.analysis.incremental import AggregateCache
+    from hoglab.analysis.execution import Computer, Groups
     from hoglab.experiments.service import ExperimentService
     from hoglab.experiments.store import ExperimentRow
     from hoglab.http.identity import Project
     from hoglab.storage.database import Database
-    from hoglab.storage.event_store import EventStore
-    from hoglab.storage.table_files import TableDirectory
 
 QUERY_TIMEOUT_S = 60.0
 """Longest time of one statement."""
@@ -43,57 +41,58 @@ FOLLOWED = timedelta(days=45)
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ResultsConfig:
+    """Limits of results."""
+
+    query_timeout_s: float = QUERY_TIMEOUT_S
+    refresh_s: float = REFRESH_S
+    """Age at which the newest point of a running experiment is computed again."""
+
+
+def stored_groups(database: Database) -> Groups:
+    """Return the reader of the groups in a database."""
+
+    def read(project_id: int, index: int, limit: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        with database.read() as connection:
+            return people.groups_of_type(connection, project_id, index, limit)
+
+    return read
+
+
 class ResultsService:
     """The results of experiments, computed and stored. Thread-safe: many requests may call each method at once."""
 
     def __init__(
         self,
         database: Database,
-        event_store: EventStore,
+        computer: Computer,
         experiments: ExperimentService,
-        *,
         projects: Callable[[int], Project | None],
-        query_timeout_s: float = QUERY_TIMEOUT_S,
-        refresh_s: float = REFRESH_S,
-        tables: TableDirectory | None = None,
-        aggregate_cache: AggregateCache | None = None,
-        jobs: JobLeases | None = None,
-        position: Callable[[], int] | None = None,
-        now: Callable[[], datetime] = utc_now,
+        jobs: JobLeases,
+        position: Callable[[], int],
+        config: ResultsConfig,
     ) -> None:
         """Take the services of results; ``jobs`` are this process's leases, which long computations need renewed.
 
-        ``position`` is the log offset up to which everything is stored, where the store itself does not know it.
+        ``position`` returns the log offset up to which everything is stored. The clock is that of the experiments.
         """
-        position = position or event_store.position
         self.database = database
-        self.jobs = jobs or JobLeases(database)
-        self.computer = Computer(
-            event_store,
-            timeout_s=query_timeout_s,
-            tables=tables,
-            groups=self._groups_of_type,
-            aggregate_cache=aggregate_cache,
-        )
-        self.now = now
-        self.query_runner = QueryRunner(database, self.jobs, now=now, position=position)
+        self.jobs = jobs
+        self.computer = computer
+        self.now = experiments.now
+        self.query_runner = QueryRunner(database, jobs, now=self.now, position=position)
         self.series = Series(
             database,
-            self.computer,
-            self.jobs,
+            computer,
+            jobs,
             position=position,
-            refresh_s=refresh_s,
-            wait_s=query_timeout_s,
-            now=now,
+            refresh_s=config.refresh_s,
+            wait_s=config.query_timeout_s,
+            now=self.now,
         )
         self._experiments = experiments
         self._projects = projects
-
-    def _groups_of_type(
-        self, project_id: int, index: int, limit: int
-    ) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        with self.database.read() as connection:
-            return people.groups_of_type(connection, project_id, index, limit)
 
     def plan_of(self, project: Project, experiment_id: int) -> ExperimentInputs:
         """Return the inputs of an experiment's computations. Raises 404."""

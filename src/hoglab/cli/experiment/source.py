@@ -184,7 +184,7 @@ class _Remote:
 def _local(settings: Settings, directory: DataDirectory, project_id: int) -> Iterator[Source]:
     """Provide the rooms behind the API, on a directory that no server has."""
     from hoglab.accounts.service import AccountService
-    from hoglab.settings import engine_options
+    from hoglab.settings.rooms import engine_options
     from hoglab.storage.database import Database, DatabaseError
     from hoglab.storage.engines import open_event_store
     from hoglab.storage.event_store import EventStoreUnavailableError
@@ -224,9 +224,10 @@ class _Local:
         self, database: Any, events: Any, accounts: AccountService, project: Any, settings: Settings
     ) -> None:
         from hoglab.analysis.api import LiveResults
+        from hoglab.analysis.execution import Computer
         from hoglab.analysis.incremental import AggregateCache, CacheLimits
         from hoglab.analysis.results import ExperimentHealth, ExperimentResults, ExposureCounts
-        from hoglab.analysis.timeseries import ResultsService
+        from hoglab.analysis.timeseries import ResultsConfig, ResultsService, stored_groups
         from hoglab.experiments.api.reading import ExperimentReads
         from hoglab.experiments.service import ExperimentService
         from hoglab.flags.service import FlagService
@@ -240,19 +241,25 @@ class _Local:
         jobs = JobLeases(database)
         if settings.event_store_address is None:  # else a server may be at work that has another directory
             jobs.take_over()
-        self._results = ResultsService(
-            database,
+        computer = Computer(
             events,
-            ExperimentService(database, FlagService(database), CohortService(database)),
-            projects=accounts.project,
-            query_timeout_s=settings.query_timeout_s,
+            stored_groups(database),
+            timeout_s=settings.query_timeout_s,
             tables=TableDirectory(settings.warehouse_directory),
             aggregate_cache=AggregateCache(
                 events,
                 timeout_s=settings.query_timeout_s,
                 limits=CacheLimits(bytes=settings.aggregate_cache_max_bytes),
             ),
-            jobs=jobs,
+        )
+        self._results = ResultsService(
+            database,
+            computer,
+            ExperimentService(database, FlagService(database), CohortService(database)),
+            accounts.project,
+            jobs,
+            events.position,
+            ResultsConfig(query_timeout_s=settings.query_timeout_s),
         )
         exposures = ExposureCounts(self._results)
         self._live = LiveResults(self._results, exposures)

@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge
 
 import hoglab
-from hoglab.delivery.bodies.protocol import PROGRAMS, Begin, Forget, Frames, Request, Resume, Transform, send
+from hoglab.delivery.bodies.protocol import (
+    PROGRAMS,
+    Begin,
+    Forget,
+    Frames,
+    Request,
+    Resume,
+    RunLimits,
+    Transform,
+    send,
+)
 from hoglab.functions.environments import DESTINATION_LIMITS
 
 if TYPE_CHECKING:
@@ -96,8 +106,8 @@ class Work:
     source: str
     globals: bytes
     more: bytes
-    now: float
     journal: bytes | None = None
+    now: float = 0.0
     answer: bytes | None = None
     suspended: SuspendedRun | None = None
     crashes: int = 0
@@ -228,9 +238,8 @@ def _started(channel: int, limits: BodyLimits, geoip: Path | None) -> tuple[subp
     paths = [str(Path(hoglab.__file__).parents[1]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     done, theirs = os.pipe()
-    walls = (limits.memory_bytes, limits.grace_s)
-    numbers = (channel, theirs, *walls, limits.time_s, limits.calls, limits.program_bytes)
-    command += [str(number) for number in numbers]
+    command += [str(number) for number in (channel, theirs, limits.memory_bytes)]
+    command += RunLimits(limits.grace_s, limits.time_s, limits.calls, limits.program_bytes).texts()
     command += [] if geoip is None else [str(geoip.absolute())]
     try:
         for end in (done, theirs):

@@ -38,6 +38,8 @@ SLOW_S = 0.005
 """Average computing time of bodies, in seconds, above which a function is served apart."""
 REMEMBERED_FUNCTIONS = 10_000
 """Maximum number of functions whose computing times are remembered."""
+CLOSE_S = 0.2
+"""Time in seconds for bodies that still compute at the end to end by themselves."""
 RESTART_S = 1.0
 """Pause in seconds before another process is started after one failed to start."""
 BATCH_S = 0.05
@@ -173,7 +175,7 @@ class BodyPool:
         with self._lock:
             return sum(slot.busy_since is not None for slot in self._slots)
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, timeout_s: float = CLOSE_S) -> None:
         """End the threads and processes; work that goes on after ``timeout_s`` is ended, too."""
         with self._lock:
             self._closing = True

@@ -40,6 +40,7 @@ from hoglab.delivery.bodies.protocol import (  # noqa: E402
     Frames,
     Request,
     Resume,
+    RunLimits,
     Transform,
     Transformed,
     TurnOutcome,
@@ -100,21 +101,11 @@ class _Clock:
 class RunTable:
     """The runs of one process."""
 
-    def __init__(
-        self,
-        grace_s: float,
-        time_s: float,
-        calls: int,
-        program_bytes: int,
-        look_up: GeoIpLookup | None = None,
-    ) -> None:
-        """Create the table.
-
-        ``time_s``, ``calls`` and ``program_bytes`` are the limits of one run; ``grace_s``: see `BodyLimits`.
-        """
+    def __init__(self, limits: RunLimits, look_up: GeoIpLookup | None) -> None:
         self.spent = False
-        self._grace_s = grace_s
-        own = replace(RUNNING.limits, time_s=time_s, async_steps=calls, memory_bytes=program_bytes)
+        self._grace_s = limits.grace_s
+        time_s, program_bytes = limits.time_s, limits.program_bytes
+        own = replace(RUNNING.limits, time_s=time_s, async_steps=limits.calls, memory_bytes=program_bytes)
         self._running = RUNNING.with_limits(own)
         changing = transforming(look_up)
         own = replace(changing.limits, time_s=time_s, memory_bytes=program_bytes)
@@ -361,22 +352,13 @@ def _city_lookup(path: str) -> GeoIpLookup | None:
         return None
 
 
-def main(
-    fd: int,
-    done: int,
-    memory_bytes: int,
-    grace_s: float,
-    time_s: float,
-    calls: int,
-    program_bytes: int,
-    geoip: str | None = None,
-) -> None:
+def main(fd: int, done: int, memory_bytes: int, limits: RunLimits, geoip: str | None) -> None:
     """Serve until the server closes its end, or until this process has become too large."""
     channel = socket.socket(fileno=fd)
     frames = Frames(channel)
     answers = Answers(channel, done)
     look_up = None if geoip is None else _city_lookup(geoip)
-    table = RunTable(grace_s, time_s, calls, program_bytes, look_up)
+    table = RunTable(limits, look_up)
     size = _Size()
     ensure_stack()
     gc.collect()
@@ -398,19 +380,11 @@ def main(
 
 
 if __name__ == "__main__":
-    arguments: list[Any] = sys.argv[1:]
+    arguments = sys.argv[1:]
     try:
-        fd, done, memory_bytes, grace_s, time_s, calls, program_bytes, *geoip = arguments
-        main(
-            int(fd),
-            int(done),
-            int(memory_bytes),
-            float(grace_s),
-            float(time_s),
-            int(calls),
-            int(program_bytes),
-            *geoip,
-        )
+        fd, done, memory_bytes = map(int, arguments[:3])
+        limits, geoip = arguments[3:7], arguments[7:]
+        main(fd, done, memory_bytes, RunLimits.read(limits), geoip[0] if geoip else None)
     except (EOFError, ConnectionError):
         status = 0
     except MemoryError:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import msgspec
@@ -24,6 +26,30 @@ PROGRAMS = 1_000
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Limits of one run, as a process counts them.
+
+    ``time_s``, ``calls`` and ``program_bytes`` are its own; ``grace_s`` is the computing time beyond them after which
+    the process ends.
+    """
+
+    grace_s: float
+    time_s: float
+    calls: int
+    program_bytes: int
+
+    @classmethod
+    def read(cls, texts: Sequence[str]) -> RunLimits:
+        """Return the limits in arguments of a command, in the order of the fields."""
+        grace_s, time_s, calls, program_bytes = texts
+        return cls(float(grace_s), float(time_s), int(calls), int(program_bytes))
+
+    def texts(self) -> list[str]:
+        """Return the arguments that `read` understands."""
+        return [str(value) for value in astuple(self)]
 
 
 class Begin(msgspec.Struct, tag=0, array_like=True):

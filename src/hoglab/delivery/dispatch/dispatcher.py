@@ -22,16 +22,14 @@ from hoglab.delivery.execution import BATCH_QUEUE, MAX_ERROR_CHARS, clipped
 from hoglab.delivery.limits.function_breaker import cost_of
 from hoglab.delivery.runs import Heartbeat
 from hoglab.delivery.runs.dead_letters import EVENTS, dead_id, dead_letter
-from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, Site, quick_globals
-from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, Versions, kept_globals
+from hoglab.delivery.runs.globals import quick_globals
+from hoglab.delivery.runs.results import INPUTS_FAILED, QUEUE_FULL, kept_globals
 from hoglab.delivery.runs.state import Timing, invocation_id, key_of, raw_json
 from hoglab.fairness.compute_quota import SLOW_RUN_S, ComputeQuota
-from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.runtime import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json
-from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.invocations import (
     ConsumerPosition,
@@ -42,13 +40,14 @@ from hoglab.storage.invocations import (
 )
 
 if TYPE_CHECKING:
+    from hoglab.delivery.execution import RunContext
     from hoglab.delivery.limits import Backpressure
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
-    from hoglab.delivery.runs.globals import People, ShownProject
+    from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, ShownProject
+    from hoglab.fairness.compute_shares import ComputeShares
     from hoglab.functions.runtime import (
         CompiledFunction,
         CompiledMapping,
-        FunctionRegistry,
         FunctionSet,
         ProjectFunctions,
     )
@@ -88,24 +87,23 @@ _DISPATCHED = Metric(
 class Subscribers:
     """The functions that are evaluated on events, and the globals that they see.
 
-    ``functions`` returns those of a project, ``globals`` makes the globals of an event, ``source`` says where the
-    events come from.
+    ``functions`` returns those of a project, ``globals`` makes the globals of an event, ``groups`` has the properties
+    of its groups, ``source`` says where the events come from.
     """
 
     functions: Callable[[ProjectFunctions], FunctionSet]
     globals: Callable[[ShownProject, IngestedEvent], dict[str, Any]]
+    groups: GroupProperties
     source: str = EVENTS
 
 
 def stored_subscribers(event_globals: EventGlobals) -> Subscribers:
     """Return the destinations, which are evaluated on stored events."""
-    return Subscribers(attrgetter("destinations"), event_globals.of)
+    return Subscribers(attrgetter("destinations"), event_globals.of, event_globals.groups)
 
 
 class EventDispatcher:
     """Evaluates the functions of projects on events and enqueues their runs.
-
-    The functions are the destinations, unless other subscribers are named.
 
     Used by one thread: that of ingestion calls `dispatch` for each batch that it has stored.
     """
@@ -113,18 +111,13 @@ class EventDispatcher:
     def __init__(
         self,
         stores: InvocationStores,
-        registry: FunctionRegistry,
-        people: People,
+        context: RunContext,
         function_breakers: FunctionBreakers,
         backpressure: Backpressure,
-        site: Site,
+        subscribers: Subscribers,
+        shares: ComputeShares,
         *,
-        versions: Versions | None = None,
-        subscribers: Subscribers | None = None,
         once: bool = False,
-        shares: ComputeShares | None = None,
-        now: Callable[[], datetime] = utc_now,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create a dispatcher.
 
@@ -135,20 +128,18 @@ class EventDispatcher:
         self._queue = stores.queue
         self._run_store = stores.runs
         self._dead_letters = stores.dead_letters
-        self._registry = registry
+        self._registry = context.registry
         self._function_breakers = function_breakers
         self._backpressure = backpressure
-        self._groups = GroupProperties(people)
-        self._subscribers = subscribers or stored_subscribers(EventGlobals(site, people, self._groups))
-        self._site = site
-        self._versions = versions or Versions()
+        self._subscribers = subscribers
+        self._site = context.site
+        self._versions = context.versions
         self._once = once
-        self._shares = shares or ComputeShares()
+        self._shares = shares
         self._restarts: dict[int | None, Restarts] = {}
         self.progress = Heartbeat()
         """Progress of `dispatch`."""
-        self._now = now
-        self._clock = clock
+        self._now = context.now
         self._asked: list[Asked] = []
         self._asked_since = -math.inf
 
@@ -275,7 +266,7 @@ class EventDispatcher:
         meanwhile.
         """
         asked = [*self._asked, *plan.asked]
-        is_due = reached is None or self._clock() - self._asked_since >= FILTERED_EVERY_S
+        is_due = reached is None or time.monotonic() - self._asked_since >= FILTERED_EVERY_S
         new = self._queue.enqueue(
             InvocationBatch(
                 plan.invocations,
@@ -291,7 +282,7 @@ class EventDispatcher:
         )
         self._asked = [] if is_due else asked
         if is_due:
-            self._asked_since = self._clock()
+            self._asked_since = time.monotonic()
         totals = Counter(
             filtered=sum(len(asked.functions) * asked.events - asked.hits.total() for asked in plan.asked)
         )
@@ -383,7 +374,7 @@ class EventDispatcher:
         batch: DispatchPlan,
     ) -> None:
         reads = asked.reads
-        seen = filter_globals(quick_globals(event, self._groups, reads), reads)
+        seen = filter_globals(quick_globals(event, self._subscribers.groups, reads), reads)
         matches = asked.dispatcher.match(seen, batch.quota)
         for place, message in matches.failed:
             hits[place] += 1

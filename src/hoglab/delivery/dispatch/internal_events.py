@@ -43,7 +43,7 @@ def internal_subscribers(event_globals: EventGlobals) -> Subscribers:
         globals_["event"] |= {"captured_at": None, "url": ""}
         return globals_
 
-    return Subscribers(attrgetter("internal_destinations"), seen, INTERNAL)
+    return Subscribers(attrgetter("internal_destinations"), seen, event_globals.groups, INTERNAL)
 
 
 class InternalEventDispatcher(BackgroundService):

@@ -11,7 +11,7 @@ from hoglab.delivery.execution.program_run import (
     ProgramRun,
     clipped,
 )
-from hoglab.delivery.execution.steps import Perform, TurnContext, TurnResult
+from hoglab.delivery.execution.steps import Perform, RunContext, TurnResult
 from hoglab.delivery.execution.turn import Turn
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "PendingCall",
     "Perform",
     "ProgramRun",
+    "RunContext",
     "Turn",
-    "TurnContext",
     "TurnResult",
     "answers",
     "batch_run",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 from msgspec.structs import replace
 
+from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution.program_run import ProgramRun, known_globals
 from hoglab.delivery.runs.results import INPUTS_FAILED, error_kind, kept_globals
@@ -22,6 +22,8 @@ from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 
 if TYPE_CHECKING:
     from hoglab.delivery.execution.program_run import EventFacts
+    from hoglab.delivery.execution.steps import RunContext
+    from hoglab.delivery.runs.globals import ShownProject
     from hoglab.delivery.runs.state import Item, RunState
     from hoglab.functions.runtime import CompiledFunction, CompiledMapping
     from hoglab.functions.secrets import Redact
@@ -102,23 +104,21 @@ class BatchRun:
 
     def program(
         self,
+        context: RunContext,
         function: CompiledFunction,
+        project: ShownProject,
         state: RunState,
         alone: Item,
         *,
-        source: Any,
         build_inputs: BuildInputs,
-        late_person: Callable[[str], Any],
         pinned: dict[str, Any] | None,
-        run_id: str,
-        now: Callable[[], datetime],
     ) -> ProgramRun:
         """Return the program on all events whose inputs can be built.
 
-        ``alone``: the invocation as its only event, when it was not made of several; ``source``: the global of that
-        name; ``build_inputs``: of one event; ``pinned``: the inputs that the run began with, None when it begins.
-        Raises `BatchInputsError`.
+        ``alone``: the invocation as its only event, when it was not made of several; ``build_inputs``: of one event;
+        ``pinned``: the inputs that the run began with, None when it begins. Raises `BatchInputsError`.
         """
+        source = context.site.source(function)
         contents = self._contents = Contents()
         different: dict[bytes, Redact] = {}
         facts: dict[str, EventFacts] = {}
@@ -127,7 +127,7 @@ class BatchRun:
             facts[item.id] = known.event
             more: dict[str, Any] = {"source": source, "groups": {}}
             if not known.person:
-                more["person"] = late_person(known.event.distinct_id)
+                more["person"] = context.event_globals.late_person(project, known.event.distinct_id)
             mapping = function.mapping_of(item.mapping_id)
             if pinned is None and function.lacks_mapping(item.mapping_id):
                 contents.failed[item.id] = MAPPING_GONE
@@ -147,18 +147,15 @@ class BatchRun:
                 text = redact(text)
             return text
 
-        return ProgramRun(
+        work = Work(
+            alone.id,
             function.id,
             function.hog if state.source is None else state.source,
-            facts[contents.shown[0]],
             bytes(state.globals),
             json_of({"source": source, "events": contents.events, **contents.events[0]}),
-            run_id=run_id,
-            redact=redact,
-            now=now,
-            journal=bytes(state.journal) if state.journal else None,
-            timings=state.timings,
+            bytes(state.journal) if state.journal else None,
         )
+        return ProgramRun(work, facts[contents.shown[0]], redact, context.now, timings=state.timings)
 
     def pins(self) -> dict[str, Any]:
         """Return the value of ``pinned`` with which `program` continues the run."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.pool import BodyPool
 from hoglab.delivery.bodies.protocol import TurnOutcome, json_of
 from hoglab.delivery.execution.answers import Postponed
@@ -19,7 +18,7 @@ from hoglab.delivery.runs.state import NOTHING, Timing
 from hoglab.hog.values import TRUNCATED, format_number
 
 if TYPE_CHECKING:
-    from hoglab.delivery.bodies.child import SuspendedRun
+    from hoglab.delivery.bodies.child import SuspendedRun, Work
 
 MAX_MESSAGE_CHARS = 10_000
 """Maximum length of a log message; longer ones are cut."""
@@ -85,27 +84,22 @@ class ProgramRun:
     """One run of a program, as the server sees it; a process of `hoglab.delivery.bodies` does the computing.
 
     `start` and `resume` return the work for it, `take` its outcome: the call that the program waits for, None when
-    it has ended. A ``journal`` repeats what an earlier run did up to its call. ``globals_`` and ``more``, which
-    wins, are JSON objects. ``timings`` are those of earlier turns; new ones are added.
+    it has ended. A journal in its ``work`` repeats what an earlier run did up to its call. ``timings`` are those of
+    earlier turns; new ones are added.
     """
 
     def __init__(
         self,
-        function_id: str,
-        source: str,
+        work: Work,
         event: EventFacts,
-        globals_: bytes,
-        more: bytes,
-        *,
-        run_id: str,
         redact: Callable[[str], str],
         now: Callable[[], datetime],
-        journal: bytes | None = None,
-        timings: list[Timing] | None = None,
+        *,
+        timings: list[Timing],
     ) -> None:
-        self.source = source
+        self.source = work.source
         self.lines: list[Line] = []
-        self.timings = [] if timings is None else timings
+        self.timings = timings
         self.error: str | None = None
         self.refused: str | None = None
         """Reason for which the program cannot be run at all."""
@@ -121,10 +115,10 @@ class ProgramRun:
         self.event = event
         self._redact = redact
         self._now = now
-        self._work = Work(run_id, function_id, source, globals_, more, 0.0, journal)
+        self._work = work
         self._end: TurnOutcome | None = None
         self._dropped = 0
-        self._used_s = 0.0 if journal is None else _Used.of(journal)
+        self._used_s = 0.0 if work.journal is None else _Used.of(work.journal)
 
     # --- turns
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.execution.batches import merge
 from hoglab.delivery.execution.logins import Logins
-from hoglab.delivery.execution.retries import LASTING, RetryPolicy
-from hoglab.delivery.outbound import Email, FetchRequest, MailLimits
-from hoglab.delivery.runs.results import Versions
+from hoglab.delivery.outbound import Email, FetchRequest
+from hoglab.delivery.runs.globals import EventGlobals
 
 if TYPE_CHECKING:
-    from hoglab.delivery.runs.globals import EventGlobals, Site
+    from hoglab.delivery.execution.retries import RetryPolicy
+    from hoglab.delivery.outbound import Outbound
+    from hoglab.delivery.runs.globals import People, Site
+    from hoglab.delivery.runs.results import Versions
     from hoglab.delivery.runs.state import Timing
     from hoglab.functions.runtime import FunctionRegistry
     from hoglab.functions.secrets import SecretBox
@@ -57,18 +59,26 @@ class TurnResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnContext:
-    """Services and settings that turns work with."""
+class RunContext:
+    """Services and settings that runs are begun and executed with."""
 
     registry: FunctionRegistry
     box: SecretBox
+    people: People
+    outbound: Outbound
     site: Site
-    event_globals: EventGlobals
+    retries: RetryPolicy
+    versions: Versions
     now: Callable[[], datetime]
-    retries: RetryPolicy = LASTING
-    versions: Versions = field(default_factory=Versions)
-    mail_limits: MailLimits = field(default_factory=MailLimits)
     logins: Logins = field(default_factory=Logins)
+    event_globals: EventGlobals = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "event_globals", self.new_event_globals())
+
+    def new_event_globals(self) -> EventGlobals:
+        """Return globals of events with a cache of groups of their own."""
+        return EventGlobals(self.site, self.people)
 
     def batch_size(self, function_id: str) -> int:
         """Return the maximum number of events in a run of a function.

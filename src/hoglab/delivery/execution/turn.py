@@ -16,6 +16,7 @@ import msgspec
 import orjson
 import structlog
 
+from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.pool import Compute
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution.answers import (
@@ -42,7 +43,7 @@ from hoglab.delivery.execution.program_run import (
     known_globals,
 )
 from hoglab.delivery.execution.retries import RetryPolicy, excused
-from hoglab.delivery.execution.steps import Perform, Step, TurnContext, TurnResult
+from hoglab.delivery.execution.steps import Perform, RunContext, Step, TurnResult
 from hoglab.delivery.outbound import FetchFailure, FetchRequest, FetchResponse, MailFailure
 from hoglab.delivery.runs.results import INPUTS_FAILED, POISON_PILL, error_kind, kept_globals
 from hoglab.delivery.runs.state import (
@@ -69,7 +70,7 @@ from hoglab.storage.invocations import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hoglab.delivery.bodies.child import SuspendedRun, Work
+    from hoglab.delivery.bodies.child import SuspendedRun
     from hoglab.delivery.bodies.protocol import TurnOutcome
     from hoglab.delivery.runs.globals import ShownProject
     from hoglab.functions.runtime import CompiledFunction, CompiledMapping
@@ -100,7 +101,7 @@ class Turn:
     Both are jobs of a `BodyPool`.
     """
 
-    def __init__(self, context: TurnContext, claimed: ClaimedInvocation) -> None:
+    def __init__(self, context: RunContext, claimed: ClaimedInvocation) -> None:
         self.claimed = claimed
         self._context = context
         self._started_at = context.now()
@@ -233,32 +234,25 @@ class Turn:
             variables = from_json({**orjson.loads(memoryview(state.globals)), **more})
             inputs = self._build_inputs(function, variables, mapping)
         more["inputs"] = self._inputs = to_json(inputs)
+        journal = bytes(state.journal) if state.journal else None
         return ProgramRun(
-            function.id,
-            source,
+            Work(self.claimed.id, function.id, source, bytes(state.globals), json_of(more), journal),
             known.event,
-            bytes(state.globals),
-            json_of(more),
-            run_id=self.claimed.id,
-            redact=redact or function.redactor(inputs, mapping, more.get("request")),
-            now=context.now,
-            journal=bytes(state.journal) if state.journal else None,
+            redact or function.redactor(inputs, mapping, more.get("request")),
+            context.now,
             timings=state.timings,
         )
 
     def _batch_run(self, function: CompiledFunction, project: ShownProject, state: RunState) -> ProgramRun:
         """Return the program on many events. Raises `BatchInputsError`."""
-        context = self._context
         run = self._batch.program(
+            self._context,
             function,
+            project,
             state,
             item_of(self.claimed, state),
-            source=context.site.source(function),
             build_inputs=self._build_inputs,
-            late_person=partial(context.event_globals.late_person, project),
             pinned=to_json(self._pinned_inputs(state)) if state.journal else None,
-            run_id=self.claimed.id,
-            now=context.now,
         )
         self._inputs = self._batch.pins()
         return run
@@ -325,7 +319,7 @@ class Turn:
     def _send(self, call: PendingCall) -> Step:
         run, state = self._parts
         request = sent_by(
-            call, key_of(self.claimed.id, state.rerun, run.calls_made), self._context.mail_limits
+            call, key_of(self.claimed.id, state.rerun, run.calls_made), self._context.outbound.mailer.limits
         )
         if isinstance(request, FetchFailure | MailFailure):
             return self._answered(request, 0.0)

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from hoglab.http.fields.dates import utc_now
-
 if TYPE_CHECKING:
-    from hoglab.delivery.limits.destination_breaker import DestinationBreakers
-    from hoglab.delivery.limits.function_breaker import FunctionBreakers
+    from hoglab.delivery.limits.breakers import Breakers
     from hoglab.functions.runtime import FunctionRegistry
     from hoglab.storage.invocations import InvocationQueue
 
@@ -47,21 +44,15 @@ class Backpressure:
         self,
         queue: InvocationQueue,
         registry: FunctionRegistry,
-        function_breakers: FunctionBreakers,
-        breakers: DestinationBreakers,
-        *,
-        max_backlog: int = MAX_BACKLOG,
-        max_waiting: int = MAX_WAITING,
-        max_waiting_of_project: int = MAX_WAITING_OF_PROJECT,
-        now: Callable[[], datetime] = utc_now,
+        breakers: Breakers,
+        now: Callable[[], datetime],
     ) -> None:
         self._queue = queue
         self._registry = registry
-        self._function_breakers = function_breakers
         self._breakers = breakers
-        self.max_backlog = max_backlog
-        self.max_waiting = max_waiting
-        self.max_waiting_of_project = max_waiting_of_project
+        self.max_backlog = MAX_BACKLOG
+        self.max_waiting = MAX_WAITING
+        self.max_waiting_of_project = MAX_WAITING_OF_PROJECT
         self.now = now
         self._of_projects: Counter[int] = Counter()
         self._counted_at = datetime.min.replace(tzinfo=UTC)
@@ -125,11 +116,11 @@ class Backpressure:
         )
 
     def _holds_itself_back(self, function_id: str) -> bool:
-        if self._function_breakers.is_degraded(function_id) or self._function_breakers.is_disabled(
+        if self._breakers.functions.is_degraded(function_id) or self._breakers.functions.is_disabled(
             function_id
         ):
             return True
-        if self._breakers.is_open(function_id):
+        if self._breakers.destinations.is_open(function_id):
             return True
         known = self._registry.find(function_id)
         return known is not None and known[1].delivery.per_s is not None

@@ -21,7 +21,6 @@ import structlog
 from hoglab.background import BackgroundService
 from hoglab.fairness.token_bucket import TokenBucket
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE, Status
-from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.invocations import BreakerState
 
@@ -111,11 +110,12 @@ class FunctionBreakers:
     def __init__(
         self,
         store: BreakerStates,
+        on_change: StateChange,
+        now: Callable[[], datetime],
         *,
         auto_disable: bool = True,
-        now: Callable[[], datetime] = utc_now,
-        on_change: StateChange = lambda _function_id, _before, _after: None,
     ) -> None:
+        """Create the breakers, as they are stored. Without ``auto_disable`` they slow functions, and stop none."""
         self._store = store
         self._auto_disable = auto_disable
         self._now = now

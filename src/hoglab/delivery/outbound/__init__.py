@@ -11,6 +11,7 @@ from hoglab.delivery.outbound.mail import (
     MailServer,
     email_of,
 )
+from hoglab.delivery.outbound.sending import Outbound
 from hoglab.delivery.outbound.urls import read_url
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "MailSent",
     "MailServer",
     "Mailer",
+    "Outbound",
     "email_of",
     "read_url",
 ]

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import orjson
 
-from hoglab.delivery.runs.globals import EventGlobals, GroupProperties
+from hoglab.delivery.runs.globals import EventGlobals
 from hoglab.delivery.runs.results import restored_globals
 from hoglab.delivery.runs.state import RunState, encode_state, raw_json
 from hoglab.filters.model import GROUP_TYPES
@@ -121,7 +121,7 @@ class Reruns:
             self.end(job, "failed", DISABLED)
             return
         results, last = _page(delivery, job)
-        event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
+        event_globals = delivery.context.new_event_globals()
         ready = [_again(event_globals, result, job) for result in results if _can_run_again(result)]
         step = JobStep(job.id, job.cursor, last, seen=len(results))
         try:

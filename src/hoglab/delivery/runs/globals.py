@@ -169,10 +169,10 @@ def quick_globals(event: IngestedEvent, groups: GroupProperties, reads: Set[str]
 class EventGlobals:
     """Makes the globals of one event that all functions see: all but ``source`` and ``inputs``."""
 
-    def __init__(self, site: Site, people: People, groups: GroupProperties) -> None:
+    def __init__(self, site: Site, people: People) -> None:
         self._site = site
         self._people = people
-        self._groups = groups
+        self.groups = GroupProperties(people)
 
     def of(self, project: ShownProject, event: IngestedEvent) -> dict[str, Any]:
         row = event.row
@@ -206,7 +206,7 @@ class EventGlobals:
                 "type": group_type,
                 "index": index,
                 "url": f"{url}/groups/{index}/{encoded(keys[index])}",
-                "properties": self._groups.get(project_id, index, keys[index]),
+                "properties": self.groups.get(project_id, index, keys[index]),
             }
             for group_type, index in self._people.group_types(project_id).items()
             if index in keys

@@ -11,13 +11,15 @@ from uuid import UUID, uuid4
 
 import orjson
 
+from hoglab.delivery.bodies.child import Work
 from hoglab.delivery.bodies.protocol import json_of
 from hoglab.delivery.execution import EventFacts, PendingCall, ProgramRun
 from hoglab.delivery.execution.answers import failure_text, for_program, is_failure
 from hoglab.delivery.execution.batch_run import failures
 from hoglab.delivery.execution.calls import SENDING, sent_by
-from hoglab.delivery.outbound import Email, Fetcher, FetchFailure, FetchRequest, MailFailure
-from hoglab.delivery.runs.globals import EventGlobals, GroupProperties, milliseconds
+from hoglab.delivery.outbound import Email, FetchFailure, FetchRequest, MailFailure
+from hoglab.delivery.runs.globals import milliseconds
+from hoglab.fairness.compute_shares import ComputeShares
 from hoglab.filters.hog import FilterFailure
 from hoglab.functions.runtime import (
     CompiledFunction,
@@ -27,7 +29,7 @@ from hoglab.functions.runtime import (
     ProjectFunctions,
     filter_globals,
 )
-from hoglab.functions.runtime.transformations import FAILED, SKIPPED, SUCCEEDED, Transformations
+from hoglab.functions.runtime.transformations import FAILED, SKIPPED, SUCCEEDED, Supervision, Transformations
 from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
 from hoglab.hog.values import stringify
 from hoglab.http.fields.dates import parse_moment
@@ -81,7 +83,7 @@ class TestRuns:
         self.limits = delivery.registry.limits
         """Limits of filters and inputs."""
         self._delivery = delivery
-        self._event_globals = EventGlobals(delivery.site, delivery.people, GroupProperties(delivery.people))
+        self._event_globals = delivery.context.new_event_globals()
 
     def run(
         self,
@@ -103,9 +105,7 @@ class TestRuns:
             report.runs += 1
             values: dict[str, Any] = from_json({**globals_, "source": self._delivery.site.source(function)})
             if values.get("person") is None:
-                values["person"] = self._delivery.event_globals.late_person(
-                    project, values["event"]["distinct_id"]
-                )
+                values["person"] = self._event_globals.late_person(project, values["event"]["distinct_id"])
             try:
                 values["inputs"] = function.build_inputs(values, mapping)
             except (HogRuntimeError, HogThrow, HogLimit) as error:
@@ -162,14 +162,11 @@ class TestRuns:
         if is_batch:
             shown["events"] = [{name: shown.get(name) for name in ("event", "person", "groups", "inputs")}]
         run = ProgramRun(
-            function.id,
-            function.hog,
+            Work(run_id, function.id, function.hog, json_of(shown), b"{}"),
             EventFacts(str(event["uuid"]), str(event["distinct_id"]), event.get("url")),
-            json_of(shown),
-            b"{}",
-            run_id=run_id,
-            redact=function.redactor(values["inputs"], mapping),
-            now=self._delivery.now,
+            function.redactor(values["inputs"], mapping),
+            self._delivery.now,
+            timings=[],
         )
         compute = self._delivery.bodies.compute
         call = run.take(compute(run.start()))
@@ -214,7 +211,7 @@ class TestRuns:
         self, run: ProgramRun, call: PendingCall, report: TrialReport, run_id: str, project_id: int
     ) -> dict[str, Any]:
         """Perform one real attempt and return the result."""
-        request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.mailer.limits)
+        request = sent_by(call, f"{run_id}-{run.calls_made}", self._delivery.context.outbound.mailer.limits)
         answer: Answer
         if isinstance(request, FetchFailure | MailFailure):
             answer = request
@@ -243,7 +240,8 @@ class TestRuns:
         transformations = Transformations(
             registry,
             self._delivery.trying_transformations,
-            record=record,
+            Supervision(record, _never, _never, lambda _function_id, _ms: None),
+            ComputeShares(),
             site_url=self._delivery.site.url,
             now=self._delivery.now,
         )
@@ -364,6 +362,11 @@ def _batch_error(run: ProgramRun) -> str | None:
     return run.cleaned(reasons[0]) if reasons else None
 
 
+def _never(_function_id: str) -> bool:
+    """Return False: a function is tested whatever its circuit breaker says."""
+    return False
+
+
 def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:
     """Return the answer to a call that is not sent; a request is recorded."""
     if call.name != "fetch":
@@ -384,9 +387,10 @@ def _mocked(call: PendingCall, report: TrialReport) -> dict[str, Any]:
 
 
 async def _send(delivery: Delivery, request: FetchRequest | Email, project_id: int) -> Answer:
+    outbound = delivery.context.outbound
     if isinstance(request, Email):
-        return await delivery.mailer.send(request, project_id)
-    fetcher = Fetcher(delivery.guard, delivery.fetch_limits)
+        return await outbound.mailer.send(request, project_id)
+    fetcher = outbound.fetcher()
     try:
         return await fetcher.fetch(request)
     finally:

@@ -85,7 +85,11 @@ class Samples:
         """Yield the globals of events, newest first, of some names or of any."""
         if self._catch_up is not None:
             self._catch_up.wait(project.id, CATCH_UP_S)
-        event_globals, before, deadline = self._delivery.event_globals, None, time.monotonic() + SEARCH_S
+        event_globals, before, deadline = (
+            self._delivery.context.event_globals,
+            None,
+            time.monotonic() + SEARCH_S,
+        )
         for count in PORTIONS:
             with self._store.reader() as reader:
                 rows = newest(reader, project.id, count, names=names, before=before, timeout_s=TIMEOUT_S)

@@ -45,7 +45,7 @@ from hoglab.storage.invocations import (
 
 if TYPE_CHECKING:
     from hoglab.delivery.bodies.pool import BodyPool
-    from hoglab.delivery.execution import EventSink, TurnContext
+    from hoglab.delivery.execution import EventSink, RunContext
     from hoglab.delivery.limits.function_breaker import FunctionBreakers
     from hoglab.functions.runtime import CompiledFunction
     from hoglab.http.identity import Project
@@ -292,16 +292,16 @@ class Webhooks:
     def __init__(
         self,
         queue: InvocationQueue,
-        context: TurnContext,
+        context: RunContext,
         function_breakers: FunctionBreakers,
         bodies: BodyPool,
+        capture: EventSink,
         *,
-        capture: EventSink | None = None,
-        has_capacity: Callable[[str], bool] = lambda _function_id: True,
-        limits: WebhookLimits | None = None,
+        has_capacity: Callable[[str], bool],
+        limits: WebhookLimits,
     ) -> None:
         """Create the service. ``has_capacity`` says whether the queue accepts more work of a function."""
-        self.limits = limits or WebhookLimits()
+        self.limits = limits
         self._queue = queue
         self._context = context
         self._function_breakers = function_breakers
@@ -334,7 +334,7 @@ class Webhooks:
 
     async def _answer(self, holder: Holder, function_id: str, request: IncomingRequest) -> Reply:
         webhook = await self._pool.run(holder, partial(self._handle, function_id, request))
-        if webhook.captured is not None and self._capture is not None:
+        if webhook.captured is not None:
             try:
                 await self._capture(webhook.project_id, webhook.captured)
             except CaptureRefusedError as refusal:

@@ -21,7 +21,6 @@ from hoglab.filters.hog import FilterFailure
 from hoglab.functions.runtime.globals import filter_globals
 from hoglab.functions.runtime.notices import Notices
 from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json, to_json
-from hoglab.http.fields.dates import utc_now
 from hoglab.storage.invocations import AppMetric, LogEntry
 
 if TYPE_CHECKING:
@@ -86,6 +85,18 @@ Record = Callable[[Sequence[AppMetric], Sequence[LogEntry]], None]
 
 Watch = Callable[[str, float], None]
 """Function called for every run, and for slow filters and inputs, with function id and computing time in ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """What watches transformations, and takes what they leave behind."""
+
+    record: Record
+    is_stopped: Callable[[str], bool]
+    """Whether the circuit breaker has stopped a function, by its id: it is then skipped."""
+    is_slowed: Callable[[str], bool]
+    """Whether a function was slow for long, by its id: it is then given up earlier."""
+    watch: Watch
 
 
 class BodyRunner(Protocol):
@@ -173,28 +184,20 @@ class Transformations:
         self,
         registry: FunctionRegistry,
         bodies: BodyRunner,
+        supervision: Supervision,
+        shares: ComputeShares,
         *,
-        record: Record = lambda _metrics, _logs: None,
-        is_stopped: Callable[[str], bool] = lambda _function_id: False,
-        is_slowed: Callable[[str], bool] = lambda _function_id: False,
-        watch: Watch = lambda _function_id, _ms: None,
-        shares: ComputeShares | None = None,
-        site_url: str = "http://localhost:8000",
-        now: Callable[[], datetime] = utc_now,
+        site_url: str,
+        now: Callable[[], datetime],
     ) -> None:
         """Create the transformations of all projects.
 
-        ``is_stopped`` says whether the circuit breaker has stopped a function, which is then skipped. ``is_slowed``
-        says whether it was slow for long, so that it is given up earlier; ``shares`` bounds what projects that wait
-        for each other may take.
+        ``shares`` bounds what projects that wait for each other may take.
         """
         self._registry = registry
         self._bodies = bodies
-        self._record = record
-        self._is_stopped = is_stopped
-        self._is_slowed = is_slowed
-        self._watch = watch
-        self._shares = shares or ComputeShares()
+        self._supervision = supervision
+        self._shares = shares
         self._site_url = site_url
         self._now = now
         self._notices = Notices(now)
@@ -223,7 +226,7 @@ class Transformations:
         for flight in left:
             flight.event.properties.update({name: all_ for name, all_ in flight.outcomes.items() if all_})
         if notes.counts or notes.logs:
-            self._record(notes.metrics(self._now()), notes.logs)
+            self._supervision.record(notes.metrics(self._now()), notes.logs)
         return [flight.event for flight in left]
 
     def _globals(self, event: TransformableEvent, project_id: int) -> dict[str, Any]:
@@ -245,7 +248,7 @@ class Transformations:
     def _apply(self, function: CompiledFunction, flights: Sequence[_EventInFlight], notes: _Notes) -> None:
         """Run one function on events, and apply its results to them."""
         label = f"{function.label} ({function.id})"
-        hurried = notes.slow_s > PROJECT_SLOW_S or self._is_slowed(function.id)
+        hurried = notes.slow_s > PROJECT_SLOW_S or self._supervision.is_slowed(function.id)
         if hurried:
             notes.quota.hurry(function.filter)
             notes.quota.hurry(function.id)
@@ -289,7 +292,7 @@ class Transformations:
         excess_s = sum(map(notes.quota.excess_s, (function.filter, function.id)))
         if excess_s:
             notes.slow_s += excess_s
-            self._watch(function.id, (SLOW_RUN_S + excess_s) * 1_000)
+            self._supervision.watch(function.id, (SLOW_RUN_S + excess_s) * 1_000)
 
     def _prepare(
         self, function: CompiledFunction, flight: _EventInFlight, notes: _Notes
@@ -298,7 +301,7 @@ class Transformations:
 
         Returns the name of the event's list of outcomes instead when the function does not run.
         """
-        if self._is_stopped(function.id):
+        if self._supervision.is_stopped(function.id):
             notes.count(function, "disabled_permanently")
             return SKIPPED
         if notes.left_s < 0:
@@ -351,7 +354,7 @@ class Transformations:
         if not run.given_up:
             notes.slow(run.used_s)
             notes.bodies_s += run.used_s
-            self._watch(function.id, run.used_s * 1_000)
+            self._supervision.watch(function.id, run.used_s * 1_000)
         if (
             not run.given_up or function.id not in notes.given_up
         ):  # logged once: it may be thousands of events

@@ -20,7 +20,6 @@ from hoglab.fairness.fair_semaphore import Holder, TooManyWaitingError
 from hoglab.fairness.fair_threads import FairThreads
 from hoglab.http import errors
 from hoglab.http.compression import compress
-from hoglab.http.fields.dates import utc_now
 from hoglab.http.fields.unknown_keys import warnings_of_body, with_warnings
 from hoglab.http.identity import Principal, Project, Unknown
 from hoglab.http.management import access
@@ -33,9 +32,7 @@ from hoglab.http.management.table import Entry, RoutingTable
 from hoglab.http.management.throttling import Throttle
 from hoglab.http.requests import budget
 from hoglab.http.requests.body import (
-    BODY_TIMEOUT_S,
     JSON,
-    MAX_BODY_BYTES,
     MULTIPART,
     URLENCODED,
     Body,
@@ -54,19 +51,13 @@ from hoglab.http.streams import EventStream
 from hoglab.storage.database import repeat_conflicts
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.types import Receive, Scope, Send
 
     from hoglab.http.identity import Authenticator, Credentials
+    from hoglab.http.management.config import HttpConfig, Surroundings
     from hoglab.http.management.idempotency import Idempotency
     from hoglab.http.management.routing import Operation, ResourceRouter
 
-HANDLER_THREADS = 16
-"""Maximum number of handlers that run at the same time."""
-HEAVY_THREADS = 4
-"""Maximum number of slow handlers (queries over events, say) at the same time, beside the others. For one project, one
-less: see `FairThreads`."""
 CROWDED_RETRY_S = 5.0
 """Value of ``Retry-After`` when too much waits for a thread."""
 
@@ -124,32 +115,25 @@ class ManagementApi:
         self,
         routers: Iterable[ResourceRouter],
         authenticator: Authenticator,
+        config: HttpConfig,
+        surroundings: Surroundings,
         *,
-        sessions: Credentials | None = None,
-        throttle: Throttle | None = None,
-        idempotency: Idempotency | None = None,
-        max_body_bytes: int = MAX_BODY_BYTES,
-        body_timeout_s: float = BODY_TIMEOUT_S,
-        public_url: str | None = None,
-        lag_s: Callable[[], float] = lambda: 0.0,
-        catch_up: Callable[[], object] | None = None,
-        threads: int = HANDLER_THREADS,
-        heavy_threads: int = HEAVY_THREADS,
-        now: Callable[[], datetime] = utc_now,
+        sessions: Credentials | None,
+        idempotency: Idempotency | None,
     ) -> None:
         self.table = RoutingTable(operation for router in routers for operation in router.operations)
         self._authenticator = authenticator
         self._sessions = sessions
-        self._throttle = throttle
+        self._throttle = Throttle() if config.rate_limit_enabled else None
         self._idempotency = idempotency
-        self._max_body_bytes = max_body_bytes
-        self._body_timeout_s = body_timeout_s
-        self._public_url = public_url
-        self._lag_s = lag_s
-        self._catch_up = catch_up
-        self._now = now
-        self._threads = FairThreads(threads, "hoglab-http")
-        self._heavy_threads = FairThreads(heavy_threads, "hoglab-heavy")
+        self._max_body_bytes = config.max_body_bytes
+        self._body_timeout_s = config.body_timeout_s
+        self._public_url = config.public_url
+        self._lag_s = surroundings.lag_s
+        self._catch_up = surroundings.catch_up
+        self._now = surroundings.now
+        self._threads = FairThreads(config.handler_threads, "hoglab-http")
+        self._heavy_threads = FairThreads(config.heavy_threads, "hoglab-heavy")
         self._decoders = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="hoglab-decode")
 
     def close(self) -> None:

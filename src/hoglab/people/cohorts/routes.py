@@ -137,7 +137,7 @@ def cohorts_router(
             persons, count = reading.list_persons(
                 connection,
                 call.project.id,
-                among=store.members_query(row.id),
+                reading.PersonFilter(among=store.members_query(row.id)),
                 limit=page.limit,
                 offset=page.offset,
             )

@@ -104,6 +104,16 @@ class TableRows:
             f"WHERE {table}.key <> '' AND {between(table, since, before)} AND {condition}",
         )
 
+    def define_joined(
+        self, value: Value, name: str, units: str, since: datetime, before: datetime, condition: str
+    ) -> str:
+        """Define ``<name>_row(entity, ts, x)``: the contribution of each row to the entities that it belongs to.
+
+        ``condition`` is over ``<name>_table.ts`` and columns of ``units``.
+        """
+        columns, which = {"x": self.value(value)}, self.matches(self.source)
+        return self.define_owned(name, columns, which, units, since, before, condition)
+
     @property
     def _name(self) -> str:
         return f"the table {self.source.table.name}"
@@ -160,26 +170,6 @@ class TableRows:
             number = f"CAST({self._column(name)} AS DOUBLE)"
             return ComputedField(text, number, number)
         return ComputedField(text, self.scope.dialect.number(text))
-
-
-def define_joined(
-    scope: Scope,
-    value: Value,
-    source: TableSource,
-    name: str,
-    units: str,
-    since: datetime,
-    before: datetime,
-    condition: str,
-) -> str:
-    """Define ``<name>_row(entity, ts, x)``: the contribution of each row to the entities that it belongs to.
-
-    ``condition`` is over ``<name>_table.ts`` and columns of ``units``.
-    """
-    rows = TableRows(scope, source)
-    return rows.define_owned(
-        name, {"x": rows.value(value)}, rows.matches(source), units, since, before, condition
-    )
 
 
 def between(table: str, since: datetime, before: datetime) -> str:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from hoglab.analysis.query import expressions
 from hoglab.analysis.query.metrics.outcome import Outcome, Partial, with_covariate
 from hoglab.analysis.query.metrics.sessions import define_session_rows
-from hoglab.analysis.query.metrics.tables import define_joined
+from hoglab.analysis.query.metrics.tables import TableRows
 from hoglab.analysis.query.model import Bounds, Math, MeanMeasure, Metric, RatioMeasure, TableSource, Value
 from hoglab.analysis.query.scope import Scope, exclusive
 
@@ -124,7 +124,9 @@ def define_mean_covariate(scope: Scope, value: Value, lookback_us: int, units: s
         span, ts = scope.question.span, "x_table.ts"
         condition = f"{ts} >= {units}.t0 - {lookback_us} AND {ts} < {units}.t0"
         since = span.start - timedelta(microseconds=lookback_us)
-        rows = define_joined(scope, value, value.source, "x", units, since, exclusive(span.end), condition)
+        rows = TableRows(scope, value.source).define_joined(
+            value, "x", units, since, exclusive(span.end), condition
+        )
     else:
         ts = scope.ts()
         rows = scope.define(
@@ -157,7 +159,7 @@ def define_value_rows(scope: Scope, value: Value, name: str, window_us: int) -> 
     if isinstance(source, TableSource):
         since, before = scope.question.span.start, scope.read_until(window_us)
         condition = f"{ts} >= unit.t0{within}"
-        return define_joined(scope, value, source, name, "unit", since, before, condition)
+        return TableRows(scope, source).define_joined(value, name, "unit", since, before, condition)
     if value.session_property is not None:
         return define_session_rows(scope, value, source, name, window_us)
     # Joined before anything is read from JSON: only events of exposed entities are worth that.
