@@ -445,9 +445,8 @@ class ExperimentHealth:
                 item_id=str(row.feature_flag_id),
             )
             others = experiments_store.of_flags(connection, row.project_id, [row.feature_flag_id])
-        edits = [edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None]
         # With other shares than at first people of one variant have had less time than those of another.
-        has_one_split = not any("multivariate" in edit.fields for edit in edits)
+        has_one_split = len(exposures.get("phases") or ()) <= 1
         return Facts(
             plan=inputs,
             now=now,
@@ -455,7 +454,7 @@ class ExperimentHealth:
             mismatch=exposures["sample_ratio_mismatch"],
             multiple_percentage=None if bias is None else bias["multiple_variant_percentage"],
             seen_events=self._seen(inputs, start),
-            edits=edits,
+            edits=[edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None],
             sharing=[(other.id, other.name) for other in others if other.is_running and other.id != row.id],
             unreadable=unreadable,
             failures=self._failures(inputs),
