@@ -33,7 +33,7 @@ import orjson
 import uvloop
 from aiohttp import web
 from cryptography.fernet import Fernet
-from tests.embedded import EmbeddedInvocationQueue
+from tests.embedded import EmbeddedQueueTables
 
 from benchmarks.dispatch_filters import make_event, make_filter
 from hoglab.accounts.bootstrap import bootstrap
@@ -52,6 +52,7 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations import InvocationQueue
 from hoglab.storage.invocations.sql import stores_of
 
 SEED = 20_260_101
@@ -84,7 +85,7 @@ class House:
         project = accounts.project(1)
         assert project is not None
         self.project = project
-        self.queue = EmbeddedInvocationQueue(folder / "queue.db")
+        self.queue = InvocationQueue(EmbeddedQueueTables(folder / "queue.db"))
         self.queue_database = Database.open(folder / "queue.db", tables.queue_metadata)
         box = SecretBox([Fernet.generate_key().decode()])
         stores = stores_of(self.queue, self.queue_database)

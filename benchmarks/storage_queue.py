@@ -19,13 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from tests.embedded import EmbeddedInvocationQueue
+from tests.embedded import EmbeddedQueueTables
 
 from hoglab.storage.invocations import (
     AppMetric,
     ConsumerPosition,
     InvocationBatch,
     InvocationOutcome,
+    InvocationQueue,
     LogEntry,
     NewInvocation,
 )
@@ -76,7 +77,7 @@ def reference(path: Path, total: int) -> Rates:
 
 
 def queue(path: Path, total: int, *, traces: bool, workers: int = 1) -> Rates:
-    invocations = EmbeddedInvocationQueue(path)
+    invocations = InvocationQueue(EmbeddedQueueTables(path))
     now = datetime.now(UTC)
 
     def enqueue() -> int:

@@ -7,12 +7,12 @@ from hoglab.storage.event_log.sqlite import SqliteEventLog as EmbeddedEventLog
 from hoglab.storage.event_store.dialects.duckdb import DuckDb as EmbeddedDialect
 from hoglab.storage.event_store.duckdb import DuckDbEventStore as EmbeddedEventStore
 from hoglab.storage.event_store.duckdb_file import DuckDbReader as EmbeddedReader
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue as EmbeddedInvocationQueue
+from hoglab.storage.invocations.sqlite import SqliteQueueTables as EmbeddedQueueTables
 
 __all__ = [
     "EmbeddedDialect",
     "EmbeddedEventLog",
     "EmbeddedEventStore",
-    "EmbeddedInvocationQueue",
+    "EmbeddedQueueTables",
     "EmbeddedReader",
 ]

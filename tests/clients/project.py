@@ -46,8 +46,7 @@ class Project:
         self._http = httpx.Client(base_url=f"{server.url}/api/projects/{self.id}", headers=headers)
 
     def sdk(self, **options: Any) -> Posthog:
-        patient = {"timeout": PATIENCE_S, "feature_flags_request_timeout_seconds": PATIENCE_S}
-        client = Posthog(self.token, host=self.server.url, **(patient | options))
+        client = Posthog(self.token, host=self.server.url, **options)
         self.clients.append(client)
         return client
 

@@ -17,7 +17,7 @@ import orjson
 import pytest
 from aiohttp import web
 from cryptography.fernet import Fernet
-from tests.embedded import EmbeddedInvocationQueue
+from tests.embedded import EmbeddedQueueTables
 from tests.waiting import wait_for
 
 from hoglab.accounts.bootstrap import FirstStart, bootstrap
@@ -41,6 +41,7 @@ from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
+from hoglab.storage.invocations import InvocationQueue
 from hoglab.storage.invocations.sql import stores_of
 
 ensure_stack()
@@ -165,7 +166,7 @@ class House:
 
     def open(self) -> None:
         self.database = Database.open(self.folder / "hoglab.db")
-        self.queue = EmbeddedInvocationQueue(self.folder / "queue.db")
+        self.queue = InvocationQueue(EmbeddedQueueTables(self.folder / "queue.db"))
         self.queue_database = Database.open(self.folder / "queue.db", tables.queue_metadata)
         self.accounts = AccountService(self.database)
         self.people = PersonService(self.database)

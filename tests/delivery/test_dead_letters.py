@@ -19,7 +19,7 @@ from hoglab.delivery.runs.dead_letters import shown
 from hoglab.storage.database.errors import DatabaseFullError
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import DeadLetterSelection, InvocationBatch
-from hoglab.storage.invocations import dead_letter_rows as kept
+from hoglab.storage.invocations import traces as kept
 from hoglab.storage.job_leases import JobLeases
 
 BAD_FILTER = {"properties": [{"type": "hogql", "key": "match(properties.a, properties.b)"}]}

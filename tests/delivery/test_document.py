@@ -31,7 +31,7 @@ from hoglab.functions.environments import DESTINATION_LIMITS, MASKING_LIMITS
 from hoglab.functions.templating import liquid, liquid_filters
 from hoglab.hog.rt.context import EXPRESSION_LIMITS
 from hoglab.settings import Settings
-from hoglab.storage.invocations import dead_letter_rows, janitor, traces
+from hoglab.storage.invocations import janitor, traces
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "delivery.md").read_text()
@@ -144,8 +144,8 @@ def limits() -> dict[str, str]:
         "body of a webhook's request": f"{webhook.body} bytes",
         "webhook requests at work or waiting": str(webhook.waiting),
         "of these, of one project": str(webhook.waiting * OWNER_SHARE // (OWNER_SHARE + 1)),
-        "dead letters of a function": str(dead_letter_rows.MAX_DEAD_LETTERS),
-        "days that dead letters are kept": str(dead_letter_rows.DEAD_LETTER_RETENTION_DAYS),
+        "dead letters of a function": str(traces.MAX_DEAD_LETTERS),
+        "days that dead letters are kept": str(traces.DEAD_LETTER_RETENTION_DAYS),
         "days that runs are kept to be run again": str(traces.RESULT_RETENTION_DAYS),
         "days that logs and counts are kept": str(traces.TRACE_RETENTION_DAYS),
     }

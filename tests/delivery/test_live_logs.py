@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.contract.rules import rule
-from tests.embedded import EmbeddedInvocationQueue
+from tests.embedded import EmbeddedQueueTables
 from tests.waiting import PATIENCE_S
 
 from hoglab.delivery.runs import live_logs
@@ -21,7 +21,7 @@ from hoglab.demo.server import ChildServer
 from hoglab.http import streams
 from hoglab.http.streams import ServerEvent
 from hoglab.storage.database import Database, tables
-from hoglab.storage.invocations import LogEntry, LogQuery, RunStore
+from hoglab.storage.invocations import InvocationQueue, LogEntry, LogQuery, RunStore
 from hoglab.storage.invocations.sql import stores_of
 
 FUNCTION = "0199a3d4-0000-7000-8000-000000000001"
@@ -29,15 +29,15 @@ OTHER = "0199a3d4-0000-7000-8000-000000000002"
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[EmbeddedInvocationQueue]:
+def queue(tmp_path: Path) -> Iterator[InvocationQueue]:
     Database.open(tmp_path / "queue.db", tables.queue_metadata).dispose()
-    queue = EmbeddedInvocationQueue(tmp_path / "queue.db")
+    queue = InvocationQueue(EmbeddedQueueTables(tmp_path / "queue.db"))
     yield queue
     queue.close()
 
 
 @pytest.fixture
-def store(queue: EmbeddedInvocationQueue, tmp_path: Path) -> Iterator[RunStore]:
+def store(queue: InvocationQueue, tmp_path: Path) -> Iterator[RunStore]:
     database = Database.open(tmp_path / "queue.db", tables.queue_metadata)
     yield stores_of(queue, database).runs
     database.dispose()
@@ -89,7 +89,7 @@ async def following(live: LiveLogs, count: int) -> None:
 
 
 @rule("X5.1")
-def test_each_follower_gets_its_own_lines_in_order(queue: EmbeddedInvocationQueue, store: RunStore) -> None:
+def test_each_follower_gets_its_own_lines_in_order(queue: InvocationQueue, store: RunStore) -> None:
     async def story(live: LiveLogs) -> None:
         queue.write_logs([entry("before")])
         all_lines = Reader(live.follow(1, FUNCTION, LogQuery()))
@@ -112,7 +112,7 @@ def test_each_follower_gets_its_own_lines_in_order(queue: EmbeddedInvocationQueu
 
 @rule("X5.1")
 def test_what_was_missed_comes_first_and_nothing_twice(
-    queue: EmbeddedInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
+    queue: InvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_logs, "BATCH_LINES", 3)
 
@@ -131,7 +131,7 @@ def test_what_was_missed_comes_first_and_nothing_twice(
 
 @rule("X5.1")
 def test_a_slow_follower_is_told_what_it_missed(
-    queue: EmbeddedInvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
+    queue: InvocationQueue, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "MAX_WAITING", 5)
 
@@ -148,7 +148,7 @@ def test_a_slow_follower_is_told_what_it_missed(
 
 
 def test_reading_stops_with_the_last_follower_and_begins_again(
-    queue: EmbeddedInvocationQueue, store: RunStore
+    queue: InvocationQueue, store: RunStore
 ) -> None:
     async def story(live: LiveLogs) -> None:
         for _ in range(2):

@@ -15,8 +15,7 @@ from tests.postgres import PostgresServer
 from tests.storage.engines import PostgresEngine, on_own_database
 from tests.storage.test_invocations import invocation, outcome
 
-from hoglab.storage.invocations import InvocationBatch
-from hoglab.storage.invocations.postgres import PostgresInvocationQueue
+from hoglab.storage.invocations import InvocationBatch, InvocationQueue
 
 pytestmark = pytest.mark.faults
 
@@ -33,7 +32,7 @@ def engine(postgres: PostgresServer) -> Iterator[PostgresEngine]:
         yield engine
 
 
-def work(queue: PostgresInvocationQueue, seconds: float) -> float:
+def work(queue: InvocationQueue, seconds: float) -> float:
     """Runs that are enqueued, claimed and finished in a second."""
     begun = time.monotonic()
     done = 0

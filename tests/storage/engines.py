@@ -20,13 +20,9 @@ from hoglab.storage.event_log import sqlite as event_log_sqlite
 from hoglab.storage.event_log.log import GroupCommitLog, LogLimits
 from hoglab.storage.event_log.postgres import PostgresEventLog
 from hoglab.storage.event_log.sqlite import SqliteEventLog
-from hoglab.storage.invocations import InvocationQueue, RunWriter
-from hoglab.storage.invocations.postgres import PostgresInvocationQueue
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
-
-
-class Queue(InvocationQueue, RunWriter, Protocol):
-    """What delivery has of an engine's queue."""
+from hoglab.storage.invocations import InvocationQueue
+from hoglab.storage.invocations.postgres import PostgresQueueTables
+from hoglab.storage.invocations.sqlite import SqliteQueueTables
 
 
 class Engine(Protocol):
@@ -37,7 +33,7 @@ class Engine(Protocol):
 
     def log(self, **limits: Any) -> GroupCommitLog: ...
 
-    def queue(self, **options: Any) -> Queue: ...
+    def queue(self, **options: Any) -> InvocationQueue: ...
 
     def writing(self) -> AbstractContextManager[None]:
         """Another writer is busy during the block, so that everything that is appended has to wait."""
@@ -63,8 +59,8 @@ class SqliteEngine:
     def log(self, **limits: Any) -> SqliteEventLog:
         return SqliteEventLog(self.path, limits=LogLimits(**limits))
 
-    def queue(self, **options: Any) -> SqliteInvocationQueue:
-        return SqliteInvocationQueue(self.path, **options)
+    def queue(self, **options: Any) -> InvocationQueue:
+        return InvocationQueue(SqliteQueueTables(self.path), **options)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -102,8 +98,8 @@ class PostgresEngine:
     def log(self, **limits: Any) -> PostgresEventLog:
         return PostgresEventLog(self.connect, "the database of a test", limits=LogLimits(**limits))
 
-    def queue(self, **options: Any) -> PostgresInvocationQueue:
-        return PostgresInvocationQueue(self.connect, "the database of a test", **options)
+    def queue(self, **options: Any) -> InvocationQueue:
+        return InvocationQueue(PostgresQueueTables(self.connect, "the database of a test"), **options)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -45,7 +45,7 @@ EXEMPT = {
     ("storage/invocations/sql/sharing.py", "take", "FUNCTION_HEALTH"),
     ("storage/invocations/sql/sharing.py", "tell", "FUNCTION_HEALTH"),
     ("storage/invocations/sql/jobs.py", "advance", "BACKFILL_PROGRESS"),
-    ("storage/invocations/sqlite.py", "__init__", "DELIVERY_PROGRESS"),
+    ("storage/invocations/sqlite/tables.py", "__init__", "DELIVERY_PROGRESS"),
     ("storage/job_leases.py", "_claim", "JOB_LEASES"),
     ("storage/job_leases.py", "_give_back", "JOB_LEASES"),
     ("storage/job_leases.py", "forget_old", "EXPIRED"),

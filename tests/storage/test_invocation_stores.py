@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as changed
-from tests.storage.engines import Engine, Queue
+from tests.storage.engines import Engine
 from tests.storage.test_invocations import START, Clock, invocation
 
 from hoglab.storage.database import tables
@@ -22,6 +22,7 @@ from hoglab.storage.invocations import (
     HourlyCount,
     HourQuery,
     InvocationBatch,
+    InvocationQueue,
     InvocationResult,
     InvocationStores,
     JobKind,
@@ -37,14 +38,14 @@ from hoglab.storage.invocations.sql import stores_of
 
 
 @pytest.fixture
-def queue(engine: Engine) -> Iterator[Queue]:
+def queue(engine: Engine) -> Iterator[InvocationQueue]:
     queue = engine.queue(now=Clock())
     yield queue
     queue.close()
 
 
 @pytest.fixture
-def stores(engine: Engine, queue: Queue) -> InvocationStores:
+def stores(engine: Engine, queue: InvocationQueue) -> InvocationStores:
     return stores_of(queue, engine.database)
 
 
@@ -166,7 +167,7 @@ def result(id_: str, due: float | None, **fields: Any) -> InvocationResult:
 
 class TestResults:
     @pytest.fixture(autouse=True)
-    def results(self, queue: Queue) -> None:
+    def results(self, queue: InvocationQueue) -> None:
         rows = [
             result("r0", 0, error_kind="timeout", error_message="50% of it", attempts=3),
             result(
@@ -229,7 +230,9 @@ class TestResults:
         page, _ = stores.runs.page(self.wanted(), at(-1), at(3), size=3, limit=1)
         assert [row.invocation_id for row in page] == ["r0"]
 
-    def test_when_those_that_wait_are_gone_on_with(self, queue: Queue, stores: InvocationStores) -> None:
+    def test_when_those_that_wait_are_gone_on_with(
+        self, queue: InvocationQueue, stores: InvocationStores
+    ) -> None:
         later, running = invocation(scheduled_at=at(60)), invocation()
         queue.enqueue(InvocationBatch([later, running]))
         queue.claim()
@@ -253,7 +256,7 @@ def letter(id_: str, failed: float, **fields: Any) -> DeadLetter:
 
 class TestDeadLetters:
     @pytest.fixture(autouse=True)
-    def letters(self, queue: Queue) -> None:
+    def letters(self, queue: InvocationQueue) -> None:
         kept = [
             letter("l0", 0, reason="100% wrong"),
             letter("l1", 1, function_id=None, step="parse"),
@@ -267,7 +270,9 @@ class TestDeadLetters:
         assert count == len(letters)
         return [each.id for each in letters]
 
-    def test_what_fails_again_counts_an_attempt(self, queue: Queue, stores: InvocationStores) -> None:
+    def test_what_fails_again_counts_an_attempt(
+        self, queue: InvocationQueue, stores: InvocationStores
+    ) -> None:
         queue.enqueue(InvocationBatch(dead=[letter("l1", 9, function_id=None, step="parse", reason="still")]))
         [again] = stores.dead_letters.read(["l1", "unknown"])
         assert (again.function_id, again.reason, again.payload) == (None, "still", b"\x00payload")
@@ -299,7 +304,9 @@ class TestDeadLetters:
         letters, count = stores.dead_letters.page(1, DeadLetterSelection(), 1, 1)
         assert ([each.id for each in letters], count) == (["l1"], 3)
 
-    def test_what_was_tried_again_is_forgotten(self, queue: Queue, stores: InvocationStores) -> None:
+    def test_what_was_tried_again_is_forgotten(
+        self, queue: InvocationQueue, stores: InvocationStores
+    ) -> None:
         queue.enqueue(InvocationBatch(retried=["l0", "l2", "unknown"]))
         assert self.ids(stores) == ["l1"]
         assert queue.stats().dead_letters == 2
@@ -352,7 +359,7 @@ class TestJobs:
         assert ([each.id for each in jobs], count) == (["j0"], 3)
 
     def test_a_step_is_done_once_with_what_it_enqueues_or_without(
-        self, queue: Queue, stores: InvocationStores
+        self, queue: InvocationQueue, stores: InvocationStores
     ) -> None:
         stores.jobs.begin(job("j"), alone=True)
         first = JobStep("j", 10, 20, seen=5, already_run=1, dead_letters=2)
@@ -391,7 +398,7 @@ class TestErasing:
         return stores.erasing.erase(self.PERSONS, lambda state: state.replace(b"d", b"") or None)
 
     def test_invocations_keep_who_else_is_in_them(
-        self, engine: Engine, queue: Queue, stores: InvocationStores
+        self, engine: Engine, queue: InvocationQueue, stores: InvocationStores
     ) -> None:
         kept = {
             "other": invocation(state=b"x"),
@@ -405,7 +412,7 @@ class TestErasing:
         assert states == {**{each.id: each.state for each in kept.values()}, both.id: b"x"}
 
     def test_what_is_at_work_is_waited_for(
-        self, engine: Engine, queue: Queue, stores: InvocationStores
+        self, engine: Engine, queue: InvocationQueue, stores: InvocationStores
     ) -> None:
         queue.enqueue(InvocationBatch([invocation(state=b"dx")]))
         queue.claim()
@@ -416,7 +423,7 @@ class TestErasing:
         assert [row.state for row in engine.rows(tables.invocation)] == [b"x"]
 
     def test_nothing_that_runs_left_tells_of_them(
-        self, engine: Engine, queue: Queue, stores: InvocationStores
+        self, engine: Engine, queue: InvocationQueue, stores: InvocationStores
     ) -> None:
         about = result("r", 0, person_id="p", distinct_id="d", error_message="d said", parent_run_id="batch")
         other = result("s", 0, person_id="q", distinct_id="x", parent_run_id="job")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.storage.engines import Engine, Queue
+from tests.storage.engines import Engine
 from tests.waiting import PATIENCE_S
 
 from hoglab.storage.database import from_micros, tables
@@ -55,7 +55,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def queue(engine: Engine, clock: Clock) -> Iterator[Queue]:
+def queue(engine: Engine, clock: Clock) -> Iterator[InvocationQueue]:
     queue = engine.queue(now=clock, jitter=lambda: 0.5)
     yield queue
     queue.close()
@@ -75,11 +75,7 @@ def claim_ids(queues: InvocationQueue, **options: Any) -> list[str]:
 
 
 class TestEnqueueAndClaim:
-    def test_it_is_an_invocation_queue(self, queue: Queue) -> None:
-        as_protocol: InvocationQueue = queue
-        assert as_protocol.claim() == []
-
-    def test_what_is_claimed_is_what_was_enqueued(self, queue: Queue, clock: Clock) -> None:
+    def test_what_is_claimed_is_what_was_enqueued(self, queue: InvocationQueue, clock: Clock) -> None:
         new = invocation(project_id=3, parent_run_id="p", priority=2, state=b"\x00\xff")
         assert queue.enqueue(InvocationBatch([new])) == 1
         clock.advance(1)
@@ -100,7 +96,7 @@ class TestEnqueueAndClaim:
         assert len(claimed.lock_token) == 36
         assert queue.claim() == []
 
-    def test_a_known_id_is_skipped_in_every_state(self, queue: Queue) -> None:
+    def test_a_known_id_is_skipped_in_every_state(self, queue: InvocationQueue) -> None:
         new = invocation()
         assert queue.enqueue(InvocationBatch([new, new])) == 1
         assert queue.enqueue(InvocationBatch([replace(new, state=b"other")])) == 0
@@ -111,7 +107,7 @@ class TestEnqueueAndClaim:
         assert queue.enqueue(InvocationBatch([new])) == 0
         assert queue.claim() == []
 
-    def test_order_is_by_priority_and_then_by_time(self, queue: Queue, clock: Clock) -> None:
+    def test_order_is_by_priority_and_then_by_time(self, queue: InvocationQueue, clock: Clock) -> None:
         def at(seconds: int) -> datetime:
             return START + timedelta(seconds=seconds)
 
@@ -124,7 +120,7 @@ class TestEnqueueAndClaim:
         assert claim_ids(queue, limit=3) == [urgent.id, early.id, late.id]
         assert claim_ids(queue, limit=3) == [retry.id]
 
-    def test_nothing_is_claimed_before_its_time(self, queue: Queue, clock: Clock) -> None:
+    def test_nothing_is_claimed_before_its_time(self, queue: InvocationQueue, clock: Clock) -> None:
         later = invocation(scheduled_at=START + timedelta(seconds=5))
         queue.enqueue(InvocationBatch([later]))
         assert queue.next_due() == START + timedelta(seconds=5)
@@ -133,7 +129,7 @@ class TestEnqueueAndClaim:
         assert claim_ids(queue) == [later.id]
         assert queue.next_due() is None
 
-    def test_queues_and_excluded_functions_are_apart(self, queue: Queue) -> None:
+    def test_queues_and_excluded_functions_are_apart(self, queue: InvocationQueue) -> None:
         one, two = invocation(function_id="f1"), invocation(function_id="f2")
         other = invocation(queue="hogoverflow")
         queue.enqueue(InvocationBatch([one, two, other]))
@@ -143,7 +139,7 @@ class TestEnqueueAndClaim:
         assert queue.next_due() == START
         assert claim_ids(queue, queue="hogoverflow") == [other.id]
 
-    def test_functions_and_projects_take_turns(self, queue: Queue) -> None:
+    def test_functions_and_projects_take_turns(self, queue: InvocationQueue) -> None:
         """However long one line is, who comes last is served in the next round."""
         queue.enqueue(InvocationBatch([invocation(function_id="flood") for _ in range(1_000)]))
         queue.enqueue(InvocationBatch([invocation(function_id="small") for _ in range(3)]))
@@ -166,14 +162,14 @@ class TestEnqueueAndClaim:
             assert not seen.intersection(again[: 40 - len(seen)])
             seen.update(again)
 
-    def test_what_is_left_over_goes_to_who_has_more(self, queue: Queue) -> None:
+    def test_what_is_left_over_goes_to_who_has_more(self, queue: InvocationQueue) -> None:
         queue.enqueue(InvocationBatch([invocation(function_id="flood") for _ in range(100)]))
         queue.enqueue(InvocationBatch([invocation(function_id=f"f{n}") for n in range(20)]))
         claimed = Counter(each.function_id for each in queue.claim(limit=100))
         assert claimed["flood"] == 80
         assert len(claimed) == 21
 
-    def test_what_is_next_of_its_key_is_not_late(self, queue: Queue, clock: Clock) -> None:
+    def test_what_is_next_of_its_key_is_not_late(self, queue: InvocationQueue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation(order_key="a"), invocation(order_key="a")]))
         [first] = queue.claim()
         clock.advance(100)
@@ -197,7 +193,7 @@ class TestEnqueueAndClaim:
         assert queue.backlog() == 0
         queue.close()
 
-    def test_one_key_is_worked_on_in_order(self, queue: Queue, clock: Clock) -> None:
+    def test_one_key_is_worked_on_in_order(self, queue: InvocationQueue, clock: Clock) -> None:
         a1, b1, a2, free, a3 = (
             invocation(order_key="a"),
             invocation(order_key="b"),
@@ -305,7 +301,7 @@ class TestEnqueueAndClaim:
         with closing(engine.queue(now=clock)) as one, closing(engine.queue(now=clock)) as two:
             ends = clock() + timedelta(seconds=60)
 
-            def count(queue: Queue, number: int, before: int) -> None:
+            def count(queue: InvocationQueue, number: int, before: int) -> None:
                 masking = [MaskingCount("f", "h", number, ends, before), MaskingCount("g", "h", 1, ends)]
                 queue.enqueue(InvocationBatch([invocation()], masking=masking[: 2 if before == 0 else 1]))
 
@@ -324,7 +320,7 @@ class TestEnqueueAndClaim:
             count(one, 1, 0)
             assert [each.count for each in two.masking_counts([("f", "h")])] == [1]
 
-    def test_two_workers_never_get_the_same(self, queue: Queue) -> None:
+    def test_two_workers_never_get_the_same(self, queue: InvocationQueue) -> None:
         new = [invocation() for _ in range(600)]
         queue.enqueue(InvocationBatch(new))
 
@@ -342,7 +338,7 @@ class TestEnqueueAndClaim:
 
 
 class TestTurns:
-    def test_a_suspended_run_comes_back_with_its_state(self, queue: Queue, clock: Clock) -> None:
+    def test_a_suspended_run_comes_back_with_its_state(self, queue: InvocationQueue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         [first] = queue.claim()
         again = START + timedelta(seconds=60)
@@ -353,7 +349,7 @@ class TestTurns:
         assert (second.id, second.state, second.priority) == (first.id, b"half", 1)
         assert second.lock_token != first.lock_token
 
-    def test_what_is_not_said_stays(self, queue: Queue) -> None:
+    def test_what_is_not_said_stays(self, queue: InvocationQueue) -> None:
         queue.enqueue(InvocationBatch([invocation(priority=2)]))
         queue.finish([outcome(queue.claim()[0], "available")])
         [again] = queue.claim()
@@ -361,7 +357,7 @@ class TestTurns:
 
     @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
     def test_a_finished_run_never_comes_back(
-        self, queue: Queue, clock: Clock, engine: Engine, status: str
+        self, queue: InvocationQueue, clock: Clock, engine: Engine, status: str
     ) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         [claimed] = queue.claim()
@@ -372,7 +368,7 @@ class TestTurns:
         assert queue.release_all() == 0
         assert queue.claim() == []
 
-    def test_a_lost_lock_changes_nothing(self, queue: Queue, clock: Clock) -> None:
+    def test_a_lost_lock_changes_nothing(self, queue: InvocationQueue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         [slow] = queue.claim()
         clock.advance(HEARTBEAT_LIMIT_S + 1)
@@ -384,7 +380,9 @@ class TestTurns:
         assert queue.finish([outcome(slow, "failed")]) == frozenset()
         assert queue.finish([outcome(fresh), outcome(slow)]) == {fresh.id}
 
-    def test_whoever_lost_the_lock_does_not_tell_the_result(self, queue: Queue, engine: Engine) -> None:
+    def test_whoever_lost_the_lock_does_not_tell_the_result(
+        self, queue: InvocationQueue, engine: Engine
+    ) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         [slow] = queue.claim()
         queue.release_all()
@@ -398,7 +396,7 @@ class TestTurns:
         assert told == {fresh.id: ("succeeded", 11), "another": ("succeeded", 12)}
 
     def test_whoever_lost_a_run_on_many_events_does_not_tell_how_they_fared(
-        self, queue: Queue, engine: Engine
+        self, queue: InvocationQueue, engine: Engine
     ) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         [slow] = queue.claim()
@@ -414,14 +412,53 @@ class TestTurns:
         told = {row.invocation_id: (row.status, row.version) for row in engine.rows(tables.invocation_result)}
         assert told == {"first": ("succeeded", 11), "second": ("succeeded", 11)}
 
-    def test_traces_are_written_even_when_the_lock_was_lost(self, queue: Queue, engine: Engine) -> None:
+    def test_traces_are_written_even_when_the_lock_was_lost(
+        self, queue: InvocationQueue, engine: Engine
+    ) -> None:
         lost = InvocationOutcome("unknown", "token", "completed")
         assert queue.finish([lost], logs=[line("said")]) == frozenset()
         assert [row.message for row in engine.rows(tables.log_entry)] == ["said"]
 
 
+class TestGathering:
+    def test_groups_are_full_or_have_one_that_is_due(self, queue: InvocationQueue, clock: Clock) -> None:
+        later = START + timedelta(minutes=1)
+        waiting = [
+            invocation(queue="wait", function_id=function, scheduled_at=later, state=f"{place}".encode())
+            for function, number in (("f1", 5), ("f2", 1), ("f3", 2))
+            for place in range(number)
+        ]
+        queue.enqueue(InvocationBatch(waiting))
+        groups: list[list[bytes]] = []
+
+        def merge(some: list[ClaimedInvocation]) -> tuple[NewInvocation, list[InvocationResult]]:
+            groups.append([each.state for each in some])
+            return invocation(function_id=some[0].function_id), []
+
+        assert sorted(queue.gathering("wait")) == ["f1", "f2", "f3"]
+        assert queue.gather("wait", {"f1": 2, "f2": 2}, merge) == 2
+        assert groups == [[b"0", b"1"], [b"2", b"3"]]
+        assert queue.backlogs() == {"f1": 3, "f2": 1, "f3": 2}
+        clock.advance(60)
+        assert queue.gather("wait", {"f1": 2, "f2": 2}, merge) == 2
+        assert groups[2:] == [[b"4"], [b"0"]]
+        assert queue.gathering("wait") == ["f3"]
+
+    def test_a_group_of_which_nothing_is_made_holds_up_no_other(self, queue: InvocationQueue) -> None:
+        queue.enqueue(InvocationBatch([invocation(queue="wait") for _ in range(6)]))
+        sizes: list[int] = []
+
+        def merge(some: list[ClaimedInvocation]) -> tuple[NewInvocation | None, list[InvocationResult]]:
+            sizes.append(len(some))
+            return invocation() if len(sizes) == 3 else None, []
+
+        assert queue.gather("wait", {"f1": 2}, merge) == 1
+        assert sizes == [2, 2, 2]
+        assert queue.backlog() == 1
+
+
 class TestJanitor:
-    def test_a_beating_worker_keeps_its_work(self, queue: Queue, clock: Clock) -> None:
+    def test_a_beating_worker_keeps_its_work(self, queue: InvocationQueue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation(), invocation()]))
         beating, silent = queue.claim()
         for _ in range(4):
@@ -431,7 +468,9 @@ class TestJanitor:
         assert queue.finish([outcome(beating)]) == {beating.id}
         assert queue.finish([outcome(silent)]) == frozenset()
 
-    def test_back_off_grows_and_too_many_resets_are_a_poison_pill(self, queue: Queue, clock: Clock) -> None:
+    def test_back_off_grows_and_too_many_resets_are_a_poison_pill(
+        self, queue: InvocationQueue, clock: Clock
+    ) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         waits = []
         for resets in range(MAX_RESETS):
@@ -457,7 +496,7 @@ class TestJanitor:
         assert queue.finish([outcome(poisoned, "failed")]) == {poisoned.id}
         assert queue.backlog() == 0
 
-    def test_progress_resets_the_count(self, queue: Queue, clock: Clock) -> None:
+    def test_progress_resets_the_count(self, queue: InvocationQueue, clock: Clock) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         queue.claim()
         clock.advance(HEARTBEAT_LIMIT_S + 1)
@@ -468,7 +507,9 @@ class TestJanitor:
         queue.finish([outcome(claimed, "available")])
         assert queue.claim()[0].reset_count == 0
 
-    def test_a_finished_run_goes_after_its_grace(self, queue: Queue, clock: Clock, engine: Engine) -> None:
+    def test_a_finished_run_goes_after_its_grace(
+        self, queue: InvocationQueue, clock: Clock, engine: Engine
+    ) -> None:
         queue.enqueue(InvocationBatch([invocation() for _ in range(3)]))
         queue.finish([outcome(each) for each in queue.claim(limit=2)])
         clock.advance(FINISHED_GRACE_S)
@@ -479,7 +520,7 @@ class TestJanitor:
         assert len(engine.rows(tables.invocation)) == 1
 
     def test_a_finished_run_stays_while_its_log_record_may_be_read_again(
-        self, queue: Queue, clock: Clock, engine: Engine
+        self, queue: InvocationQueue, clock: Clock, engine: Engine
     ) -> None:
         log = engine.log()
         log.commit("ingestion", 4)
@@ -497,7 +538,7 @@ class TestJanitor:
         log.close()
 
     def test_sweeping_goes_over_many_in_small_steps(
-        self, queue: Queue, clock: Clock, engine: Engine, monkeypatch: pytest.MonkeyPatch
+        self, queue: InvocationQueue, clock: Clock, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(janitor, "SWEEP_ROWS", 3)
         queue.enqueue(InvocationBatch([invocation() for _ in range(20)]))
@@ -522,7 +563,7 @@ class TestRestart:
         assert queue.finish([outcome(each) for each in claimed]) == frozenset()  # of the former process
         queue.close()
 
-    def test_restarts_are_not_held_against_what_was_in_flight(self, queue: Queue) -> None:
+    def test_restarts_are_not_held_against_what_was_in_flight(self, queue: InvocationQueue) -> None:
         queue.enqueue(InvocationBatch([invocation()]))
         for _ in range(5 * MAX_RESETS):
             assert len(queue.claim()) == 1
@@ -530,7 +571,7 @@ class TestRestart:
         assert queue.sweep().poisoned == []
         assert [one.reset_count for one in queue.claim()] == [0]
 
-    def test_positions_of_consumers(self, queue: Queue, engine: Engine) -> None:
+    def test_positions_of_consumers(self, queue: InvocationQueue, engine: Engine) -> None:
         assert queue.position("delivery") == 0
         queue.enqueue(InvocationBatch(position=ConsumerPosition("delivery", 7)))
         queue.enqueue(InvocationBatch(position=ConsumerPosition("delivery", 6)))
@@ -551,7 +592,7 @@ def metric(name: str = "triggered", count: int = 1, **fields: Any) -> AppMetric:
 
 
 class TestTraces:
-    def test_lines_of_a_run_are_in_order_and_apart(self, queue: Queue, engine: Engine) -> None:
+    def test_lines_of_a_run_are_in_order_and_apart(self, queue: InvocationQueue, engine: Engine) -> None:
         first = [
             line("1"),
             line("other", instance_id="j"),
@@ -576,7 +617,7 @@ class TestTraces:
         [other] = [row for row in rows if row.instance_id == "j"]
         assert (other.timestamp, other.level, other.log_source) == (START, "info", "hog_function")
 
-    def test_metrics_are_added_up_by_the_hour(self, queue: Queue, engine: Engine) -> None:
+    def test_metrics_are_added_up_by_the_hour(self, queue: InvocationQueue, engine: Engine) -> None:
         later = START + timedelta(minutes=59, seconds=59)
         queue.write_metrics([metric(), metric(count=4, timestamp=later), metric("fetch")])
         queue.enqueue(
@@ -589,7 +630,7 @@ class TestTraces:
             ("triggered", START + timedelta(hours=1)): 1,
         }
 
-    def test_the_newer_result_of_a_run_stays(self, queue: Queue, engine: Engine) -> None:
+    def test_the_newer_result_of_a_run_stays(self, queue: InvocationQueue, engine: Engine) -> None:
         running = InvocationResult("i1", 1, "f1", "running", attempts=1, version=10, started_at=START)
         done = replace(running, status="succeeded", version=12, finished_at=START, duration_ms=210)
         queue.enqueue(InvocationBatch(results=[running]))
@@ -597,7 +638,7 @@ class TestTraces:
         [row] = engine.rows(tables.invocation_result)
         assert (row.status, row.version, row.duration_ms, row.started_at) == ("succeeded", 12, 210, START)
 
-    def test_a_run_is_repeated_for_its_present_result_alone(self, queue: Queue) -> None:
+    def test_a_run_is_repeated_for_its_present_result_alone(self, queue: InvocationQueue) -> None:
         failed = InvocationResult("i1", 1, "f1", "failed", attempts=1, version=10)
         again = NewInvocation("i1", 1, "f1", b"again", repeats=10)
         assert queue.enqueue(InvocationBatch([again])) == 0, "there is no such result"
@@ -610,7 +651,9 @@ class TestTraces:
         assert queue.enqueue(InvocationBatch([again])) == 0
         assert queue.enqueue(InvocationBatch([replace(again, repeats=11)])) == 1
 
-    def test_traces_go_when_their_time_is_over(self, queue: Queue, clock: Clock, engine: Engine) -> None:
+    def test_traces_go_when_their_time_is_over(
+        self, queue: InvocationQueue, clock: Clock, engine: Engine
+    ) -> None:
         def counts() -> list[int]:
             kept = (tables.log_entry, tables.app_metric, tables.invocation_result)
             return [len(engine.rows(table)) for table in kept]
@@ -648,7 +691,7 @@ class TestTraces:
 
 
 class TestWaiting:
-    def test_work_that_came_since_the_last_claim_is_not_slept_over(self, queue: Queue) -> None:
+    def test_work_that_came_since_the_last_claim_is_not_slept_over(self, queue: InvocationQueue) -> None:
         assert queue.claim() == []
         queue.enqueue(InvocationBatch([invocation()]))
         assert queue.wait(30)
@@ -656,7 +699,7 @@ class TestWaiting:
         queue.wake()
         assert queue.wait(30)
 
-    def test_a_sleeping_worker_is_woken(self, queue: Queue) -> None:
+    def test_a_sleeping_worker_is_woken(self, queue: InvocationQueue) -> None:
         ready = threading.Event()
 
         def work() -> bool:
@@ -670,7 +713,7 @@ class TestWaiting:
             queue.enqueue(InvocationBatch([invocation()]))
             assert woken.result(timeout=PATIENCE_S)
 
-    def test_stats(self, queue: Queue, clock: Clock) -> None:
+    def test_stats(self, queue: InvocationQueue, clock: Clock) -> None:
         assert queue.stats() == (stats := queue.stats())
         assert (stats.available, stats.running, stats.oldest_due_at) == (0, 0, None)
         queue.enqueue(

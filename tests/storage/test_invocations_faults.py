@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import select
 
 from hoglab.storage.database import Database, tables
-from hoglab.storage.invocations import InvocationOutcome
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+from hoglab.storage.invocations import InvocationOutcome, InvocationQueue
+from hoglab.storage.invocations.sqlite import SqliteQueueTables
 
 pytestmark = pytest.mark.faults
 
@@ -20,10 +20,12 @@ pytestmark = pytest.mark.faults
 WORKER = """
 import sys, threading
 from pathlib import Path
-from hoglab.storage.invocations import ConsumerPosition, InvocationBatch, InvocationOutcome, NewInvocation
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+from hoglab.storage.invocations import (
+    ConsumerPosition, InvocationBatch, InvocationOutcome, InvocationQueue, NewInvocation
+)
+from hoglab.storage.invocations.sqlite import SqliteQueueTables
 
-queue = SqliteInvocationQueue(Path(sys.argv[1]))
+queue = InvocationQueue(SqliteQueueTables(Path(sys.argv[1])))
 queue.release_all()
 lock = threading.Lock()
 
@@ -85,7 +87,7 @@ def test_killed_ten_times_it_loses_nothing_and_finishes_once(tmp_path: Path) -> 
                     enqueued = int(name)
     assert len(finished) == len(set(finished))
 
-    queue = SqliteInvocationQueue(path)
+    queue = InvocationQueue(SqliteQueueTables(path))
     assert enqueued <= queue.position("delivery") <= enqueued + 10
     enqueued = queue.position("delivery")
     everything = {f"{offset}-{number}" for offset in range(1, enqueued + 1) for number in range(1, 8)}

@@ -21,7 +21,7 @@ from hoglab.storage.database.locks import ATTEMPTS, tried_again
 from hoglab.storage.database.postgres.session import PostgresSession
 from hoglab.storage.invocations import InvocationBatch, InvocationResult
 from hoglab.storage.invocations.erasing import ErasedPersons
-from hoglab.storage.invocations.postgres.adding import take_turns
+from hoglab.storage.invocations.postgres.rows import PostgresQueueRows
 from hoglab.storage.invocations.sql import stores_of
 
 _WAITING = (
@@ -68,7 +68,7 @@ def test_a_run_may_end_while_it_is_asked_for_once_more(engine: PostgresEngine) -
             claimed = one.claim()
             assert len(claimed) == 2
             with third.transaction():
-                take_turns(third, [("f1", key) for key in keys])
+                PostgresQueueRows(third).lock_keys([("f1", key) for key in keys])
                 asking = pool.submit(two.enqueue, InvocationBatch(again[::-1]))
                 wait_until(lambda: waiting(watcher) == 1)
                 ending = pool.submit(one.finish, list(map(outcome, claimed)))

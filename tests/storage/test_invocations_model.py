@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.generated import examples
-from tests.storage.engines import NewEngine, Queue
+from tests.storage.engines import NewEngine
 
 from hoglab.storage.database import tables
 from hoglab.storage.invocations import (
@@ -25,6 +25,7 @@ from hoglab.storage.invocations import (
     ConsumerPosition,
     InvocationBatch,
     InvocationOutcome,
+    InvocationQueue,
     NewInvocation,
 )
 from hoglab.storage.invocations.janitor import FINISHED_GRACE_S, HEARTBEAT_LIMIT_S, MAX_RESETS
@@ -61,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.enqueue(InvocationBatch(position=ConsumerPosition("ingestion", 0)))
         self.queue.enqueue(InvocationBatch(position=ConsumerPosition("delivery", 0)))
 
-    def open(self) -> Queue:
+    def open(self) -> InvocationQueue:
         return self.engine.queue(now=lambda: self.now, jitter=lambda: 1.0)
 
     def teardown(self) -> None:

@@ -28,12 +28,13 @@ from hoglab.storage.invocations import (
     ClaimedInvocation,
     ConsumerPosition,
     InvocationBatch,
+    InvocationQueue,
     LogEntry,
     MaskingCount,
     MaskingMovedError,
 )
-from hoglab.storage.invocations.postgres import PostgresInvocationQueue, side_writes, workers
-from hoglab.storage.invocations.postgres import queue as queue_module
+from hoglab.storage.invocations.postgres import workers
+from hoglab.storage.invocations.postgres.rows import PostgresQueueRows
 from hoglab.storage.invocations.sql import stores_of
 from hoglab.storage.invocations.traces import Traces
 
@@ -41,11 +42,11 @@ from hoglab.storage.invocations.traces import Traces
 WORKER = """
 import sys, threading, time
 import psycopg
-from hoglab.storage.invocations import InvocationOutcome
-from hoglab.storage.invocations.postgres import PostgresInvocationQueue, workers
+from hoglab.storage.invocations import InvocationOutcome, InvocationQueue
+from hoglab.storage.invocations.postgres import PostgresQueueTables, workers
 
 workers.WORKER_DEAD_AFTER_S = workers.SERVER_UP_FOR_S = 2.0
-queue = PostgresInvocationQueue(lambda: psycopg.connect(sys.argv[1], autocommit=True), "test")
+queue = InvocationQueue(PostgresQueueTables(lambda: psycopg.connect(sys.argv[1], autocommit=True), "test"))
 queue.release_all()
 lock = threading.Lock()
 
@@ -241,7 +242,7 @@ def test_lines_of_a_log_come_in_order_whoever_writes_them(engine: PostgresEngine
         runs = stores_of(queue, engine.database).runs
         assert runs.last_log_id() == 0
         with slow.transaction():
-            side_writes.write_traces(slow, Traces(), [line("first")], [], [])
+            Traces().write(PostgresQueueRows(slow), [line("first")], [], [])
             runs.write_logs([line("second")])
             told = pool.submit(runs.last_log_id)
             wait_until(lambda: told.running() or told.done())
@@ -249,7 +250,7 @@ def test_lines_of_a_log_come_in_order_whoever_writes_them(engine: PostgresEngine
         last = told.result(60)
         assert [each.message for each in runs.new_logs(["f"], 0, last, 10)] == ["first", "second"]
         with slow.transaction():  # one that does not end holds up nobody for long
-            side_writes.write_traces(slow, Traces(), [line("third")], [], [])
+            Traces().write(PostgresQueueRows(slow), [line("third")], [], [])
             runs.write_logs([line("fourth")])
             assert runs.last_log_id() == last + 2
 
@@ -275,7 +276,7 @@ def test_processes_that_count_for_one_masking_lose_no_count(engine: PostgresEngi
     rounds = 15
     together = threading.Barrier(2)
 
-    def count(queue: PostgresInvocationQueue, number: int) -> bool:
+    def count(queue: InvocationQueue, number: int) -> bool:
         """Whether it began the window."""
         together.wait(60)
         while True:
@@ -306,7 +307,7 @@ def test_what_others_enqueued_and_this_process_finished_counts_as_none(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not as less than none, until all is counted again."""
-    monkeypatch.setattr(queue_module, "COUNT_EVERY_S", 3600.0)
+    monkeypatch.setattr(workers, "COUNT_EVERY_S", 3600.0)
     with closing(engine.queue()) as other, closing(engine.queue()) as mine:
         other.enqueue(InvocationBatch([invocation()]))
         [claimed] = mine.claim()
@@ -324,9 +325,10 @@ def test_time_does_not_go_back_when_the_server_answers_slowly(
         time.sleep(0.2)
         return found
 
-    with closing(engine.queue()) as queue:
-        ahead = queue._clock_ahead_us
+    with closing(PostgresSession(engine.connect, engine.name)) as session:
+        clock = workers.ServerClock(session)
+        ahead = clock._ahead_us
         monkeypatch.setattr(PostgresSession, "value", slow)
         for _ in range(3):
-            queue._read_clock()
-        assert queue._clock_ahead_us >= ahead
+            clock.read()
+        assert clock._ahead_us >= ahead

@@ -13,8 +13,8 @@ from tests.storage.engines import SqliteEngine
 from tests.storage.test_invocations import START, Clock, invocation, line, outcome
 
 from hoglab.storage.database import DatabaseFullError, tables
-from hoglab.storage.invocations import InvocationBatch
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+from hoglab.storage.invocations import InvocationBatch, InvocationQueue
+from hoglab.storage.invocations.sqlite import SqliteQueueTables
 
 _ids = itertools.count()
 
@@ -25,13 +25,18 @@ def engine(tmp_path: Path) -> SqliteEngine:
 
 
 @pytest.fixture
-def queue(engine: SqliteEngine) -> Iterator[SqliteInvocationQueue]:
+def queue(engine: SqliteEngine) -> Iterator[InvocationQueue]:
     queue = engine.queue(now=Clock(), jitter=lambda: 0.5)
     yield queue
     queue.close()
 
 
-def steps_of_claim(queue: SqliteInvocationQueue, **options: Any) -> int:
+def tables_of(queue: InvocationQueue) -> SqliteQueueTables:
+    assert isinstance(queue._tables, SqliteQueueTables)
+    return queue._tables
+
+
+def steps_of_claim(queue: InvocationQueue, **options: Any) -> int:
     """What claiming the one invocation that may be claimed costs, in tens of steps of the database's machine."""
     taken = 0
 
@@ -40,13 +45,13 @@ def steps_of_claim(queue: SqliteInvocationQueue, **options: Any) -> int:
         taken += 1
         return 0
 
-    queue._relaxed.set_progress_handler(count, 10)
+    tables_of(queue)._relaxed.set_progress_handler(count, 10)
     assert len(queue.claim(limit=10, **options)) == 1
-    queue._relaxed.set_progress_handler(None, 0)
+    tables_of(queue)._relaxed.set_progress_handler(None, 0)
     return taken
 
 
-def test_a_claim_does_not_look_at_what_it_passes_over(queue: SqliteInvocationQueue) -> None:
+def test_a_claim_does_not_look_at_what_it_passes_over(queue: InvocationQueue) -> None:
     """Counted in steps of the database's machine: a line a hundred times as long costs no more."""
 
     def steps(waiting: int) -> int:
@@ -58,7 +63,7 @@ def test_a_claim_does_not_look_at_what_it_passes_over(queue: SqliteInvocationQue
     assert steps(5_000) <= first * 2
 
 
-def test_however_many_wait_for_one_of_their_key_a_claim_looks_at_none(queue: SqliteInvocationQueue) -> None:
+def test_however_many_wait_for_one_of_their_key_a_claim_looks_at_none(queue: InvocationQueue) -> None:
     """Counted as above, and nothing of it is late: nobody could take it."""
 
     def steps(waiting: int) -> int:
@@ -76,18 +81,18 @@ def test_however_many_wait_for_one_of_their_key_a_claim_looks_at_none(queue: Sql
     assert (stats.available, stats.oldest_due_at) == (5_051, None)
 
 
-def test_everything_is_written_or_nothing(queue: SqliteInvocationQueue, engine: SqliteEngine) -> None:
-    pages = queue._durable.execute("PRAGMA page_count").fetchone()[0]
-    queue._durable.execute(f"PRAGMA max_page_count={pages + 4}")
+def test_everything_is_written_or_nothing(queue: InvocationQueue, engine: SqliteEngine) -> None:
+    pages = tables_of(queue)._durable.execute("PRAGMA page_count").fetchone()[0]
+    tables_of(queue)._durable.execute(f"PRAGMA max_page_count={pages + 4}")
     lines = [line("x" * 5000) for _ in range(50)]
     with pytest.raises(DatabaseFullError):
         queue.enqueue(InvocationBatch([invocation()], logs=lines))
-    queue._durable.execute("PRAGMA max_page_count=1000000")
+    tables_of(queue)._durable.execute("PRAGMA max_page_count=1000000")
     assert queue.claim() == []
     assert queue.backlog() == 0
     assert engine.rows(tables.log_entry) == []
     assert queue.enqueue(InvocationBatch([invocation()], logs=lines)) == 1
 
 
-def test_the_longest_back_off(queue: SqliteInvocationQueue) -> None:
+def test_the_longest_back_off(queue: InvocationQueue) -> None:
     assert queue._janitor.backoff(50) == timedelta(seconds=300)  # half of 600 s

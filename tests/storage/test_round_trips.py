@@ -17,8 +17,14 @@ from tests.postgres import PostgresServer
 from tests.storage.engines import PostgresEngine, on_own_database
 from tests.storage.test_invocations import invocation, outcome
 
-from hoglab.storage.invocations import ConsumerPosition, InvocationBatch, InvocationResult, LogEntry
-from hoglab.storage.invocations.postgres import PostgresInvocationQueue
+from hoglab.storage.invocations import (
+    ConsumerPosition,
+    InvocationBatch,
+    InvocationQueue,
+    InvocationResult,
+    LogEntry,
+)
+from hoglab.storage.invocations.postgres import PostgresQueueTables
 
 T = TypeVar("T")
 
@@ -72,7 +78,7 @@ def test_a_batch_takes_two_round_trips(engine: PostgresEngine) -> None:
         return psycopg.connect(behind, autocommit=True, **settings)
 
     fewest = {"enqueue": 99, "claim": 99, "finish": 99}
-    with closing(PostgresInvocationQueue(connect, "the database of a test")) as queue:
+    with closing(InvocationQueue(PostgresQueueTables(connect, "the database of a test"))) as queue:
 
         def counted(name: str, work: Callable[[], T]) -> T:
             before = line.turns

@@ -22,6 +22,11 @@ SOURCE = ROOT / "ui"
 STATIC = ROOT / "src/hoglab/ui/static"
 GENERATED = "src/api/schema.d.ts"
 STALE = "sources and built files of the web UI differ: run `make ui`"
+STATEMENTS = [
+    path.relative_to(ROOT / "src/hoglab").as_posix()
+    for path in (ROOT / "src/hoglab/storage").glob("**/*.sql")
+]
+"""SQL texts that the package reads when it is imported."""
 
 FIRST_SCREEN = 45_000
 """Bytes of JavaScript, as gzip, until the experiments or the results of one are there."""
@@ -193,6 +198,9 @@ def project(tmp_path: Path) -> Path:
         if "LICENSE" in path.name or path.name == "NOTICE":
             shutil.copy(path, package / "http/swagger_ui")
     shutil.copytree(ROOT / "src/hoglab/ui", package / "ui", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in STATEMENTS:
+        (package / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / "src/hoglab" / name, package / name)
     return tmp_path
 
 
@@ -203,9 +211,13 @@ def test_a_wheel_and_an_sdist_have_the_files(project: Path) -> None:
     (wheel,) = (project / "dist").glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {f"hoglab/ui/static/{name}" for name in outputs()} <= inside
+    assert STATEMENTS
+    assert {f"hoglab/{name}" for name in STATEMENTS} <= inside
     (sdist,) = (project / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        assert any(name.endswith("/src/hoglab/ui/static/index.html") for name in archive.getnames())
+        names = archive.getnames()
+    for file in ("ui/static/index.html", *STATEMENTS):
+        assert any(name.endswith(f"/src/hoglab/{file}") for name in names)
 
 
 @pytest.mark.parametrize("target", ["wheel", "sdist"])

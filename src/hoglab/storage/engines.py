@@ -21,8 +21,9 @@ from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
 from hoglab.storage.event_store.duckdb_file import HEADER_BYTES, stamp
+from hoglab.storage.invocations import InvocationQueue
 from hoglab.storage.invocations.sql import stores_of
-from hoglab.storage.invocations.sqlite import SqliteInvocationQueue
+from hoglab.storage.invocations.sqlite import SqliteQueueTables
 from hoglab.storage.invocations.traces import TRACE_RETENTION_DAYS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from hoglab.storage.event_log.quarantine import QuarantineStore
     from hoglab.storage.event_store import EventStore
     from hoglab.storage.invocations import InvocationStores
-    from hoglab.storage.invocations.sql import WritingQueue
+    from hoglab.storage.invocations.tables import QueueTables
     from hoglab.storage.table_files import TableDirectory
 
 WAIT_S = 10.0
@@ -259,20 +260,18 @@ def _opened_log(
 
 def _opened_queue(
     opened: ExitStack, place: str | Path, options: EngineOptions
-) -> tuple[WritingQueue, Callable[[], datetime] | None]:
+) -> tuple[InvocationQueue, Callable[[], datetime] | None]:
     """Return the invocation queue with its clock; ``opened`` closes it. Its tables are there."""
+    tables_of_queue: QueueTables
     if isinstance(place, Path):
-        queue = SqliteInvocationQueue(place, trace_days=options.trace_days)
-        opened.callback(queue.close)
-        return queue, None
+        tables_of_queue = SqliteQueueTables(place)
+    else:
+        from hoglab.storage.invocations.postgres import PostgresQueueTables
 
-    from hoglab.storage.invocations.postgres import PostgresInvocationQueue
-
-    shared_queue = PostgresInvocationQueue(
-        *_connecting(place, tables.queue_metadata), trace_days=options.trace_days
-    )
-    opened.callback(shared_queue.close)
-    return shared_queue, shared_queue.now
+        tables_of_queue = PostgresQueueTables(*_connecting(place, tables.queue_metadata))
+    queue = InvocationQueue(tables_of_queue, trace_days=options.trace_days)
+    opened.callback(queue.close)
+    return queue, None if isinstance(place, Path) else queue.now
 
 
 def _connecting(address: str, metadata: MetaData) -> tuple[Connect, str]:

@@ -17,11 +17,11 @@ import httpx
 import pytest
 from tests.conftest import free_port
 from tests.contract.rules import rule
-from tests.embedded import EmbeddedInvocationQueue
+from tests.embedded import EmbeddedQueueTables
 from tests.forked import ForkedServer
 from tests.waiting import PATIENCE_S
 
-from hoglab.storage.invocations import AppMetric, LogEntry
+from hoglab.storage.invocations import AppMetric, InvocationQueue, LogEntry
 
 MOMENT = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,6}Z$")
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
@@ -51,10 +51,10 @@ class Fresh:
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
 
-    def while_stopped(self, change: Callable[[EmbeddedInvocationQueue], None]) -> None:
+    def while_stopped(self, change: Callable[[InvocationQueue], None]) -> None:
         """Write what only a runtime writes."""
         self.server.stop()
-        queue = EmbeddedInvocationQueue(self.server.data / "queue.db")
+        queue = InvocationQueue(EmbeddedQueueTables(self.server.data / "queue.db"))
         change(queue)
         queue.close()
         self.server.start()
@@ -295,7 +295,7 @@ def test_9_and_10_logs_and_metrics(fresh: Fresh) -> None:
     run = "0199a3d5-0001-7000-8000-000000000001"
     now = datetime.now(UTC)
 
-    def happen(queue: EmbeddedInvocationQueue) -> None:
+    def happen(queue: InvocationQueue) -> None:
         start = now - timedelta(hours=1)  # older lines are removed when a server starts
         later = start + timedelta(milliseconds=1)
         queue.write_logs(

@@ -15,22 +15,22 @@ from hoglab.storage.invocations.dead_letters import (
     StoredDeadLetter,
 )
 from hoglab.storage.invocations.erasing import ErasedPersons, RunErasing
-from hoglab.storage.invocations.jobs import JobKind, JobOverError, JobRunsError, Jobs, JobStep, ReplayJob
-from hoglab.storage.invocations.limits import BreakerState, BreakerStates, Granted, Outages, RateLimits
-from hoglab.storage.invocations.queue import (
+from hoglab.storage.invocations.invocation import (
     Allowance,
     ClaimedInvocation,
     ConsumerPosition,
     FinalStatus,
     InvocationBatch,
     InvocationOutcome,
-    InvocationQueue,
     MaskingCount,
     MaskingMovedError,
     NewInvocation,
     QueueStats,
     Sweep,
 )
+from hoglab.storage.invocations.jobs import JobKind, JobOverError, JobRunsError, Jobs, JobStep, ReplayJob
+from hoglab.storage.invocations.limits import BreakerState, BreakerStates, Granted, Outages, RateLimits
+from hoglab.storage.invocations.queue import InvocationQueue
 from hoglab.storage.invocations.runs import (
     AppMetric,
     HourlyCount,

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.invocations import Sweep
+from hoglab.storage.invocations.invocation import Sweep
+from hoglab.storage.invocations.traces import expiry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hoglab.storage.invocations import ClaimedInvocation
+    from hoglab.storage.invocations.invocation import ClaimedInvocation
+    from hoglab.storage.invocations.tables import QueueTables
 
 # Spec: hog-runtime 4.9.
 HEARTBEAT_EVERY_S = 10.0
@@ -45,51 +47,18 @@ RETENTION_EVERY = timedelta(minutes=1)
 _logger = structlog.get_logger(__name__)
 
 
-class JanitorTables(Protocol):
-    """Rows of a queue that a janitor changes; times in microseconds, each call in a transaction of its own."""
-
-    def latest(self) -> int:
-        """Return the latest moment that was noted of what is over or at work."""
-        ...
-
-    def move(self, jump: int, before: int) -> None:
-        """Move heartbeats, and what waits or is open beyond a moment."""
-        ...
-
-    def reset(self, beat_before: int, max_resets: int, most: int, due: Callable[[int], int]) -> int:
-        """Make invocations without a heartbeat since a moment due again, and return how many.
-
-        ``due`` gives the time by the number of resets.
-        """
-        ...
-
-    def take_poisoned(
-        self, beat_before: int, max_resets: int, most: int, now: int
-    ) -> list[ClaimedInvocation]:
-        """Lock invocations without a heartbeat since a moment that were reset ``max_resets`` times."""
-        ...
-
-    def delete_finished(self, before: int, most: int) -> int:
-        """Delete what was finished before, as far as every consumer of the event log is past its record."""
-        ...
-
-    def delete_expired(self, now: int, most: int, trace_days: int) -> int:
-        """Delete what is past its time (`expiry`), up to ``most`` rows of each table."""
-        ...
-
-
 class Janitor:
     """Used by one thread at a time; the clock may be looked at by any."""
 
     def __init__(
         self,
-        tables: JanitorTables,
+        tables: QueueTables,
         now: Callable[[], datetime],
         steady: Callable[[], float] | None,
         jitter: Callable[[], float],
         trace_days: int,
     ) -> None:
-        """Clean ``tables``. ``steady``: see `SqliteInvocationQueue`; None when the clock of ``now`` is never set."""
+        """Clean ``tables``. ``steady``: see `QueueTables`; None when the clock of ``now`` is never set."""
         self._tables = tables
         self._now = now
         self._steady = steady
@@ -178,4 +147,8 @@ class Janitor:
             pass
 
     def _delete_expired(self, now: datetime) -> bool:
-        return self._tables.delete_expired(to_micros(now), SWEEP_ROWS, self._trace_days) > 0
+        ages = expiry(self._trace_days).items()
+        deleted = [
+            self._tables.delete_expired(table, to_micros(now) - age, SWEEP_ROWS) for table, age in ages
+        ]
+        return any(deleted)

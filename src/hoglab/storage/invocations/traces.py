@@ -1,30 +1,32 @@
-"""Traces of runs in ``queue.db``: log lines, hourly metrics and results, each for a limited time.
-
-Functions here write inside the transaction of the connection that they are given.
-"""
+"""Rows of what runs leave behind, each kept for a limited time: log lines, hourly metrics, results, dead letters."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
 
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.invocations import InvocationResult
-from hoglab.storage.invocations.dead_letter_rows import DEAD_LETTER_RETENTION_DAYS
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Sequence
 
-    from hoglab.storage.invocations import AppMetric, InvocationOutcome, LogEntry
+    from hoglab.storage.invocations.dead_letters import DeadLetter
+    from hoglab.storage.invocations.invocation import InvocationOutcome
+    from hoglab.storage.invocations.runs import AppMetric, InvocationResult, LogEntry
+    from hoglab.storage.invocations.tables import QueueRows, Row
 
 TRACE_RETENTION_DAYS = 90
 """Days for which logs and metrics are kept unless the operator says otherwise."""
 RESULT_RETENTION_DAYS = 30
 BACKFILL_RETENTION_DAYS = 90
+MAX_DEAD_LETTERS = 5_000
+"""Dead letters that are kept of one function, and of a project where no function was asked; the oldest go first."""
+DEAD_LETTER_RETENTION_DAYS = 30
+MAX_REASON_BYTES = 1_024
 
 LOG_TICK_US = 1000
 """Lines of one run that came at the same moment are set this far apart (spec: hog-runtime 8)."""
@@ -35,32 +37,13 @@ REMEMBERED_RUNS = 10_000
 _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
 
-_RESULT_FIELDS = InvocationResult.__struct_fields__
-_INSERT_LOG = (
-    "INSERT INTO log_entry (project_id, log_source, log_source_id, instance_id, timestamp, level, message) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-_ADD_METRIC = (
-    "INSERT INTO app_metric (project_id, app_source, app_source_id, hour, metric_kind, metric_name, "
-    "instance_id, count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (project_id, app_source, app_source_id, hour, metric_kind, metric_name, instance_id) "
-    "DO UPDATE SET count = count + excluded.count"
-)
-_SAVE_RESULT = (  # noqa: S608, constants only
-    "INSERT INTO invocation_result ({}) VALUES ({}) ON CONFLICT (invocation_id) DO UPDATE SET {} "
-    "WHERE excluded.version > version"
-).format(
-    ", ".join(_RESULT_FIELDS),
-    ", ".join("?" for _ in _RESULT_FIELDS),
-    ", ".join(f"{name} = excluded.{name}" for name in _RESULT_FIELDS[1:]),
-)
 _EXPIRED = {
-    "invocation_result": ("version", RESULT_RETENTION_DAYS),
-    "masking_counter": ("expires_at", 0),
-    "dead_event": ("failed_at", DEAD_LETTER_RETENTION_DAYS),
-    "backfill": ("finished_at", BACKFILL_RETENTION_DAYS),
+    "invocation_result": RESULT_RETENTION_DAYS,
+    "masking_counter": 0,
+    "dead_event": DEAD_LETTER_RETENTION_DAYS,
+    "backfill": BACKFILL_RETENTION_DAYS,
 }
-"""Tables, the moment that a row's age is counted from, and how many days it is kept; besides logs and metrics."""
+"""Days for which rows are kept, by table; besides logs and metrics."""
 
 
 def still_mine(
@@ -85,20 +68,28 @@ class Traces:
 
     def write(
         self,
-        connection: sqlite3.Connection,
+        rows: QueueRows,
         logs: Sequence[LogEntry],
         metrics: Sequence[AppMetric],
         results: Sequence[InvocationResult],
     ) -> None:
-        """Write traces of runs: the lines of one run at strictly increasing moments, metrics added up by the hour."""
-        if logs:
-            connection.executemany(_INSERT_LOG, list(map(self.line, logs)))
-        if metrics:
-            connection.executemany(_ADD_METRIC, [(*key, count) for key, count in totals(metrics).items()])
-        if results:
-            connection.executemany(_SAVE_RESULT, list(map(values_of, results)))
+        """Write traces of runs: the lines of one run at strictly increasing moments, metrics added up by the hour.
 
-    def line(self, entry: LogEntry) -> tuple[Any, ...]:
+        Rows that others may change, too, are written in one order, so that nobody waits for each other.
+        """
+        if logs:
+            rows.add_logs(list(map(self._line, logs)))
+        if metrics:
+            rows.add_metrics(sorted((*key, count) for key, count in _totals(metrics).items()))
+        if results:
+            newest: dict[str, InvocationResult] = {}
+            for result in results:
+                known = newest.setdefault(result.invocation_id, result)
+                if result.version > known.version:
+                    newest[result.invocation_id] = result
+            rows.save_results([_values_of(newest[id_]) for id_ in sorted(newest)])
+
+    def _line(self, entry: LogEntry) -> Row:
         """Return a row of ``log_entry``."""
         run = (entry.log_source_id, entry.instance_id)
         moment = to_micros(entry.timestamp)
@@ -111,16 +102,13 @@ class Traces:
         return (entry.project_id, entry.log_source, *run, moment, entry.level, entry.message)
 
 
-def expiry(trace_days: int) -> dict[str, tuple[str, int]]:
-    """Return tables, the moment that a row's age is counted from, and how many microseconds it is kept.
-
-    ``trace_days``: for how long logs and metrics are kept.
-    """
-    days = {"log_entry": ("timestamp", trace_days), "app_metric": ("hour", trace_days), **_EXPIRED}
-    return {table: (column, number * _DAY_US) for table, (column, number) in days.items()}
+def expiry(trace_days: int) -> dict[str, int]:
+    """Return for how many microseconds rows are kept, by table. ``trace_days``: the days of logs and metrics."""
+    days = {"log_entry": trace_days, "app_metric": trace_days, **_EXPIRED}
+    return {table: number * _DAY_US for table, number in days.items()}
 
 
-def totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
+def _totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
     """Return amounts to add to the rows of ``app_metric``."""
     sums: dict[tuple[Any, ...], int] = {}
     for metric in metrics:
@@ -138,6 +126,33 @@ def totals(metrics: Sequence[AppMetric]) -> dict[tuple[Any, ...], int]:
     return sums
 
 
-def values_of(result: InvocationResult) -> list[Any]:
+def _values_of(result: InvocationResult) -> Row:
     """Return a row of ``invocation_result``, with the columns as in the fields of `InvocationResult`."""
-    return [to_micros(value) if isinstance(value, datetime) else value for value in astuple(result)]
+    return tuple(to_micros(value) if isinstance(value, datetime) else value for value in astuple(result))
+
+
+def save_letters(rows: QueueRows, dead: Sequence[DeadLetter]) -> int:
+    """Keep dead letters in a transaction of the queue, and return how many older ones were deleted to make room."""
+    rows.save_dead([_row_of(letter) for letter in sorted(dead, key=attrgetter("id"))])
+    owners = {(letter.project_id, letter.function_id or "") for letter in dead}
+    return rows.trim_dead(sorted(owners), MAX_DEAD_LETTERS)
+
+
+def _row_of(letter: DeadLetter) -> Row:
+    """Return the values of a row of ``dead_event`` for a dead letter that fails for the first time."""
+    at = to_micros(letter.failed_at)
+    reason = letter.reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore")
+    return (
+        letter.id,
+        letter.project_id,
+        letter.function_id or "",
+        letter.source,
+        letter.step,
+        reason,
+        letter.event_uuid,
+        letter.event,
+        letter.distinct_id,
+        letter.payload,
+        at,
+        at,
+    )

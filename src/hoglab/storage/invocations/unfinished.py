@@ -1,4 +1,4 @@
-"""In-memory counts of unfinished invocations, and the waits for new ones: the same for every engine of the queue."""
+"""In-memory counts of unfinished invocations, and the waits for new ones: those of all engines."""
 
 from __future__ import annotations
 
@@ -8,16 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-COUNT_EACH = (
-    "SELECT function_id, count(*) FROM invocation WHERE status = 'available' GROUP BY function_id UNION ALL "
-    "SELECT function_id, count(*) FROM invocation WHERE status = 'running' GROUP BY function_id UNION ALL "
-    "SELECT function_id, count(*) FROM invocation WHERE order_key IS NOT NULL AND finished_at IS NULL "
-    "AND status = 'held' GROUP BY function_id"
-)
-"""The statement that gives what `UnfinishedCounts` begins with; a function may come more than once."""
-COUNT_RUNNING = "SELECT count(*) FROM invocation WHERE status = 'running'"
-COUNT_DEAD = "SELECT count(*) FROM dead_event"
 
 
 class UnfinishedCounts:
@@ -84,7 +74,7 @@ class UnfinishedCounts:
                 self._wake_all()
 
     def _recount(self, counts: Iterable[tuple[str, int]]) -> None:
-        """Take what `COUNT_EACH` gives, while no transaction of this process is between its commit and its `_note`."""
+        """Take the counts of a database, while no transaction of this process is between its commit and its `_note`."""
         unfinished: Counts[str] = Counts()
         for function_id, number in counts:
             unfinished[function_id] += number

@@ -1,5 +1,5 @@
 """The invocation queue in PostgreSQL, on which workers in several processes work."""
 
-from hoglab.storage.invocations.postgres.queue import PostgresInvocationQueue
+from hoglab.storage.invocations.postgres.tables import PostgresQueueTables
 
-__all__ = ["PostgresInvocationQueue"]
+__all__ = ["PostgresQueueTables"]

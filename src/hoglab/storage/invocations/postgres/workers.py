@@ -1,15 +1,25 @@
-# ruff: noqa: S608 - statements are put together of constants
 """Processes that work on the queue: each renews a row of its own. What a dead one was running, others run again."""
 
 from __future__ import annotations
 
+import threading
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hoglab.storage.database.postgres.session import NOW_US
+import structlog
+
+from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.database.types import from_micros
+from hoglab.storage.invocations.postgres.rows import SQL, PostgresQueueRows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import psycopg
+
+    from hoglab.storage.database.postgres.session import PostgresSession
 
 WORKER_BEAT_EVERY_S = 2.0
 WORKER_DEAD_AFTER_S = 10.0
@@ -17,30 +27,17 @@ WORKER_DEAD_AFTER_S = 10.0
 SERVER_UP_FOR_S = WORKER_DEAD_AFTER_S
 """Nobody is taken for dead before the server runs for so long: while it was down, nobody could renew anything."""
 WORKER_FORGOTTEN_AFTER_S = 3_600.0
+COUNT_EVERY_S = 1.0
+"""Interval at which the invocations of each function are counted, for what other processes enqueue and finish."""
+COUNTING_SHARE = 20
+"""Least ratio of the time between two counts to the time of one count: with millions of rows a count takes long."""
+LISTEN_RETRY_S = 0.5
+"""Pause after a failure before notifications are listened to again."""
 
 _ID_LENGTH = 18
 """Number of characters of a lock token that name the worker: 64 bits."""
-_BEAT = (
-    f"INSERT INTO queue_worker (id, heartbeat_at) VALUES (%s, {NOW_US}) "
-    "ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at"
-)
-_FORGET = f"DELETE FROM queue_worker WHERE heartbeat_at < {NOW_US} - %s"
-_LEAVE = "DELETE FROM queue_worker WHERE id = %s"
-_RELEASE = f"""
-WITH living AS (
-    SELECT id FROM queue_worker WHERE id <> %(own)s AND heartbeat_at > {NOW_US} - %(dead_after)s
-), lost AS MATERIALIZED (
-    SELECT id FROM invocation WHERE status = 'running' AND left(lock_token, {_ID_LENGTH}) NOT IN (SELECT id FROM living)
-        AND (
-            left(lock_token, {_ID_LENGTH}) = %(own)s
-            OR NOT EXISTS (SELECT 1 FROM queue_worker WHERE queue_worker.id = left(lock_token, {_ID_LENGTH}))
-            OR extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000000 > %(up_for)s
-        )
-    FOR UPDATE SKIP LOCKED
-)
-UPDATE invocation SET status = 'available', scheduled_at = %(now)s, lock_token = NULL, heartbeat_at = NULL
-WHERE id IN (SELECT id FROM lost)
-"""
+
+_log = structlog.get_logger(__name__)
 
 
 class WorkerLease:
@@ -55,19 +52,113 @@ class WorkerLease:
 
     def beat(self, connection: psycopg.Connection[Any]) -> None:
         """Note in the database that this process lives."""
-        connection.execute(_BEAT.encode(), (self._id,))
-        connection.execute(_FORGET.encode(), (int(WORKER_FORGOTTEN_AFTER_S * 1e6),))
+        connection.execute(SQL["beat_worker"].encode(), {"id": self._id})
+        connection.execute(SQL["forget_workers"].encode(), {"age": int(WORKER_FORGOTTEN_AFTER_S * 1e6)})
 
     def leave(self, connection: psycopg.Connection[Any]) -> None:
         """Note in the database that this process ends."""
-        connection.execute(_LEAVE, (self._id,))
+        connection.execute(SQL["leave"].encode(), {"id": self._id})
 
     def release(self, connection: psycopg.Connection[Any], now: int, *, own: bool) -> int:
         """Make due what dead workers were running, and (``own``) what this one was, and return how many invocations."""
-        parameters = {
+        values = {
             "own": self._id if own else "",
+            "id_length": _ID_LENGTH,
             "dead_after": int(WORKER_DEAD_AFTER_S * 1e6),
             "up_for": int(SERVER_UP_FOR_S * 1e6),
             "now": now,
         }
-        return connection.execute(_RELEASE.encode(), parameters).rowcount
+        return connection.execute(SQL["release"].encode(), values).rowcount
+
+
+class ServerClock:
+    """Clock of the server, by the steady clock of this machine between two readings."""
+
+    def __init__(self, session: PostgresSession) -> None:
+        """Read the clock for the first time. Raises `DatabaseError`."""
+        self._session = session
+        self._ahead_us = 0  # of the server's clock before the steady one of this machine
+        self.read()
+
+    def read(self) -> None:
+        """Read the clock of the server."""
+        before = time.monotonic_ns() // 1000
+        now = self._session.value(SQL["server_now"])
+        after = time.monotonic_ns() // 1000
+        # What is known stays if it can be right: for a slow answer time must not go back, for what is due would wait.
+        self._ahead_us = min(max(self._ahead_us, now - after), now - before)
+
+    def now(self) -> datetime:
+        """Return the present moment."""
+        return from_micros(self._ahead_us + time.monotonic_ns() // 1000)
+
+
+class Listener:
+    """Thread that listens for work, beats for this process, and has the work of others counted."""
+
+    def __init__(
+        self, session: PostgresSession, worker: WorkerLease, clock: ServerClock, process: str
+    ) -> None:
+        """Listen on a session. ``process``: what this process's own notifications say, which are passed over."""
+        self._session = session
+        self._worker = worker
+        self._clock = clock
+        self._process = process
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, arrived: Callable[[], None], count: Callable[[], None]) -> None:
+        """Start the thread; ``arrived`` is called when another process adds work, and ``count`` now and then."""
+        with self._session.using() as connection:
+            self._worker.beat(connection)
+        self._thread = threading.Thread(
+            target=self._listen_until_closed,
+            args=(arrived, count),
+            name="invocation-queue-listen",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def close(self, session: PostgresSession) -> None:
+        """End the thread. With another session it is woken, and others learn that this process ends."""
+        self._closed.set()
+        try:
+            with session.using() as connection:
+                self._worker.leave(connection)
+                PostgresQueueRows(connection, self._process).announce()  # so that the listener looks around
+        except DatabaseError:
+            _log.info("queue_closed_without_server", queue=session.name)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _listen_until_closed(self, arrived: Callable[[], None], count: Callable[[], None]) -> None:
+        while not self._closed.is_set():
+            try:
+                with self._session.using() as connection:
+                    connection.execute(SQL["listen"].encode())
+                    self._listen(connection, arrived, count)
+            except Exception as error:
+                _log.warning("queue_listen_failed", queue=self._session.name, reason=str(error))
+                self._closed.wait(LISTEN_RETRY_S)
+
+    def _listen(
+        self,
+        connection: psycopg.Connection[Any],
+        arrived: Callable[[], None],
+        count: Callable[[], None],
+    ) -> None:
+        beats_at = counts_at = 0.0
+        while not self._closed.is_set():
+            now = time.monotonic()
+            if now >= beats_at:
+                self._worker.beat(connection)
+                self._clock.read()
+                beats_at = now + WORKER_BEAT_EVERY_S
+            if now >= counts_at:
+                count()
+                took_s = time.monotonic() - now
+                counts_at = now + max(COUNT_EVERY_S, COUNTING_SHARE * took_s)
+            left_s = max(0.0, min(beats_at, counts_at) - time.monotonic())
+            for notification in connection.notifies(timeout=left_s, stop_after=1):
+                if notification.payload != self._process:
+                    arrived()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from hoglab.storage.invocations import InvocationQueue, InvocationStores, RunWriter
+from hoglab.storage.invocations import InvocationStores
 from hoglab.storage.invocations.sql.breakers import SqlBreakerStates
 from hoglab.storage.invocations.sql.dead_letters import SqlDeadLetters
 from hoglab.storage.invocations.sql.erasing import SqlRunErasing
@@ -14,17 +14,10 @@ from hoglab.storage.invocations.sql.sharing import SharedOutages, SharedRateLimi
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
+    from hoglab.storage.invocations import InvocationQueue
 
 
-class WritingQueue(InvocationQueue, RunWriter, Protocol):
-    """A queue that also writes what runs leave."""
-
-    def close(self) -> None:
-        """Close the database. The store is not used afterwards."""
-        ...
-
-
-def stores_of(queue: WritingQueue, database: Database) -> InvocationStores:
+def stores_of(queue: InvocationQueue, database: Database) -> InvocationStores:
     """Return the queue with what else is kept in its file. ``database``: that file, opened with ``queue_metadata``."""
     return InvocationStores(
         queue,
