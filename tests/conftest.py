@@ -24,6 +24,7 @@ from tests.forked import ForkedServer
 from tests.generated import ALL, SEED, use_profile
 from tests.postgres import PostgresServer, running
 from tests.split import BESIDE, SHAPE, SplitServer
+from tests.waiting import be_patient_with_servers
 
 from hoglab.demo.server import ChildServer
 from hoglab.storage.engines import upgrade_databases
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.processor_time", "tests.targets", "tests.temporary_files"]
 use_profile()
+be_patient_with_servers()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -617,6 +617,7 @@ def at_level(clusters: Sequence[Sequence[float]], level: float, per_event: bool)
         low = ordered[math.floor(rank) - 1]
         high = ordered[min(math.floor(rank), size - 1)]
         found[f"quantile_{name}"] = low + (rank - math.floor(rank)) * (high - low)
+    found["people_counted"] = len(clusters)
     between = ordered[min(places) : max(places) + 1]
     found["largest_tie"] = max(between.count(value) for value in between)
     found["cluster_factor"] = clustered(clusters, level, found["quantile"]) if per_event else 1.0
@@ -693,6 +694,7 @@ def ratio(setting: Setting, events: Sequence[Event], metric: Any, everybody: Any
             "denominator_sum": (d := sides[1].get(entity, 0.0)),
             "denominator_sum_squares": d * d,
             "numerator_denominator_sum_product": m * d,
+            "people_counted": int(d != 0),
         }
         for entity, unit in everybody.items()
         if not length or mature(setting, unit.first + length)

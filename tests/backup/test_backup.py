@@ -57,7 +57,7 @@ def send(server: ChildServer, *names: str) -> list[str]:
     return [event["uuid"] for event in events]
 
 
-wait_for = partial(waiting.wait_for, timeout_s=60, every_s=0.1)
+wait_for = partial(waiting.wait_for, every_s=0.1)
 
 
 def stored(server: ChildServer) -> set[str]:

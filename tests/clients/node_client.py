@@ -6,13 +6,17 @@ from typing import Any
 
 from tests.clients.node_process import NodeProcess
 from tests.clients.project import Project
+from tests.waiting import PATIENCE_S
+
+PATIENT = dict.fromkeys(("featureFlagsRequestTimeoutMs", "requestTimeout"), int(PATIENCE_S * 1000))
+"""Options by which the SDK waits for a busy machine; by default it takes a flag for unknown after 3 seconds."""
 
 
 class NodeClient:
     """A client of posthog-node: methods of the SDK by name, and what the SDK believes."""
 
     def __init__(self, node: NodeProcess, project: Project, url: str | None = None, **options: Any) -> None:
-        options = {"host": url or project.server.url, "flushInterval": 100, **options}
+        options = {"host": url or project.server.url, "flushInterval": 100, **PATIENT, **options}
         self._node = node
         self._id = node("open", token=project.token, options=options)
 

@@ -46,7 +46,8 @@ class Project:
         self._http = httpx.Client(base_url=f"{server.url}/api/projects/{self.id}", headers=headers)
 
     def sdk(self, **options: Any) -> Posthog:
-        client = Posthog(self.token, host=self.server.url, **options)
+        patient = {"timeout": PATIENCE_S, "feature_flags_request_timeout_seconds": PATIENCE_S}
+        client = Posthog(self.token, host=self.server.url, **(patient | options))
         self.clients.append(client)
         return client
 

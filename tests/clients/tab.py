@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.clients.node_process import NodeProcess
+from tests.waiting import PATIENCE_S
 
 START_POSTHOG_JS = """
 async ({token, options}) => {
@@ -43,6 +44,7 @@ class Tab:
         defaults = {
             "api_host": host,
             "disable_surveys": True,
+            "feature_flag_request_timeout_ms": int(PATIENCE_S * 1000),
             "request_queue_config": {"flush_interval_ms": 250},
         }
         self.run(START_POSTHOG_JS, {"token": token, "options": defaults | options})

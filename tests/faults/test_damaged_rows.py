@@ -40,7 +40,7 @@ def readiness(server: ChildServer) -> Any:
     return answer.json().get("degraded", [])
 
 
-wait_for = partial(waiting.wait_for, timeout_s=60, every_s=0.1)
+wait_for = partial(waiting.wait_for, every_s=0.1)
 
 
 def hoglab(*arguments: str, data: Path) -> str:

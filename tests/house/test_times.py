@@ -6,6 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+from tests.waiting import PATIENCE_S
+
 TESTS = Path(__file__).parents[1]
 CLOCKS = {"monotonic", "perf_counter", "time"}
 """Functions of `time` that go on while others have the processor."""
@@ -41,6 +44,11 @@ def _is_clock(node: ast.expr) -> bool:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="time"), attr=name)):
             return name in CLOCKS
     return False
+
+
+def test_requests_without_a_timeout_wait_with_patience() -> None:
+    waits = httpx.Client().timeout
+    assert {waits.connect, waits.read, waits.write, waits.pool} == {PATIENCE_S}
 
 
 def test_short_bounds_are_found() -> None:

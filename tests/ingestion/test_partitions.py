@@ -47,7 +47,7 @@ from hoglab.storage.table_files import TableDirectory
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PARTITIONS = 4
-wait_for = partial(waiting.wait_for, timeout_s=90.0, every_s=0.02)
+wait_for = partial(waiting.wait_for, every_s=0.02)
 FUNCTION = "01990000-0000-7000-8000-000000000000"
 
 

@@ -54,7 +54,7 @@ def test_merged_ratios_and_covariates_are_those_of_the_whole(
     groups: list[list[tuple[int, int]]],
 ) -> None:
     everything = [pair for group in groups for pair in group]
-    ratio = sum((Ratio.of(group) for group in groups), start=Ratio(0, 0, 0, 0, 0, 0))
+    ratio = sum((Ratio.of(group) for group in groups), start=Ratio(0, 0, 0, 0, 0, 0, people_counted=0))
     assert ratio == Ratio.of(everything)
     covariate = reduce(add, (WithCovariate.of(group) for group in groups))
     assert covariate == WithCovariate.of(everything)
@@ -133,7 +133,8 @@ def test_one_sample_has_no_variance() -> None:
 
 
 @pytest.mark.parametrize(
-    "empty", [SampleMean(0, 0, 0), Proportion(0, 0), Ratio(0, 0, 0, 0, 0, 0), Retention(0, 0)]
+    "empty",
+    [SampleMean(0, 0, 0), Proportion(0, 0), Ratio(0, 0, 0, 0, 0, 0, people_counted=0), Retention(0, 0)],
 )
 def test_no_samples_have_no_moments(empty: SampleMean | Proportion | Ratio | Retention) -> None:
     with pytest.raises(RefusalError) as refused:

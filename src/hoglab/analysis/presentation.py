@@ -198,13 +198,17 @@ def statistics_of(row: Mapping[str, Any], metric_type: str) -> SufficientStatist
     match metric_type:
         case "ratio":
             names = ("sum", "sum_squares", *_SUMS[:3])
-            return Ratio(n, *(row.get(name) or 0.0 for name in names))
+            return Ratio(
+                n, *(row.get(name) or 0.0 for name in names), people_counted=row.get("people_counted")
+            )
         case "retention":
             return Retention(n, round(total))
         case "quantile":
             middle, low, high = (row.get(f"quantile{part}") or 0.0 for part in ("", "_lower", "_upper"))
             factor, tie = row.get("cluster_factor") or 1.0, row.get("largest_tie") or 1
-            return QuantileSample(n, row["quantile_level"], middle, low, high, factor, tie)
+            return QuantileSample(
+                n, row["quantile_level"], middle, low, high, factor, tie, row.get("people_counted")
+            )
         case "funnel":
             plain = Proportion(n, round(total))
         case _:
@@ -302,6 +306,11 @@ def sums_object(statistics: SufficientStatistics, *, missing: bool = False) -> d
         "step_sessions": None,
         **{name: None if missing else _finite(getattr(statistics, name, None)) for name in _SUMS},
         **(_quantile(statistics) if isinstance(statistics, QuantileSample) else {}),
+        **(
+            {"people_counted": statistics.people_counted}
+            if isinstance(statistics, QuantileSample | Ratio)
+            else {}
+        ),
     }
 
 

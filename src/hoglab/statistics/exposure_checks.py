@@ -16,6 +16,8 @@ SRM_ALARM_P_VALUE = 0.001
 """Below this a mismatch is worth an alarm."""
 SRM_CONCENTRATIONS = (100.0, 3000.0)
 """Weights of the flag's shares in two priors of other ones, in people: for large mismatches and for small ones."""
+MIN_EXPECTED = 5
+"""Least number of counted, and of not counted, entities to expect in each variant for a test of their shares."""
 MULTIPLE_VARIANT = "$multiple"
 MIN_MULTIPLE_VARIANT_PERCENTAGE = 0.1
 MAX_MULTIPLE_VARIANT_PERCENTAGE = 1.0
@@ -107,8 +109,41 @@ def multinomial_evidence(counts: Sequence[int], shares: Sequence[float]) -> floa
     with mean 1: it ever exceeds 1/α at most in the share α of experiments, however often one looks (Ville). Factors of
     disjoint groups multiply. Source: Lindon, Malek 2022, "Anytime-valid inference for multinomial count data".
     """
-    first, second = sorted(_evidence(counts, shares, weight) for weight in SRM_CONCENTRATIONS)
-    return second + log1p(exp(first - second)) - log(2)
+    return _either([_evidence(counts, shares, weight) for weight in SRM_CONCENTRATIONS])
+
+
+def counted_share_p_value(
+    counted: Mapping[str, int], exposed: Mapping[str, int], *, ended: bool
+) -> float | None:
+    """Return how likely by chance the variants differ in the share of exposed entities whom a metric counts.
+
+    Pearson's test of homogeneity after the end; before, the p-value of a Bayes factor of its χ² that may be read at any
+    time, with the priors of `multinomial_evidence` in their Normal form. None with fewer than two variants, and where
+    fewer than five entities are expected to be counted, or not to be, in a variant.
+    """
+    groups = [(min(counted.get(key, 0), size), size) for key, size in exposed.items() if size > 0]
+    people, kept = sum(size for _, size in groups), sum(count for count, _ in groups)
+    rarer = min(kept, people - kept)
+    if len(groups) < 2 or rarer * min(size for _, size in groups) < MIN_EXPECTED * people:
+        return None
+    share = kept / people
+    chi2 = sum((count - share * size) ** 2 / (share * (1 - share) * size) for count, size in groups)
+    freedom = len(groups) - 1
+    if ended:
+        return chi_square_survival(chi2, freedom)
+    evidence = _either(
+        [
+            chi2 / 2 * rarer / (rarer + weight) - freedom / 2 * log1p(rarer / weight)
+            for weight in SRM_CONCENTRATIONS
+        ]
+    )
+    return exp(-max(evidence, 0.0))
+
+
+def _either(evidence: Sequence[float]) -> float:
+    """Return the logarithm of the mean of Bayes factors from theirs."""
+    largest = max(evidence)
+    return largest + log(sum(exp(term - largest) for term in evidence) / len(evidence))
 
 
 def _evidence(counts: Sequence[int], shares: Sequence[float], weight: float) -> float:

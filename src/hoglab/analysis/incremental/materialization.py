@@ -67,7 +67,7 @@ from hoglab.filters.sql import combined
 if TYPE_CHECKING:
     from hoglab.storage.event_store.dialects import Dialect
 
-VERSION = 8
+VERSION = 9
 """Version of the tables, raised when their content or its meaning changes: older tables are not read."""
 
 SCHEMA = "aggregate_cache"

@@ -136,7 +136,7 @@ def _growth(metric: Metric, rows: Rows, effect: float) -> Growth:
             # n, Σy, Σy², and Σx, Σx², Σyx with a covariate.
             return _scaling(rows, [1, factor, factor**2, 1, 1, factor])
         case RatioMeasure():
-            return _scaling(rows, [1, factor, factor**2, 1, 1, factor])
+            return _scaling(rows, [1, factor, factor**2, 1, 1, factor, 1])
         case FunnelMeasure():
             return _converting(rows, [len(metric.steps)], effect)
     return _converting(rows, [1, 2] if isinstance(metric, MeanMeasure) else [1], effect)

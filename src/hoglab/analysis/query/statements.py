@@ -117,7 +117,7 @@ class Compiled:
                 mean = SampleMean(size, numbers[1], numbers[2])
                 return WithCovariate(mean, *numbers[3:]) if metric.covariate_us else mean
             case RatioMeasure():
-                return Ratio(size, *numbers[1:])
+                return Ratio(size, *numbers[1:-1], people_counted=int(numbers[-1]))
             case FunnelMeasure() as metric:
                 last = len(metric.steps)
                 steps = tuple(int(number) for number in numbers[1 : last + 1])

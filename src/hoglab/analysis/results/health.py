@@ -16,6 +16,8 @@ from hoglab.accounts import activity
 from hoglab.analysis.definitions import ExperimentInputs, Named
 from hoglab.analysis.errors import ComputationError, wire_error
 from hoglab.analysis.execution import MULTIPLE_VARIANT, explained_failures
+from hoglab.analysis.results.balance import Imbalance, imbalances
+from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.definitions import flag_config, metrics
 from hoglab.experiments.wire.presentation import is_frozen, live_key
@@ -25,6 +27,8 @@ from hoglab.statistics import crossing_percentage
 from hoglab.statistics.numbers import p_text
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.analysis.timeseries.store import Failure
@@ -99,6 +103,8 @@ class Facts:
     unreadable: Uncomputable
     failures: Mapping[str, tuple[Failure, bool]]
     """Metrics, by uuid, whose last computation failed: the reason, and whether there is an older result."""
+    imbalances: Sequence[Imbalance] = ()
+    """Metrics that count different shares of the people of each variant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *_about_flag(facts),
         *_about_exposures(facts),
         *_about_metrics(facts),
+        *_about_counted(facts),
         *_about_definitions(facts.plan, facts.unreadable),
         *_about_failures(facts),
     ]
@@ -271,6 +278,25 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _about_counted(facts: Facts) -> Iterator[Finding]:
+    for imbalance in facts.imbalances:
+        shares = [f"{share:.1%} of “{key}”" for key, share in imbalance.shares.items()]
+        yield Finding(
+            "denominator_imbalance",
+            Severity.CRITICAL,
+            f"The metric “{_name(imbalance.metric)}” counts only some of the people, and not as many in each variant: "
+            f"{', '.join(shares[:-1])} and {shares[-1]} ({p_text(imbalance.p_value)}). The variant itself changes who "
+            "is counted, so those who are counted are not alike, and a difference between them is no effect.",
+            imbalance.advice,
+            {
+                "metric_uuid": imbalance.metric["uuid"],
+                "p_value": imbalance.p_value,
+                "counted": dict(imbalance.counted),
+                "exposed": dict(imbalance.exposed),
+            },
+        )
+
+
 def _about_definitions(inputs: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
     if unreadable.exposures is not None:
         yield Finding(
@@ -407,8 +433,9 @@ class ExperimentHealth:
         exposures: Mapping[str, Any],
     ) -> Facts:
         bias = exposures["bias_risk"]
-        row = inputs.row
+        row, totals = inputs.row, exposures["total_exposures"]
         with self._service.database.read() as connection:
+            results = _newest_results(connection, inputs, unreadable)
             entries, _ = activity.entries(
                 connection,
                 row.project_id,
@@ -418,10 +445,12 @@ class ExperimentHealth:
                 item_id=str(row.feature_flag_id),
             )
             others = experiments_store.of_flags(connection, row.project_id, [row.feature_flag_id])
+        # With other shares than at first people of one variant have had less time than those of another.
+        has_one_split = len(exposures.get("phases") or ()) <= 1
         return Facts(
             plan=inputs,
             now=now,
-            exposures=exposures["total_exposures"],
+            exposures=totals,
             mismatch=exposures["sample_ratio_mismatch"],
             multiple_percentage=None if bias is None else bias["multiple_variant_percentage"],
             seen_events=self._seen(inputs, start),
@@ -429,6 +458,7 @@ class ExperimentHealth:
             sharing=[(other.id, other.name) for other in others if other.is_running and other.id != row.id],
             unreadable=unreadable,
             failures=self._failures(inputs),
+            imbalances=list(imbalances(inputs, totals, results)) if has_one_split else (),
         )
 
     def _failures(self, inputs: ExperimentInputs) -> dict[str, tuple[Failure, bool]]:
@@ -447,6 +477,18 @@ class ExperimentHealth:
         values = {"project": inputs.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
         with explained_failures(TIMEOUT_S), self._events.reader() as reader:
             return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
+
+
+def _newest_results(
+    connection: Connection, inputs: ExperimentInputs, unreadable: Uncomputable
+) -> dict[str, Mapping[str, Any]]:
+    """Return the newest stored results of the metrics that can be computed, by uuid."""
+    points = {
+        metric["uuid"]: store.newest_result(connection, inputs.key(metric))
+        for metric in inputs.metrics
+        if metric["uuid"] not in unreadable.metrics
+    }
+    return {uuid: point.result for uuid, point in points.items() if point is not None and point.result}
 
 
 def _unreadable(inputs: ExperimentInputs, dialect: Dialect) -> Uncomputable:

@@ -39,6 +39,9 @@ class BaselineRowOut(WireModel):
     """Sum of the squared values before exposure, with CUPED; else null."""
     covariate_sum_product: float | None
     """Sum of the products of values before and after exposure, with CUPED; else null."""
+    people_counted: int | None = None
+    """Number of people (or groups) whose values count: with a denominator, or with any value of a quantile; for ratios
+    and quantiles only."""
     quantile_level: float = 0.5
     """Level of the quantile; for quantile metrics only."""
     quantile: float | None = None

@@ -51,7 +51,7 @@ class QuantileSample:
 
     `number_of_samples` counts values. `cluster_factor` is what the function of this name returns: 1 for one value per
     entity, mostly larger for event-level values. `largest_tie` counts the samples with the commonest of the values
-    between the two ranks.
+    between the two ranks. `people_counted` is the number of entities with values; None where nobody counted them.
     """
 
     number_of_samples: int
@@ -61,6 +61,7 @@ class QuantileSample:
     quantile_upper: float
     cluster_factor: float = 1.0
     largest_tie: int = 1
+    people_counted: int | None = None
 
     minimum_sum: ClassVar[float | None] = None
 
@@ -104,7 +105,7 @@ class QuantileSample:
         below = Ratio.of(
             (sum(value <= sample.quantile for value in values), len(values)) for values in groups
         )
-        return replace(sample, cluster_factor=cluster_factor(level, below))
+        return replace(sample, cluster_factor=cluster_factor(level, below), people_counted=len(groups))
 
     @property
     def sum(self) -> float:

@@ -8,7 +8,7 @@ group. Sums that are whole numbers stay Python integers, so counts are exact.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import fsum
 from typing import ClassVar
@@ -160,6 +160,7 @@ class Proportion:
 class Ratio:
     """A ratio metric: Σm / Σd over the group, with one (m, d) pair per entity.
 
+    `people_counted` is the number of entities with a denominator other than zero; None where nobody counted them.
     Source: spec experiment-results 3.4, 4.2; delta method: Deng, Knoblich, Lu 2018.
     """
 
@@ -169,6 +170,7 @@ class Ratio:
     denominator_sum: float
     denominator_sum_squares: float
     numerator_denominator_sum_product: float
+    people_counted: int | None = field(default=None, kw_only=True)
 
     minimum_sum: ClassVar[float | None] = None
 
@@ -183,6 +185,7 @@ class Ratio:
             _total([d for _, d in rows]),
             _total([d * d for _, d in rows]),
             _total([m * d for m, d in rows]),
+            people_counted=sum(d != 0 for _, d in rows),
         )
 
     @property
@@ -234,6 +237,9 @@ class Ratio:
             self.denominator_sum + other.denominator_sum,
             self.denominator_sum_squares + other.denominator_sum_squares,
             self.numerator_denominator_sum_product + other.numerator_denominator_sum_product,
+            people_counted=None
+            if self.people_counted is None or other.people_counted is None
+            else self.people_counted + other.people_counted,
         )
 
 

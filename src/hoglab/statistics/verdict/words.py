@@ -35,6 +35,7 @@ _FIXES = {
     "exposures_not_computable": Action.FIX_EXPOSURES,
     "metric_not_computable": Action.FIX_METRIC,
     "metric_failed": Action.FIX_METRIC,
+    "denominator_imbalance": Action.FIX_METRIC,
 }
 """Actions by the code of the critical finding that they repair."""
 _SAYS = {Decision.BETTER: "better", Decision.WORSE: "worse"}

@@ -80,15 +80,16 @@ def quantile_values(scope: Scope, metric: QuantileMeasure, people: int, limit: i
 def quantile_sample(metric: QuantileMeasure, numbers: Sequence[Any]) -> QuantileSample:
     """Compute the statistics of one row of the answer, without its key."""
     size, quantile, low, l0, l1, high, u0, u1, tie, *clusters = numbers
-    factor = 1.0
+    factor, people = 1.0, int(size)
     if metric.per_event:
         entities, *sums = clusters
+        people = int(entities)
         try:
             factor = cluster_factor(metric.level, Ratio(int(entities), *map(float, sums)))
         except RefusalError:
             factor = float("nan")  # all values are of one entity: nothing is known about others
     lower, upper = _between(low, l0, l1), _between(high, u0, u1)
-    return QuantileSample(int(size), metric.level, float(quantile), lower, upper, factor, int(tie))
+    return QuantileSample(int(size), metric.level, float(quantile), lower, upper, factor, int(tie), people)
 
 
 def _between(rank: float, at: float, after: float | None) -> float:

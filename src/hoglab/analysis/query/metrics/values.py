@@ -62,7 +62,7 @@ def sides_of(metric: RatioMeasure) -> dict[str, Value]:
 
 
 def ratio_outcome(metric: RatioMeasure) -> Outcome:
-    """Return the outcome of two numbers for each entity: their sums, and the sums of their squares and product."""
+    """Return the outcome of two numbers for each entity: their sums, those of squares and product, and who counts."""
     sides = sides_of(metric)
     return Outcome(
         partials=tuple(partial for name, side in sides.items() for partial in _value_partials(side, name)),
@@ -74,6 +74,7 @@ def ratio_outcome(metric: RatioMeasure) -> Outcome:
             "d": "{d}",
             "dd": "{d} * {d}",
             "md": "{m} * {d}",
+            "counted": "CASE WHEN {d} <> 0 THEN 1 ELSE 0 END",
         },
         exact=all(_is_exact(side) and side.bounds is None for side in sides.values()),
         squares=("ss", "dd"),
