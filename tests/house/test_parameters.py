@@ -13,8 +13,6 @@ ALLOWED = {
     "accounts/activity.py record": 9,
     "accounts/service.py AccountService.insert_key": 8,
     "analysis/results/exposures.py _Asked.of": 9,
-    "app/problems.py problems": 10,
-    "app/system_status.py SystemStatus.__init__": 9,
     "flags/matching/outcome.py FlagOutcome.__init__": 8,
     "hog/run.py Execution.__init__": 8,
     "hog/stdlib/registry.py function": 14,

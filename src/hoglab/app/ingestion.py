@@ -140,7 +140,5 @@ class IngestionServices(SharedServices):
 
     def problems(self) -> list[Problem]:
         """Return problems of the process now."""
-        problems = shared_problems(
-            self.shared_engines, self.functions, self.delivery, self.evaluator.registry
-        )
+        problems = shared_problems(self.components)
         return in_role([*ingestion_problems(self._store, self.ingestion), *problems], self.role)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hoglab.app.roles import Role
 from hoglab.delivery.service import Delivery
@@ -25,17 +25,24 @@ LATE_S = 60.0
 """Time after which health reports that events wait to be ingested."""
 
 
+@dataclass(frozen=True, slots=True)
+class SharedComponents:
+    """Components that processes of all roles have."""
+
+    engines: SharedEngines
+    functions: FunctionRegistry
+    delivery: Delivery
+    flags: FlagRegistry
+
+
 def problems(
     engines: Engines,
+    shared: SharedComponents,
     ingestion: Ingestion | None,
     lag_s: Callable[[], float],
     quarantine: Quarantine,
-    functions: FunctionRegistry,
-    delivery: Delivery,
-    flags: FlagRegistry,
     integrity: IntegrityWatch,
     lost: Mapping[str, str],
-    role: Role,
 ) -> list[Problem]:
     """Return the current problems of a process with events.
 
@@ -53,7 +60,7 @@ def problems(
     else:
         if late_s > LATE_S and (ingestion is None or ingestion.fault is None):
             of_events.append(Problem("ingestion", f"events wait {late_s:.0f} s to be stored", blocks=False))
-    return in_role(of_events + shared_problems(engines, functions, delivery, flags), role)
+    return of_events + shared_problems(shared)
 
 
 def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
@@ -63,11 +70,9 @@ def in_role(problems: Sequence[Problem], role: Role) -> list[Problem]:
     return [replace(problem, blocks=problem.component in role.blocking) for problem in problems]
 
 
-def shared_problems(
-    engines: SharedEngines, functions: FunctionRegistry, delivery: Delivery, flags: FlagRegistry
-) -> list[Problem]:
+def shared_problems(shared: SharedComponents) -> list[Problem]:
     """Return the current problems of the components that processes of all roles have."""
-    problems = []
+    engines, delivery, problems = shared.engines, shared.delivery, []
     for database, name in ((engines.database, "database"), (engines.queue_database, "queue")):
         try:
             database.check()
@@ -79,10 +84,10 @@ def shared_problems(
         engines.accepting.check()
     except EventLogFullError as error:
         problems.append(Problem("event log", str(error)))
-    if unusable := functions.unusable():
+    if unusable := shared.functions.unusable():
         text = f"{unusable} enabled functions cannot be loaded and do not run: the server's log says why"
         problems.append(Problem("functions", text, blocks=False))
-    problems += [Problem("flags", text, blocks=False) for text in flags.problems()]
+    problems += [Problem("flags", text, blocks=False) for text in shared.flags.problems()]
     if not delivery.is_alive():
         problems.append(Problem("delivery", "is not running; restart the server"))
     problems += [Problem("delivery", text, blocks=False) for text in delivery.problems()]

@@ -18,7 +18,7 @@ from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyErro
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService, stored_groups
 from hoglab.app.ingestion import IngestionView
-from hoglab.app.problems import problems
+from hoglab.app.problems import in_role, problems
 from hoglab.app.roles import Capability
 from hoglab.app.shared import SharedServices
 from hoglab.app.system_status import SystemStatus
@@ -165,10 +165,9 @@ class Services(SharedServices):
             engines,
             delivery,
             streams,
+            ingestion_view,
             data=directory.path,
             log_limit_bytes=settings.event_log_max_bytes,
-            waiting_records=ingestion_view.waiting,
-            lag_s=ingestion_view.lag_s,
             problems=self.problems,
         )
         self.backfills = Backfills(
@@ -235,18 +234,16 @@ class Services(SharedServices):
 
     def problems(self) -> list[Problem]:
         """Return problems now."""
-        return problems(
+        current = problems(
             self.engines,
+            self.components,
             self.ingestion_view.service,
             self.ingestion_view.lag_s,
             self.quarantine,
-            self.functions,
-            self.delivery,
-            self.evaluator.registry,
             self.integrity,
             self._lost_commits,
-            self.role,
         )
+        return in_role(current, self.role)
 
 
 def _forget(kept: AggregateCache | None, before: datetime | None = None) -> None:

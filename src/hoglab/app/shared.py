@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from hoglab.accounts.service import AccountService
-from hoglab.app.problems import in_role, shared_problems
+from hoglab.app.problems import SharedComponents, in_role, shared_problems
 from hoglab.app.roles import ROLES, Capability
 from hoglab.background import Service
 from hoglab.capture import Capture
@@ -101,6 +101,7 @@ class SharedServices:
             ),
             FlagEvaluator.close,
         )
+        self.components = SharedComponents(engines, functions, self.delivery, self.evaluator.registry)
         self.preload = FlagPreload(database, self.evaluator.registry, accounts.projects)
 
     def background(self) -> list[Service]:
@@ -112,9 +113,7 @@ class SharedServices:
 
     def problems(self) -> list[Problem]:
         """Return problems now."""
-        problems = shared_problems(
-            self.shared_engines, self.functions, self.delivery, self.evaluator.registry
-        )
+        problems = shared_problems(self.components)
         if Capability.SDK in self.role.capabilities and not self.preload.is_done:
             problems.append(Problem("flags", "are not loaded yet"))
         return in_role(problems, self.role)

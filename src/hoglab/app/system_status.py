@@ -21,6 +21,7 @@ from hoglab.storage.database.tables import metric_result
 from hoglab.storage.directory import BESIDE
 
 if TYPE_CHECKING:
+    from hoglab.app.ingestion import IngestionView
     from hoglab.delivery.service import Delivery
     from hoglab.http.health import Problem
     from hoglab.http.streams import Streams
@@ -74,23 +75,20 @@ class SystemStatus:
         engines: Engines,
         delivery: Delivery,
         streams: Streams,
+        ingestion: IngestionView,
         *,
         data: Path,
         log_limit_bytes: int,
-        waiting_records: Callable[[], int],
-        lag_s: Callable[[], float],
         problems: Callable[[], Sequence[Problem]],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engines = engines
         self._delivery = delivery
         self._streams = streams
         self._data = data
         self._log_limit_bytes = log_limit_bytes
-        self._waiting_records = waiting_records
-        self._lag_s = lag_s
+        self._ingestion = ingestion
         self._problems = problems
-        self._rate = _Rate(clock)
+        self._rate = _Rate(time.monotonic)
         self._started_at = datetime.now(UTC)
 
     def look(self) -> dict[str, Any]:
@@ -98,14 +96,14 @@ class SystemStatus:
         engines, measured = self._engines, _measured()
         problems = self._problems()
         reasons = [str(problem) for problem in problems if problem.blocks]
-        lag_s = round(self._lag_s(), 1)
+        lag_s = round(self._ingestion.lag_s(), 1)
         return {
             "version": __version__,
             "started_at": self._started_at,
             "ready": not reasons,
             "reasons": reasons,
             "event_log": {
-                "waiting_records": self._waiting_records(),
+                "waiting_records": self._ingestion.waiting(),
                 "waiting_bytes": engines.accepting.pending_bytes(),
                 "limit_bytes": self._log_limit_bytes,
                 "oldest_s": lag_s,
