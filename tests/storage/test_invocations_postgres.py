@@ -45,7 +45,8 @@ import psycopg
 from hoglab.storage.invocations import InvocationOutcome, InvocationQueue
 from hoglab.storage.invocations.postgres import PostgresQueueTables, workers
 
-workers.WORKER_DEAD_AFTER_S = workers.SERVER_UP_FOR_S = 2.0
+workers.WORKER_BEAT_EVERY_S = 0.25
+workers.WORKER_DEAD_AFTER_S = workers.SERVER_UP_FOR_S = 10.0  # a busy machine may hold up forty beats
 queue = InvocationQueue(PostgresQueueTables(lambda: psycopg.connect(sys.argv[1], autocommit=True), "test"))
 queue.release_all()
 lock = threading.Lock()
