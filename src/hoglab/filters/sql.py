@@ -131,8 +131,11 @@ class PropertyDialect(Protocol):
         """Return whether a condition, never NULL, holds for ``name`` being what the group holds anywhere in text."""
         ...
 
-    def moment(self, text: str) -> str:
-        """Return text of a date-time, or of epoch seconds, as microseconds since the epoch; else NULL."""
+    def moment(self, text: str, zone: str) -> str:
+        """Return text of a date-time, or of epoch seconds, as microseconds since the epoch; else NULL.
+
+        ``zone`` names the time zone of texts without an offset.
+        """
         ...
 
 
@@ -531,8 +534,9 @@ def _dated(operator: str) -> _Test:
             scope.row.depend_on_now()
         if moment is None:
             raise FilterError("must be a date, such as 2026-01-31, 2026-01-31T12:00:00Z or -7d", "")
-        bound = scope.parameters.bind(moment.isoformat())
-        return f"{scope.dialect.moment(f'trim({field_.text})')} {operator} {scope.dialect.moment(bound)}"
+        bound = scope.parameters.bind(round(moment.timestamp() * 1_000_000))
+        zone = scope.parameters.bind(str(scope.zone))
+        return f"{scope.dialect.moment(f'trim({field_.text})', zone)} {operator} {bound}"
 
     return test
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
@@ -21,7 +22,8 @@ from hoglab.filters.evaluate import EvaluationContext, compile_group
 from hoglab.filters.hog import CompiledFilter, FilterContext, build_filter
 from hoglab.filters.hog.operators import OPERATORS as FUNCTION_OPERATORS
 from hoglab.filters.sql import OPERATORS as METRIC_OPERATORS
-from hoglab.filters.sql import FilterScope, Parameters, group_condition
+from hoglab.filters.sql import FilterScope, group_condition
+from hoglab.storage.event_store.dialects.clickhouse import ClickHouse
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 MISSING = object()
@@ -55,6 +57,13 @@ VALUES: dict[str, Any] = {
     "moment": "2026-05-01T12:00:00Z",
     "moment with offset": "2026-05-01T12:00:00+02:00",
     "moment of no zone": "2026-05-01 12:00:00",
+    "moment in small letters": "2026-05-01t12:00:00z",
+    "moment with a blank": "2026-05-01 12:00:00 +02:00",
+    "moment of an hour that comes twice": "2026-10-25 02:30:00",
+    "moment of hour 25": "2026-05-01 25:00:00",
+    "second 60": "2026-05-01 12:00:60",
+    "day that is none": "2026-02-30",
+    "year 0": "0000-01-01",
     "epoch": 1772582400,
     "fraction of epoch": 1772582400.5,
     "epoch text": "1772582400",
@@ -64,26 +73,40 @@ VALUES: dict[str, Any] = {
 }
 
 
-def in_flags(condition: dict[str, Any]) -> list[bool]:
-    test = compile_group(parse_filters([condition]), EvaluationContext(lambda: NOW, UTC))
+def in_flags(condition: dict[str, Any], zone: str = "UTC") -> list[bool]:
+    test = compile_group(parse_filters([condition]), EvaluationContext(lambda: NOW, ZoneInfo(zone)))
     return [test(properties_of(value)) for value in VALUES.values()]
 
 
-def in_functions(condition: dict[str, Any]) -> list[bool]:
-    compiled = CompiledFilter(build_filter({"properties": [condition]}, FilterContext()))
+def in_functions(condition: dict[str, Any], zone: str = "UTC") -> list[bool]:
+    compiled = CompiledFilter(build_filter({"properties": [condition]}, FilterContext(timezone=zone)))
     return [compiled.matches(filter_globals(properties=properties_of(value))) for value in VALUES.values()]
 
 
-def in_metrics(engine: duckdb.DuckDBPyConnection, condition: dict[str, Any]) -> list[bool]:
-    parameters = Parameters()
-    row = RelationRow(EmbeddedDialect(), parameters)
-    sql = group_condition(parse_filters([condition]), FilterScope(row, NOW, UTC))
+def in_metrics(engine: duckdb.DuckDBPyConnection, condition: dict[str, Any], zone: str = "UTC") -> list[bool]:
+    dialect = EmbeddedDialect()
+    parameters = dialect.parameters()
+    row = RelationRow(dialect, parameters)
+    sql = group_condition(parse_filters([condition]), FilterScope(row, NOW, ZoneInfo(zone)))
     events = json.dumps([json.dumps(properties_of(value)) for value in VALUES.values()])
     statement = f"SELECT {sql} FROM (SELECT unnest(from_json($events, '[\"VARCHAR\"]')) AS properties)"  # noqa: S608
     [extracted] = engine.extract_statements(statement)
     bound = {"events": events, **parameters.values}
     rows = engine.execute(extracted, {name: bound[name] for name in extracted.named_parameters}).fetchall()
     return [bool(holds) for (holds,) in rows]
+
+
+def in_metrics_of_clickhouse(condition: dict[str, Any], zone: str) -> list[bool]:
+    """Return the answers of ClickHouse's engine, in this process. Skips the test where it is not installed."""
+    chdb = pytest.importorskip("chdb")
+    dialect = ClickHouse()
+    parameters = dialect.parameters()
+    row = RelationRow(dialect, parameters)
+    sql = group_condition(parse_filters([condition]), FilterScope(row, NOW, ZoneInfo(zone)))
+    events = "|".join(json.dumps(properties_of(value)) for value in VALUES.values())
+    statement = f"SELECT {sql} FROM (SELECT arrayJoin(splitByChar('|', {{events:String}})) AS properties)"  # noqa: S608
+    answer = chdb.query(statement, "TabSeparated", params={"events": events, **parameters.values})
+    return [line == "1" for line in answer.data().split()]
 
 
 def properties_of(value: Any) -> dict[str, Any]:
@@ -116,7 +139,7 @@ def differs_in_functions(operator: str, operand: Any, kind: str) -> bool:
     A missing property is in no range and outside of none (hog-runtime 2.4), and equality is that of programs
     (hog-language 8.4): no text but "true" is true, any number of the same size equals a number, and letters keep their
     case. Programs find no pattern in an empty text, know no difference between missing and null, and read no relative
-    date or infinite number in a property.
+    date or infinite number in a property, and no date with a blank before its offset.
     """
     listed = operand if isinstance(operand, list) else [operand]
     match operator:
@@ -126,6 +149,8 @@ def differs_in_functions(operator: str, operand: Any, kind: str) -> bool:
             return 10 in listed
         case "regex" | "not_regex":
             return kind == "empty text" and operand == "^$"
+        case "is_date_before" | "is_date_after" | "is_date_exact" if kind == "moment with a blank":
+            return True
     return differs_everywhere(operator, operand, kind)
 
 
@@ -162,6 +187,42 @@ def test_one_condition_has_one_meaning(engine: duckdb.DuckDBPyConnection, operat
             }
             unlisted = {kind for kind in different if not may_differ(operator, operand, kind)}
             assert not unlisted, (operator, operand, may_differ.__name__)
+
+
+DATES = [
+    *(
+        f"2026-{day}T{hour}:00{offset}"
+        for day in ("04-30", "05-01")
+        for hour in ("22:00", "12:00")
+        for offset in ("", "Z")
+    ),
+    *("2026-05-01", "2026-04-30", "2026-10-25T00:45:00Z", "2026-10-25 02:30:00", "2026-10-26", "-30d"),
+]  # fmt: skip
+"""Operands on both sides of what values without an offset mean in UTC and in the zones below."""
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "UTC"])
+def test_dates_without_an_offset_are_in_the_projects_zone_everywhere(
+    engine: duckdb.DuckDBPyConnection, zone: str
+) -> None:
+    for way in ("before", "after", "exact"):
+        for operand in DATES:
+            condition = {"key": "p", "type": "event", "operator": f"is_date_{way}", "value": operand}
+            wanted = in_flags(condition, zone)
+            answers = {
+                "DuckDB": in_metrics(engine, condition, zone),
+                "ClickHouse": in_metrics_of_clickhouse(condition, zone),
+                "functions": in_functions(condition, zone),
+            }
+            for name, answer in answers.items():
+                pairs = zip(VALUES, wanted, answer, strict=True)
+                different = [kind for kind, flag, other in pairs if flag is not other]
+                unlisted = {
+                    kind
+                    for kind in different
+                    if not differs_in_functions(condition["operator"], operand, kind)
+                }
+                assert not unlisted, (name, condition["operator"], operand)
 
 
 def any_of_flags(condition: dict[str, Any]) -> list[bool]:

@@ -165,7 +165,13 @@ class TableRows:
         if condition.type not in _OF_ROWS:
             raise FilterError(f"filters of type {condition.type} cannot be used with tables", condition.key)
         name = self._named((condition.key,))
-        text = self._text_of_column(name)
+        if (
+            self._type(name) is ColumnType.DATETIME
+        ):  # with its offset, as the engines' own texts are not alike
+            dialect = self.scope.dialect
+            text = dialect.text_of_moment(dialect.moment_of_column(self._column(name)))
+        else:
+            text = self._text_of_column(name)
         if self._type(name) in (ColumnType.INTEGER, ColumnType.FLOAT):
             number = f"CAST({self._column(name)} AS DOUBLE)"
             return ComputedField(text, number, number)

@@ -16,14 +16,11 @@ from enum import Enum
 from typing import Final
 
 from hoglab.filters.sql import Bindable, Parameters
-from hoglab.storage.event_store.dialects.duckdb import NUMBER
+from hoglab.storage.event_store.dialects.duckdb import LOCAL_MOMENT, MOMENT_WITH_OFFSET, NUMBER
 from hoglab.storage.table_files import ColumnType, FileTable
 
 _NUMBER: Final = f"^({NUMBER})$".replace("\\", "\\\\")
-_MOMENT: Final = (
-    "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    "([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
-)
+_MOMENT: Final = f"^({LOCAL_MOMENT}|{MOMENT_WITH_OFFSET})$"
 _MOST_STEPS: Final = 32
 """Maximum number of conditions that the engine takes for a funnel."""
 _TYPES: Final[Mapping[ColumnType, str]] = {
@@ -103,9 +100,10 @@ class ClickHouse:
     def any_item(self, items: str, name: str, condition: str) -> str:
         return f"arrayExists({name} -> {condition}, {items})"
 
-    def moment(self, text: str) -> str:
+    def moment(self, text: str, zone: str) -> str:
+        tight = f"replaceRegexpOne(upper({text}), ' ([Z+-])', '\\\\1')"
         seconds = f"toInt64OrNull(toString(round(({self.number(text)}) * 1000000)))"
-        parsed = f"parseDateTime64BestEffortOrNull(if(match({text}, '{_MOMENT}'), {text}, NULL), 6, 'UTC')"
+        parsed = f"parseDateTime64BestEffortOrNull(if(match({tight}, '{_MOMENT}'), {tight}, NULL), 6, {zone})"
         return f"coalesce({seconds}, toUnixTimestamp64Micro({parsed}))"
 
     def micros(self, column: str) -> str:

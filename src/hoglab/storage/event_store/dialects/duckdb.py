@@ -12,6 +12,14 @@ from hoglab.storage.table_files import READERS, ColumnType, FileTable
 NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """Text that counts as a number. The engine's own cast also takes blanks, underscores and infinities."""
 
+_DAY: Final = "(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
+_HOUR: Final = "([01][0-9]|2[0-3])"
+_TIME: Final = f"[T ]{_HOUR}:[0-5][0-9](:[0-5][0-9]([.][0-9]{{1,9}})?)?"
+LOCAL_MOMENT: Final = f"{_DAY}({_TIME})?"
+"""Text in capitals of a date-time without an offset, as flags read it (`hoglab.filters.dates`)."""
+MOMENT_WITH_OFFSET: Final = f"{_DAY}{_TIME}(Z|[+-]{_HOUR}:?[0-5][0-9])"
+"""Text in capitals of a date-time with an offset, without a blank before it."""
+
 _TYPES: Final[Mapping[ColumnType, str]] = {
     ColumnType.INTEGER: "BIGINT",
     ColumnType.FLOAT: "DOUBLE",
@@ -73,10 +81,16 @@ class DuckDb:
     def any_item(self, items: str, name: str, condition: str) -> str:
         return f"(len(list_filter({items}, lambda {name}: {condition})) > 0)"
 
-    def moment(self, text: str) -> str:
+    def moment(self, text: str, zone: str) -> str:
+        tight = f"regexp_replace(upper({text}), ' ([Z+-])', '\\1')"
+        local, hour = f"TRY_CAST({tight} AS TIMESTAMP)", "INTERVAL 1 HOUR"
+        # Where clocks are put back, an hour comes twice: the engine takes the second, and flags take the first.
+        first = f"least(timezone({zone}, {local}), timezone({zone}, {local} - {hour}) + {hour})"
         return (
-            f"coalesce(TRY_CAST({self.number(text)} * 1000000 AS BIGINT), "
-            f"epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)))"
+            f"coalesce(TRY_CAST({self.number(text)} * 1000000 AS BIGINT), epoch_us("
+            f"CASE WHEN regexp_full_match({tight}, '{LOCAL_MOMENT}') THEN {first} "
+            f"WHEN regexp_full_match({tight}, '{MOMENT_WITH_OFFSET}') "
+            f"THEN TRY_CAST({tight} AS TIMESTAMPTZ) END))"
         )
 
     def micros(self, column: str) -> str:
