@@ -47,6 +47,22 @@ REFUSALS: list[dict[str, Any]] = [
 ]
 ERRORS_INSIDE: list[dict[str, Any]] = [
     {"status": 200, "body": PAGE},
+    *(
+        {"status": 200, "body": body}
+        for body in (
+            {"success": False},
+            {"error": "not now"},
+            {"ok": False},
+            {"code": 500},
+            {"message": "no"},
+            ["not now"],
+            0,
+            "no",
+            {"meta": {"error": "unauthorized"}},
+            {"data": None},
+            {"status": 0},
+        )
+    ),
     {"status": 200, "body": {"error": "not now", "errors": ["not now"], "success": False, "status": "error"}},
 ]
 
@@ -97,6 +113,30 @@ def test_nothing_but_an_acknowledgement_counts_as_delivered(
 
 def test_the_templates_without_a_body_are_templates() -> None:
     assert {case.template.folder for case in working()} >= ANYTHING | NOTHING
+
+
+NO_LOGIN: list[dict[str, Any]] = [
+    {"status": 200, "body": PAGE},
+    {"status": 200, "body": {"error": "invalid_grant"}},
+    {"status": 204},
+    {"status": 401, "body": {"error": "invalid_client"}},
+]
+"""Answers to a request for a log-in that hold no token."""
+
+
+@pytest.mark.parametrize("folder", ["google-ads", "google-pubsub", "salesforce-create", "salesforce-update"])
+def test_nothing_is_sent_without_a_log_in(
+    folder: str, house: House, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.lead_here(monkeypatch)
+    case = next(case for case in working() if case.template.folder == folder)
+    for answer in NO_LOGIN:
+        hosts.answer_with([answer])
+        configuration = Builder(FunctionPatch(case.function()), None, FilterContext()).build()
+        function = compile_configuration(configuration, FilterContext(), function_id="f", project_id=1)
+        runs = TestRuns(house.delivery)
+        result = runs.run(house.project, function, case.globals, run_id=RUN_ID, mock=False).answer()
+        assert any("refused to log in" in text for text in result["errors"]), answer
 
 
 LATER = [

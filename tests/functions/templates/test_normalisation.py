@@ -101,6 +101,59 @@ def test_each_of_several_values_is_hashed() -> None:
     assert tiktok("phone", both) == [digest("+16505551212"), digest("x")]
 
 
+NOTHING = ["", "  ", "-", "n/a"]
+"""Texts without any character of a phone number, of which the blank ones are nothing anywhere."""
+
+
+@pytest.mark.parametrize("value", NOTHING)
+def test_what_is_nothing_in_the_form_of_the_platform_is_left_out(value: str) -> None:
+    names = {"em", "ph", "fn", "ct", "zp", "country"} if not value.strip() else {"ph", "db"}
+    users = {
+        "meta-ads": (names, lambda body: body["data"][0]["user_data"], "userData"),
+        "tiktok-ads": (
+            {"email", "phone", "external_id"} if not value.strip() else {"phone"},
+            lambda body: body["data"][0]["user"],
+            "userProperties",
+        ),
+        "reddit-ads": (
+            {"email", "phone_number", "external_id"} if not value.strip() else {"phone_number"},
+            lambda body: body["data"]["events"][0]["user"],
+            "userProperties",
+        ),
+    }
+    for folder, (fields, user_of, field) in users.items():
+        for name in fields:
+            given = [value, [value]] if folder != "reddit-ads" else [value]
+            for one in given:
+                assert name not in user_of(sent(folder, {field: {name: one}})), (folder, name)
+    if not value.strip():
+        google_ads = {"email": value, "gclid": "g", "customerId": "1", "conversionActionId": "2"}
+        assert "userData" not in sent("google-ads", google_ads)["events"][0]
+        clicked = sent("linkedin-ads", {"email": value, "clickId": "c"})
+        assert [known["idType"] for known in clicked["user"]["userIds"]] == [
+            "LINKEDIN_FIRST_PARTY_ADS_TRACKING_UUID"
+        ]
+
+
+def test_blanks_around_an_address_are_no_part_of_it() -> None:
+    address = " Ann@Example.com "
+    bodies = {
+        "hubspot": lambda body: body["inputs"][0]["id"],
+        "hubspot-event": lambda body: body["email"],
+        "intercom-event": lambda body: body["email"],
+        "klaviyo-event": lambda body: body["data"]["attributes"]["profile"]["data"]["attributes"]["email"],
+        "klaviyo-user": lambda body: body["data"]["attributes"]["email"],
+        "mailjet-create-contact": lambda body: body["Email"],
+        "mailjet-update-contact-list": lambda body: body["Email"],
+        "sendgrid": lambda body: body["contacts"][0]["email"],
+        "zendesk": lambda body: body["user"]["email"],
+        "mailchimp": lambda body: body["email_address"],
+    }
+    for folder, email_of in bodies.items():
+        inputs = {"email": address, "properties": {}, "metadata": {}, "attributes": {}, "apiKey": "k-us1"}
+        assert email_of(sent(folder, inputs)) == "Ann@Example.com", folder
+
+
 def test_a_click_id_becomes_the_parameter_of_metas_cookie() -> None:
     user = sent("meta-ads", {"userData": {}}, {"fbclid": "IwAR2F4"})["data"][0]["user_data"]
     assert user["fbc"] == "fb.1.1767261600000.IwAR2F4"
@@ -155,6 +208,23 @@ def test_money_is_a_number_or_nothing(folder: str) -> None:
         assert found == amount, text
         if folder != "klaviyo-event":
             assert currency == (None if amount is None else "EUR"), text
+
+
+CURRENCIES = [
+    ("9.99", "eur", "EUR"), ("9.99", " Gbp ", "GBP"), ("9.99", None, "USD"), ("9.99", "", "USD"), (9.99, None, "USD"),
+    ("9.99 EUR", None, "EUR"), ("€9.99", "", "EUR"), ("£9.99", None, "GBP"), ("$9.99", None, "USD"),
+    ("9.99", "€", "EUR"), ("9.99", "$", "USD"), ("€9.99", "chf", "CHF"),
+    ("9.99", "euros", None), ("9.99", "¥", None), ("¥9", None, None), ("9.99", 978, None),
+]  # fmt: skip
+"""Amounts and currencies as they are given, and what is sent: without a known currency no amount, either."""
+
+
+@pytest.mark.parametrize("folder", [folder for folder in ADS if folder != "klaviyo-event"])
+def test_an_amount_is_sent_in_its_own_currency_or_not_at_all(folder: str) -> None:
+    for text, given, currency in CURRENCIES:
+        amount, found = money(folder, text, given)
+        assert found == currency, (text, given)
+        assert (amount is None) == (currency is None), (text, given)
 
 
 def test_an_event_id_of_customerio_is_a_ulid() -> None:
