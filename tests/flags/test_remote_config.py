@@ -150,9 +150,31 @@ def test_remote_configuration_payload(server):
     assert server.sdk.get("/api/projects/@current/feature_flags/settings/remote_config").status_code == 401
 
 
+NESTED = json.loads("[" * 90 + "]" * 90)
+
+
 @pytest.mark.parametrize("has_encrypted_payloads", [False, True])
 @pytest.mark.parametrize(
-    "payload", [{"a": 1}, [1, 2], [], {}, "text", 5, 0, 0.5, True, False, "", '{"a": 1}']
+    "payload",
+    [
+        {"a": 1},
+        [1, 2],
+        [],
+        {},
+        "text",
+        5,
+        0,
+        0.5,
+        True,
+        False,
+        "",
+        '{"a": 1}',
+        {"$sealed": "x"},
+        {"$sealed": [1]},
+        {"$sealed": {"$sealed": "x"}},
+        {"deep": NESTED},
+        "x" * 500_000,
+    ],
 )
 def test_a_remote_configuration_is_answered_as_text(server, payload, has_encrypted_payloads):
     """PostHog answers the stored text as a JSON string, whatever it holds; posthog-go reads nothing else."""

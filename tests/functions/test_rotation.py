@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from tests.functions.conftest import Api
 from typer.testing import CliRunner
 
+from hoglab.accounts.store import project_by_id
 from hoglab.cli import app
-from hoglab.flags.payloads import resealed
+from hoglab.flags.payloads import resealed, reveal
+from hoglab.flags.service import FlagService
 from hoglab.functions import store
 from hoglab.functions.secrets.box import KEY_FILE, SecretBox, SecretsError
 from hoglab.functions.secrets.rotation import rotate
@@ -59,6 +62,32 @@ def test_payloads_of_flags() -> None:
     text = orjson.loads(changed["payloads"]["a"])["$sealed"]
     assert SecretBox([second]).decrypt_text(text) == "p"
     assert resealed({"groups": []}, SecretBox([first]).renewed_text) is None
+
+
+@pytest.mark.parametrize("payload", ["junk", [1], None, {"$sealed": "junk"}])
+def test_a_payload_that_only_looks_encrypted_stops_no_rotation(database: Database, payload: object) -> None:
+    """Anybody who may write flags can write such a payload."""
+    first, second = SecretBox.new_key(), SecretBox.new_key()
+    looks = orjson.dumps({"$sealed": payload}).decode()
+    flags = FlagService(database, cipher=SecretBox([first]))
+    bodies: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "encrypted": {"is_remote_configuration": True, "has_encrypted_payloads": True},
+    }
+    with database.read() as connection:
+        project = project_by_id(connection, 1)
+    assert project is not None
+    for key, more in bodies.items():
+        flags.create(
+            project, None, {"key": key, "filters": {"groups": [{}], "payloads": {"true": looks}}, **more}
+        )
+    assert rotate(database, SecretBox([second, first])) == 1
+    with database.read() as connection:
+        plain, encrypted = (flags.get_by_key(connection, 1, key) for key in bodies)
+    assert plain is not None
+    assert encrypted is not None
+    assert plain.filters["payloads"]["true"] == looks
+    assert reveal(encrypted.filters["payloads"]["true"], SecretBox([second])) == looks
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Encrypted payloads of remote-configuration flags (spec: sdk-wire 2.5, 3.4).
 
 An encrypted payload is kept as the JSON text ``{"$sealed": "…"}``. Matching and the API never open it: they show
-`REDACTED_PAYLOAD` instead. Only the remote-configuration endpoint does.
+`REDACTED_PAYLOAD` instead. Only the remote-configuration endpoint does. Whether a payload is encrypted says the flag,
+for anybody may write such a text into a payload that is not.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def protect(
 
 
 def reveal(text: str, cipher: Cipher | None) -> str:
-    """Return the JSON text of a payload that may be sealed. Raises 409 when it cannot be decrypted."""
+    """Return the JSON text of a payload of a flag with encrypted ones. Raises 409 when it cannot be decrypted."""
     value = orjson.loads(text)
     if cipher is None or not isinstance(value, dict) or set(value) != {_SEALED}:
         return text
@@ -61,7 +62,7 @@ def reveal(text: str, cipher: Cipher | None) -> str:
 
 
 def resealed(filters: Mapping[str, Any], renew: Callable[[str], str]) -> dict[str, Any] | None:
-    """Return the filters with their sealed payloads sealed with the newest key; None when none is sealed."""
+    """Return the filters of a flag with encrypted payloads, sealed with the newest key; None when none is sealed."""
     payloads = filters.get("payloads") or {}
     changed = {}
     for key, text in payloads.items():

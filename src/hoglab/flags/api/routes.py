@@ -98,6 +98,8 @@ def router(database: Database, service: FlagService, evaluator: FlagEvaluator) -
         if row is None or row.deleted or not row.is_remote_configuration:
             raise not_found()
         payload = (row.filters.get("payloads") or {}).get("true")
-        return json_response(None if payload is None else reveal(payload, service.cipher))
+        if payload is not None and row.has_encrypted_payloads:
+            payload = reveal(payload, service.cipher)
+        return json_response(payload)
 
     return routes

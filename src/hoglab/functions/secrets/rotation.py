@@ -29,7 +29,9 @@ def rotate(database: Database, box: SecretBox) -> int:
             values = {"encrypted_inputs": box.renewed(row.encrypted_inputs)}
             tx.connection.execute(update(hog_function).where(hog_function.c.id == row.id).values(**values))
             renewed += 1
-        flags = select(feature_flag.c.id, feature_flag.c.project_id, feature_flag.c.filters)
+        flags = select(feature_flag.c.id, feature_flag.c.project_id, feature_flag.c.filters).where(
+            feature_flag.c.has_encrypted_payloads.is_(True)
+        )
         for flag in tx.connection.execute(flags).all():
             filters = resealed(flag.filters, box.renewed_text)
             if filters is not None:
