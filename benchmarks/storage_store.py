@@ -55,6 +55,7 @@ def rows(count: int, offset: int, *, age: timedelta = timedelta(0)) -> list[Even
             captured_at=NOW,
             properties=orjson.dumps(
                 {f"$property_{index}": f"value {chance.randrange(1000)}" for index in range(22)}
+                | {"$sent_at": SENT_AT}
             ),
             person_id=uuid.UUID(int=chance.getrandbits(128)),
             person_properties=b'{"email":"someone@example.org"}',
@@ -69,6 +70,9 @@ def rows(count: int, offset: int, *, age: timedelta = timedelta(0)) -> list[Even
         )
         for number in range(count)
     ]
+
+
+SENT_AT = "2026-01-01T00:00:00Z"
 
 
 class Bench:
@@ -126,8 +130,9 @@ class Bench:
 
 
 def sent_again(row: EventRow, log_offset: int) -> EventRow:
-    """Return the same event in a later record of the log."""
-    return msgspec.structs.replace(row, log_offset=log_offset)
+    """Return the same event in a later record of the log, with the time of another request as capture adds it."""
+    properties = row.properties.replace(SENT_AT.encode(), b"2026-01-01T00:05:00Z")
+    return msgspec.structs.replace(row, log_offset=log_offset, properties=properties)
 
 
 def read_until(stop: threading.Event, store: EmbeddedEventStore, waits: list[float]) -> None:

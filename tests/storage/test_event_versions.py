@@ -15,9 +15,18 @@ from hypothesis import strategies as st
 from tests.storage.event_rows import event_row
 from tests.storage.event_stores import ClickHouseStores, DuckDbStores, Stores, append, query
 
-from hoglab.storage.event_store import EventBatch, EventRow, EventStore, EventStoreUnavailableError, Reader
+from hoglab.storage.event_store import (
+    EventBatch,
+    EventRow,
+    EventStore,
+    EventStoreUnavailableError,
+    Reader,
+    export,
+)
 from hoglab.storage.event_store.duckdb import DuckDbEventStore
+from hoglab.storage.event_store.export import EventSelection, selected_lines
 from hoglab.storage.event_store.history import TimeRange
+from hoglab.storage.event_store.once import file_versions
 from hoglab.storage.event_store.sealed.sealing import SealingLimits
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -271,6 +280,86 @@ def test_windows_have_each_event_once_however_often_it_is_corrected_meanwhile(
         store.close()
         if isinstance(stores, ClickHouseStores):
             stores.close()
+
+
+def test_an_export_has_each_event_once_however_often_it_is_corrected_meanwhile(
+    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the events were counted, between two parts, and after a part before its corrections are looked for."""
+    monkeypatch.setattr(export, "PART_ROWS", 2)
+    offset = 1
+
+    def correct(number: int) -> None:
+        nonlocal offset
+        offset += 1
+        append(store, event_row(offset, uuid=UUID(int=number), properties=b'{"v":%d}' % offset))
+
+    stores = stores_of(engine, tmp_path / "one")
+    store = stores.open()
+    try:
+        append(store, *(event_row(1, uuid=UUID(int=number)) for number in range(1, 8)))
+        correct(1)
+        selection = EventSelection(project_id=1)
+        with store.reader() as reader, selected_lines(reader, selection, store.dialect) as (count, parts):
+            meanwhile = [2, 3, 2, 7, 7, 1, 4]
+            for number in meanwhile[:3]:
+                correct(number)
+            lines = []
+            for part in parts:
+                lines += part
+                if len(meanwhile) > 3:
+                    correct(meanwhile.pop())
+        seen = [UUID(orjson.loads(line)["uuid"]).int for line in lines]
+        assert count == 7
+        assert sorted(seen) == [1, 2, 3, 4, 5, 6, 7]
+    finally:
+        store.close()
+        if isinstance(stores, ClickHouseStores):
+            stores.close()
+
+
+@pytest.mark.parametrize("many", [1, file_versions.MANY])
+def test_large_batches_are_compared_by_the_engine_as_small_ones_are(
+    many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resends, corrections, events of one batch that are one, and properties that only look like the server's own."""
+    monkeypatch.setattr(file_versions, "MANY", many)
+    sent = b'{"a":1,"$sent_at":"2026-03-01T00:00:01Z"}'
+    later = b'{"a":1,"$sent_at":"2026-03-01T00:00:02Z"}'
+    pairs = [
+        (sent, sent, False),
+        (sent, later, False),
+        (later.replace(b"1,", b"2,"), sent, True),
+        (b'{"a":1}', b'{"a":1.0}', True),
+        (b'{"$set":{"$sent_at":"x"}}', b'{"$set":{"$sent_at":"y"}}', True),
+        (b'{"$sent_at":"1","b":{"$sent_at":"x"}}', b'{"$sent_at":"2","b":{"$sent_at":"y"}}', True),
+        (
+            b'{"b":"\\"$sent_at\\":\\"x\\"","$sent_at":"1"}',
+            b'{"b":"\\"$sent_at\\":\\"y\\"","$sent_at":"1"}',
+            True,
+        ),
+        (b'{"$sent_at":"1"}', b"{}", False),
+    ]
+    store = DuckDbEventStore(tmp_path / "events.duckdb")
+    try:
+        first = [
+            event_row(1, uuid=UUID(int=n), properties=before) for n, (before, _, _) in enumerate(pairs, 1)
+        ]
+        second = [
+            event_row(2, uuid=UUID(int=n), properties=after) for n, (_, after, _) in enumerate(pairs, 1)
+        ]
+        twice = [event_row(3, uuid=UUID(int=1), properties=text) for text in (b'{"a":5}', sent)]
+        append(store, *first)
+        assert store.append(EventBatch(second), log_offset=2) == []
+        changed = {n for n, (_, _, changes) in enumerate(pairs, 1) if changes}
+        sql = "SELECT uuid, log_offset FROM stored_events"
+        with store.reader() as reader:
+            assert {uuid.int for uuid, offset in reader.execute(sql) if offset == 2} == changed
+        assert store.append(EventBatch([*twice, event_row(3, uuid=UUID(int=99))]), log_offset=3) == [2]
+        with store.reader() as reader:
+            assert {uuid.int for uuid, offset in reader.execute(sql) if offset == 3} == {99}
+    finally:
+        store.close()
 
 
 @pytest.mark.slow

@@ -22,8 +22,10 @@ from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.deadlines import QueryDeadlines
 from hoglab.storage.event_store.dialects.duckdb import DuckDb
 from hoglab.storage.event_store.duckdb_file import DuckDbFile, DuckDbReader, first_line
+from hoglab.storage.event_store.once import file_versions
 from hoglab.storage.event_store.once.file_versions import (
     replace_versions,
+    unchanged,
     versions_between,
     versions_new_between,
 )
@@ -289,9 +291,15 @@ class DuckDbEventStore:
         suspects = self._known.find(keys)
         if not suspects and not has_repetitions(keys):
             return WritePlan(written=list(positions), new=list(positions))
-        asked_at = {index for suspect in suspects for index in suspect.positions}
-        asked = [rows[positions[index]] for index in asked_at]
+        asked_at = [
+            positions[index] for index in sorted({at for suspect in suspects for at in suspect.positions})
+        ]
+        asked = _at(rows, asked_at)
         extents = [(suspect.first, suspect.last) for suspect in suspects]
+        if len(asked) >= file_versions.MANY:
+            resent = {asked_at[number] for number in unchanged(self._file.connection, asked, extents)}
+            positions = [position for position in positions if position not in resent]
+            asked = [rows[position] for position in asked_at if position not in resent]
         stored = versions_between(self._file.connection, asked, extents) if asked else {}
         return settle(rows, positions, stored)
 

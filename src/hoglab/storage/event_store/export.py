@@ -12,6 +12,7 @@ import msgspec
 from hoglab.patterns import anchored
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.duckdb_file import first_line, upgrade
+from hoglab.storage.event_store.history import moved_behind, places_now
 from hoglab.storage.event_store.transactions import transaction
 
 if TYPE_CHECKING:
@@ -70,9 +71,12 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
 
     def query(self, part: SeqRange | None = None) -> str:
         """Return SQL of the events in the order of their ingestion, of all or of a part."""
-        columns = ", ".join(f"{source} AS {name}" for name, (source, _) in _COLUMNS.items())
+        return self.query_where("true" if part is None else f"seq BETWEEN {part[0]} AND {part[1]}")
+
+    def query_where(self, within: str, *further: str) -> str:
+        """Return SQL of the events that meet a condition, with ``further`` columns, in the order of their ingestion."""
+        columns = ", ".join((*(f"{source} AS {name}" for name, (source, _) in _COLUMNS.items()), *further))
         where, _ = self.condition()
-        within = "true" if part is None else f"seq BETWEEN {part[0]} AND {part[1]}"
         return f"SELECT {columns} FROM resolved_events AS events WHERE {where} AND {within} ORDER BY seq"  # noqa: S608 - our own words
 
 
@@ -112,7 +116,7 @@ def selected_lines(
     if not dialect.is_sealed:
         counted = f"SELECT count(*), max(seq) FROM stored_events WHERE {where}"  # noqa: S608
         [(count, last)] = reader.execute(counted, parameters)
-        with closing(_lines(reader, selection, [(0, last or 0)], line)) as lines:
+        with closing(_lines_meanwhile(reader, selection, last or 0, line)) as lines:
             yield count, lines
         return
     with transaction(reader):
@@ -131,6 +135,32 @@ def _lines(
         with closing(reader.stream(query, parameters)) as rows:
             for some in rows:
                 yield [text for (text,) in some]
+
+
+def _lines_meanwhile(reader: Reader, selection: EventSelection, end: int, line: str) -> Generator[list[str]]:
+    """Yield the lines of events up to the place ``end``, while a store without transactions is written.
+
+    An event that is corrected meanwhile, before it was read, stands behind the end: it is written as it is then.
+    """
+    _, parameters = selection.condition()
+    for first in range(1, end + 1, PART_ROWS):
+        last = min(first + PART_ROWS - 1, end)
+        seen: set[int] = set()
+        query = selection.query_where(f"seq BETWEEN {first} AND {last}", "seq")
+        with closing(reader.stream(f"SELECT {line}, seq FROM ({query}) AS row", parameters)) as rows:  # noqa: S608
+            for some in rows:
+                seen.update(seq for _, seq in some)
+                yield [text for text, _ in some]
+        # Looked for after the events: one that is gone by a correction was noted before it went.
+        moved = moved_behind(reader, selection.project_id, first, last, end, seen)
+        while moved:
+            places = places_now(reader, selection.project_id, moved)
+            listed = ", ".join(map(str, places))
+            query = selection.query_where(f"seq IN ({listed})")
+            corrected = reader.execute(f"SELECT {line} FROM ({query}) AS row", parameters)  # noqa: S608
+            if places == places_now(reader, selection.project_id, moved):
+                yield [text for (text,) in corrected]
+                break
 
 
 @contextmanager

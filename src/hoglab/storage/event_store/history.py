@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from hoglab.storage.event_store import EventRow
+from hoglab.storage.event_store import EventRow, EventStoreUnavailableError
 from hoglab.storage.event_store.rows import GROUP_TYPES
 
 if TYPE_CHECKING:
@@ -37,8 +38,52 @@ SELECT max(seq) FROM event_correction WHERE project_id = $project_id AND first_s
 """
 """The newest places of events that stood between two places, and were corrected to one behind the end."""
 
+_MOVED = """
+SELECT old_seq, first_seq FROM event_correction
+WHERE project_id = $project_id AND old_seq >= $first AND old_seq <= $last AND seq > $end
+"""
+_PLACES = """
+SELECT max(seq) FROM event_correction WHERE project_id = $project_id AND first_seq IN ({listed})
+GROUP BY first_seq ORDER BY 1
+"""
+_PRESENT = "SELECT count(*) FROM stored_events WHERE project_id = $project_id AND seq IN ({listed})"
+RETURN_PATIENCE_S = 30.0
+"""Time for which an event that is being corrected, so that it is nowhere, is waited for."""
+_RETURN_PAUSE_S = 0.05
+
 _LAST = "SELECT next_seq - 1 FROM store_state"
 _NEWEST = f"SELECT {_SELECTED} FROM resolved_events WHERE project_id = $project_id AND seq > $after"  # noqa: S608
+
+
+def moved_behind(
+    reader: Reader, project_id: int, first: int, last: int, end: int, seen: Collection[int]
+) -> list[int]:
+    """Return the first places of events that corrections moved behind a place, before they were ``seen``.
+
+    They stood between two places that were read, of which ``seen`` were there.
+    """
+    parameters = {"project_id": project_id, "first": first, "last": last, "end": end}
+    moved = {first_seq: old_seq in seen for old_seq, first_seq in reader.execute(_MOVED, parameters)}
+    return sorted(first_seq for first_seq, was_seen in moved.items() if not was_seen)
+
+
+def places_now(reader: Reader, project_id: int, first_places: Sequence[int]) -> list[int]:
+    """Return the present places of events that were corrected, once all of them are there.
+
+    Between the deletion of a version and its successor there is none. Raises `EventStoreUnavailableError` when one does
+    not come back in time.
+    """
+    parameters = {"project_id": project_id}
+    listed = ", ".join(map(str, first_places))
+    deadline = time.monotonic() + RETURN_PATIENCE_S
+    while True:
+        places = [place for (place,) in reader.execute(_PLACES.format(listed=listed), parameters)]
+        [(count,)] = reader.execute(_PRESENT.format(listed=", ".join(map(str, places))), parameters)
+        if count == len(places):
+            return places
+        if time.monotonic() > deadline:
+            raise EventStoreUnavailableError("events that are being corrected are not back yet: try again")
+        time.sleep(_RETURN_PAUSE_S)
 
 
 def newest(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from hoglab.storage.event_store import EventRow
+    from hoglab.storage.event_store import EventRow, Identity
 
 SCHEMA_VERSION = 4
 """Raised when the statements below change in a way that older files lack; `UPGRADES` says how those get it."""
@@ -178,6 +178,23 @@ def identities_of(rows: Sequence[EventRow]) -> ArrowTable:
             "distinct_id": texts([distinct_id for _, _, _, _, distinct_id in uuid_by_identity]),
         }
     )
+
+
+def contents_of(rows: Sequence[EventRow], identities: Sequence[Identity]) -> ArrowTable:
+    """Return rows, with their identities, as a table: the ``number`` of each, its identity and record, what it says."""
+    columns = {name: _PLAIN[name](list(map(attrgetter(name), rows))) for name in _CONTENTS}
+    return ArrowTable(
+        {
+            "number": integers(range(len(rows))),
+            "day": small_integers([day for _, _, day, _, _ in identities]),
+            **columns,
+        }
+    )
+
+
+_CONTENTS = (
+    "project_id", "uuid", "event", "distinct_id", "log_offset", "timestamp", "elements_chain", "properties",
+)  # fmt: skip
 
 
 def mended(row: EventRow, mend: Callable[[bytes], bytes]) -> EventRow:

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from hoglab.storage.event_store.once.versions import Said, StoredVersion
-from hoglab.storage.event_store.rows import identities_of
+from hoglab.storage.event_store.once.versions import SERVERS_OWN, Said, StoredVersion
+from hoglab.storage.event_store.rows import contents_of, identities_of
 from hoglab.storage.event_store.sealed.newest import rows_at
 
 if TYPE_CHECKING:
@@ -28,8 +29,60 @@ FROM (
     SELECT *, datediff('day', TIMESTAMP '1970-01-01', timestamp)::INTEGER AS day FROM stored_events WHERE {{where}}
 ) SEMI JOIN asked USING (project_id, uuid, day, event, distinct_id)
 """
+MANY = 500
+"""Number of rows from which on the engine itself tells which of them say the same as before."""
+_OWN = f'"\\{SERVERS_OWN}":"[^"\\\\]*",?'
+"""Pattern of the member of JSON that capture adds, another one with each request."""
+
+
+def _without_own(text: str) -> str:
+    """Return SQL of properties without the member that capture adds, where no other one looks like it; else NULL."""
+    is_alone = f"len(regexp_extract_all({text}, '{_OWN}')) = 1 AND json_exists({text}, '$.\"{SERVERS_OWN}\"')"
+    return f"CASE WHEN {is_alone} THEN regexp_replace({text}, '{_OWN}', '') END"
+
+
+_UNCHANGED = f"""
+WITH found AS MATERIALIZED (
+    SELECT number, seq, place, stored.log_offset AS log_offset, first, asked.log_offset AS asked_offset
+    FROM (
+        SELECT project_id, uuid, datediff('day', TIMESTAMP '1970-01-01', timestamp)::INTEGER AS day, event, distinct_id,
+            seq, place, log_offset, {_FIRST} AS first
+        FROM stored_events WHERE {{where}}
+    ) AS stored JOIN asked USING (project_id, uuid, day, event, distinct_id)
+), lone AS MATERIALIZED (
+    SELECT number, any_value(seq) AS seq FROM found GROUP BY number
+    HAVING count(*) = 1 AND max(place) < 0 AND max(log_offset) < max(asked_offset) AND max(first) < max(asked_offset)
+)
+SELECT number FROM lone JOIN events USING (seq) JOIN asked USING (number)
+WHERE seq BETWEEN (SELECT min(seq) FROM lone) AND (SELECT max(seq) FROM lone)
+    AND events.timestamp = asked.timestamp AND events.elements_chain = asked.elements_chain
+    AND (events.properties = asked.properties
+        OR coalesce({_without_own("events.properties")} = {_without_own("asked.properties")}, false))
+"""
 _SAID = ("timestamp", "captured_at", "elements_chain", "whole_properties")
 _FIRST_SEQS = "SELECT seq, first_seq FROM event_correction WHERE seq IN ({seqs})"
+
+
+def unchanged(
+    connection: duckdb.DuckDBPyConnection, rows: Sequence[EventRow], extents: Iterable[tuple[int, int]]
+) -> set[int]:
+    """Return the numbers of rows, among some, that say word for word what is stored of their events.
+
+    What capture adds with each request does not count.
+
+    ``extents`` are the ranges of ``seq`` in which all versions of them are. The rule is that of `versions.settle`, for
+    the plain case: one version of an earlier record that is not sealed, and one row.
+    """
+    identities = [row.identity for row in rows]
+    times = Counter(identities)
+    lone = [number for number, identity in enumerate(identities) if times[identity] == 1]
+    if not lone:
+        return set()
+    where = " OR ".join(f"seq BETWEEN {first} AND {last}" for first, last in extents)
+    connection.register("asked", contents_of([rows[n] for n in lone], [identities[n] for n in lone]))
+    numbers = connection.execute(_UNCHANGED.format(where=where)).fetchnumpy()["number"]
+    connection.unregister("asked")
+    return {lone[number] for number in numbers.tolist()}
 
 
 def versions_between(
