@@ -137,7 +137,9 @@ def test_functions_follow_the_action(api: httpx.Client) -> None:
     api.patch(f"/actions/{action['id']}/", json={"steps": [{"event": "registered"}]})
     _wait(lambda: compiled()["bytecode"] != before)
     assert "registered" in compiled()["bytecode"]
-    api.patch(f"/actions/{action['id']}/", json={"deleted": True})
+    assert api.patch(f"/actions/{action['id']}/", json={"deleted": True}).status_code == 400
+    api.patch(f"/hog_functions/{function['id']}/", json={"enabled": False})
+    assert api.patch(f"/actions/{action['id']}/", json={"deleted": True}).status_code == 200
     _wait(lambda: compiled().get("bytecode_error"))
     assert f"Action {action['id']} does not exist" in compiled()["bytecode_error"]
 

@@ -15,6 +15,7 @@ from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.actions.references import dependents_of
 from hoglab.experiments.api.reading import ExperimentReads
 from hoglab.experiments.api.routes import experiments_router, holdouts_router, saved_metrics_router
 from hoglab.experiments.exposed import ExposureCohorts
@@ -28,7 +29,7 @@ from hoglab.flags.api.routes import router as flags_router
 from hoglab.flags.evaluation.endpoint import FlagEvaluator
 from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.flags.service import FlagService
-from hoglab.flags.store import flags_naming_cohort
+from hoglab.flags.store import active_flags
 from hoglab.people.cohorts import CohortService
 from hoglab.storage.database import Database
 
@@ -47,7 +48,7 @@ class Lab:
         self.flags = FlagService(self.database, experiments=linked_experiments, on_change=keep_shares)
         registry = FlagRegistry(self.database, experiments=linked_experiments)
         self._evaluator = FlagEvaluator(self.database, registry, self.accounts.project_by_token)
-        cohorts = CohortService(self.database, users=flags_naming_cohort)
+        cohorts = CohortService(self.database, users=dependents_of("cohort", [active_flags]))
         self.service = ExperimentService(self.database, self.flags, cohorts)
         self.seen_flag_properties = False
         extras = ExperimentExtras(self.service, flag_property_seen=lambda *_: self.seen_flag_properties)

@@ -18,6 +18,7 @@ from tests.databases import Template, template
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
+from hoglab.actions.references import dependents_of
 from hoglab.filters.evaluate import EvaluationContext
 from hoglab.flags.api.routes import router
 from hoglab.flags.evaluation.endpoint import FlagEvaluator
@@ -29,7 +30,7 @@ from hoglab.flags.matching.rules import evaluate
 from hoglab.flags.matching.snapshot import FlagSelection, ProjectData, ProjectFlags
 from hoglab.flags.matching.subject import FlagRequest, StoredPerson, Subject
 from hoglab.flags.service import FlagService
-from hoglab.flags.store import LinkedExperiment, flags_naming_cohort
+from hoglab.flags.store import LinkedExperiment, active_flags
 from hoglab.http.app import HoglabApp
 from hoglab.http.identity import Project
 from hoglab.people.cohorts import Cohort, CohortCalculator, CohortService
@@ -194,7 +195,7 @@ class Server:
             self.people.known,
             lambda ip: {"$geoip_country_code": PLACES[ip]} if ip in PLACES else {},
         )
-        self.cohorts = CohortService(self.database, users=flags_naming_cohort)
+        self.cohorts = CohortService(self.database, users=dependents_of("cohort", [active_flags]))
         self.calculator = CohortCalculator(self.database)
         self.app = app_of(
             self.accounts,

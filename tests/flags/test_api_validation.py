@@ -244,6 +244,12 @@ NEVER = [
         for way in ("eq", "neq", "gt", "gte", "lt", "lte", "tilde", "caret", "wildcard")
     ),
     ("icontains_multi", [], "value"),
+    *(
+        (f"{way}{place}", value, "value")
+        for way in ("", "not_")
+        for place in ("icontains", "starts_with", "ends_with")
+        for value in (["a"], {}, None)
+    ),
 ]
 """Operators with operands that match nobody, and the key that is wrong."""
 
@@ -254,6 +260,15 @@ def test_conditions_that_can_never_match_are_refused(server, operator, value, pl
     assert code.startswith("cross_field.")
     assert attr == "filters"
     assert detail.startswith(f"groups[0].properties[0].{place}: ")
+
+
+@pytest.mark.parametrize(("kind", "key"), [("person", ""), ("group", ""), ("person_metadata", "plan")])
+def test_keys_that_nothing_has_are_refused(server, kind, key):
+    leaf = {"type": kind, "key": key, "operator": "exact", "value": "a"}
+    groups = [{"aggregation_group_type_index": 0 if kind == "group" else None, "properties": [leaf]}]
+    code, attr, detail = error(post(server, key="k", filters={"groups": groups}))
+    assert (code, attr) == ("cross_field.key_never_matches", "filters")
+    assert detail.startswith("groups[0].properties[0].key: ")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ definition names already may be gone by now: it is not checked again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,14 @@ from hoglab.people import cohorts
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+Kind = Literal["action", "cohort"]
+
+Definitions = Callable[["Connection", int], Iterable[tuple[str, object]]]
+"""Function that yields definitions of a project that are in use: their names in words, and their JSON."""
+
+Dependents = Callable[["Connection", int, int], Collection[str]]
+"""Function that names the definitions of a project that would break without an action or a cohort."""
+
 SHOWN_CHARACTERS = 100
 """Maximum number of characters shown of an invalid id."""
 
@@ -30,7 +38,7 @@ class Reference:
     ``path`` leads to it; ``id`` is None where the value is not an id.
     """
 
-    kind: Literal["action", "cohort"]
+    kind: Kind
     id: int | None
     path: Path
     sent: str
@@ -92,6 +100,26 @@ def check_references(
         raise missing.error()
 
 
+def dependents_of(kind: Kind, sources: Iterable[Definitions]) -> Dependents:
+    """Return the function that names the definitions from ``sources`` that refer to an action or a cohort."""
+    known = tuple(sources)
+
+    def dependents(connection: Connection, project_id: int, object_id: int) -> list[str]:
+        return [
+            name
+            for definitions in known
+            for name, definition in definitions(connection, project_id)
+            if any((named.kind, named.id) == (kind, object_id) for named in references(definition))
+        ]
+
+    return dependents
+
+
+def no_dependents(_connection: Connection, _project_id: int, _object_id: int) -> Collection[str]:
+    """Return no dependents, where nothing refers to actions."""
+    return ()
+
+
 def _of_object(value: Mapping[str, Any], path: Path) -> Iterator[Reference]:
     kind = value.get("type")
     if isinstance(kind, str) and kind.endswith("cohort") and "value" in value:
@@ -106,7 +134,7 @@ def _of_object(value: Mapping[str, Any], path: Path) -> Iterator[Reference]:
         yield _reference("action", value.get("key"), (*path, "key"))
 
 
-def _reference(kind: Literal["action", "cohort"], sent: object, path: Path) -> Reference:
+def _reference(kind: Kind, sent: object, path: Path) -> Reference:
     number = None if isinstance(sent, bool) else parse_integer(sent)
     in_range = number is not None and 0 <= number < 2**63
     return Reference(kind, number if in_range else None, path, str(sent)[:SHOWN_CHARACTERS])

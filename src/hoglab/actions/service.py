@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from hoglab.accounts import activity
 from hoglab.actions import store
-from hoglab.actions.references import check_references
+from hoglab.actions.references import Dependents, check_references, no_dependents
 from hoglab.actions.schemas import ActionPatch, StepIn
 from hoglab.actions.store import ActionRow
 from hoglab.filters import FilterError
@@ -38,8 +38,15 @@ _FIELDS = ("name", "description", "steps", "tags", "deleted")
 class ActionService:
     """Actions of all projects. Broken rules are raised as 400 of the wire."""
 
-    def __init__(self, database: Database, *, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        dependents: Dependents = no_dependents,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
         self.database = database
+        self._dependents = dependents
         self._now = now
 
     def get(self, connection: Connection, project_id: int, action_id: int) -> ActionRow:
@@ -66,7 +73,10 @@ class ActionService:
             return row
 
     def update(self, project: Project, user: User, action_id: int, data: Mapping[str, Any]) -> ActionRow:
-        """Change fields of an action. A deleted one is reached only by ``deleted`` false, which restores it."""
+        """Change fields of an action.
+
+        A deleted one is reached only by ``deleted`` false, which restores it. An action in use cannot be deleted.
+        """
         now = self._now()
         with self.database.write() as tx:
             row = store.action_by_id(tx.connection, project.id, action_id)
@@ -77,6 +87,8 @@ class ActionService:
             changed = {name: value for name, value in values.items() if getattr(row, name) != value}
             if not changed:
                 return row
+            if changed.get("deleted"):
+                self._check_unused(tx.connection, row)
             after = store.update_action(tx.connection, row.id, {**changed, "updated_at": now})
             self._record(tx, user, row, after, now)
             tx.changed("actions", project.id)
@@ -100,6 +112,12 @@ class ActionService:
         if "tags" in values:
             values["tags"] = sorted({tag.lower() for tag in values["tags"]})
         return values
+
+    def _check_unused(self, connection: Connection, row: ActionRow) -> None:
+        if used_by := self._dependents(connection, row.project_id, row.id):
+            raise validation_error(
+                f"This action cannot be deleted while it is in use by {', '.join(used_by)}."
+            )
 
     def _record(
         self, tx: Transaction, user: User, before: ActionRow, after: ActionRow, now: datetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -93,6 +93,13 @@ def steps(connection: Connection, project_id: int, ids: Collection[int] | None =
     if ids is not None:
         statement = statement.where(action.c.id.in_(ids))
     return {row.id: row.steps for row in connection.execute(statement)}
+
+
+def present_actions(connection: Connection, project_id: int) -> Iterator[tuple[str, object]]:
+    """Yield the actions of a project that are not deleted, in words, with their steps."""
+    statement = sa.select(action.c.id, action.c.name, action.c.steps).where(*_present(project_id))
+    for row in connection.execute(statement.order_by(action.c.id)):
+        yield f'action "{row.name}" (ID: {row.id})', row.steps
 
 
 def _present(project_id: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -17,6 +17,7 @@ from hoglab.analysis.execution.computer import Computer
 from hoglab.analysis.incremental.aggregate_cache import AggregateCache, BusyError, CacheLimits
 from hoglab.analysis.timeseries.scheduler import ResultsRunner
 from hoglab.analysis.timeseries.service import ResultsService, stored_groups
+from hoglab.app.dependents import cohort_dependents
 from hoglab.app.ingestion import IngestionView
 from hoglab.app.problems import in_role, problems
 from hoglab.app.roles import Capability
@@ -29,7 +30,6 @@ from hoglab.delivery.trials.cases import TestCases
 from hoglab.experiments.linkage import keep_shares, linked_experiments
 from hoglab.experiments.service import ExperimentService
 from hoglab.flags.service import FlagService
-from hoglab.flags.store import flags_naming_cohort
 from hoglab.functions.defaults import GeoIpByDefault
 from hoglab.functions.runtime.recompile import Recompiler
 from hoglab.functions.secrets.box import SecretBox
@@ -118,7 +118,7 @@ class Services(SharedServices):
         self.catch_up = catch_up = CatchUp(engines.log, ingestion_view.stored)
         self.cohorts = cohorts = CohortService(
             database,
-            users=flags_naming_cohort,
+            users=cohort_dependents,
             actions=action_names,
             rule_problem=partial(rule_problem, store.dialect),
             catch_up=catch_up,

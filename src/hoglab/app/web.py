@@ -14,6 +14,7 @@ from hoglab.analysis.api import routes as results_routes
 from hoglab.analysis.definitions.account_filters import check_account_filters
 from hoglab.analysis.definitions.flag_properties import flag_property_seen
 from hoglab.analysis.execution.behaviour import performers_on_request
+from hoglab.app.dependents import action_dependents
 from hoglab.app.roles import Capability
 from hoglab.capture import capture_routes
 from hoglab.capture.reference import capture_paths
@@ -113,7 +114,7 @@ def _routers(services: Services) -> list[ResourceRouter]:
         system_status_router(services.status.look),
         *_experiment_routers(services),
         *results_routes.routers(services.results, store),
-        actions_router(ActionService(database)),
+        actions_router(ActionService(database, dependents=action_dependents)),
         warehouse_router(WarehouseService(database, services.engines.tables)),
         flag_routes.router(database, services.flags, services.evaluator),
         template_routes.router(database),

@@ -12,7 +12,7 @@ from hoglab.accounts import store as accounts
 from hoglab.actions.references import check_references
 from hoglab.experiments import store
 from hoglab.experiments.actor import SCOPE, Actor
-from hoglab.experiments.service import ExperimentService
+from hoglab.experiments.service import ExperimentService, check_none_runs
 from hoglab.experiments.store import HoldoutRow
 from hoglab.experiments.wire.presentation import holdout_object
 from hoglab.experiments.wire.schemas import HoldoutCreate, HoldoutPatch
@@ -89,9 +89,13 @@ class HoldoutService:
             return _present(tx.connection, row)
 
     def delete(self, actor: Actor, holdout_id: int) -> None:
-        """Delete a holdout for good, and remove its experiments and their flags from it."""
+        """Delete a holdout for good, and remove its experiments and their flags from it.
+
+        Raises 400 while one of them runs: the people whom it held out would enter the experiment.
+        """
         with self._database.write() as tx:
             row = _existing(tx.connection, actor, holdout_id)
+            check_none_runs(store.in_holdout(tx.connection, holdout_id), "holdout")
             self._reach_flags(tx, actor, holdout_id, None)
             for member in store.in_holdout(tx.connection, holdout_id):
                 store.update(tx.connection, member.id, {"holdout_id": None, "updated_at": actor.now})

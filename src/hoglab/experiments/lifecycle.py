@@ -69,7 +69,7 @@ class Lifecycle:
     def launch(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
         def step(tx: Transaction, row: ExperimentRow, flag: FlagRow) -> Mapping[str, Any]:
             _refuse(not row.is_draft, "Experiment has already been launched.")
-            self._linkage.check_launchable(flag)
+            self._service.check_launchable(tx, actor, row, flag)
             self._linkage.set_active(tx, actor, flag, active=True)
             return {"start_date": actor.now}
 

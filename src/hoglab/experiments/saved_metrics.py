@@ -16,7 +16,7 @@ from hoglab.experiments import store
 from hoglab.experiments.actor import SCOPE, Actor
 from hoglab.experiments.definitions import metrics
 from hoglab.experiments.definitions.fingerprint import hashed_part
-from hoglab.experiments.service import ExperimentService
+from hoglab.experiments.service import ExperimentService, check_none_runs
 from hoglab.experiments.store import SavedMetricRow
 from hoglab.experiments.wire.presentation import saved_metric_object
 from hoglab.experiments.wire.schemas import SavedMetricCreate, SavedMetricPatch
@@ -122,11 +122,16 @@ class SavedMetricService:
             raise validation_error(f"Invalid metric: {problem}", "query")
 
     def delete(self, actor: Actor, metric_id: int) -> None:
-        """Delete a saved metric for good, and from the orders of the experiments that used it."""
+        """Delete a saved metric for good, and from the orders of the experiments that used it.
+
+        Raises 400 while one of them runs: it would be decided without the metric.
+        """
         with self._database.write() as tx:
             row = _existing(tx.connection, actor, metric_id)
             uuid = row.query.get("uuid")
-            for user in store.linked_experiments(tx.connection, metric_id):
+            linked = store.linked_experiments(tx.connection, metric_id)
+            check_none_runs(linked, "shared metric")
+            for user in linked:
                 orders = {
                     column: [item for item in getattr(user, column) or () if item != uuid]
                     for column in ("primary_metrics_ordered_uuids", "secondary_metrics_ordered_uuids")

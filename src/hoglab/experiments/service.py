@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -250,10 +250,10 @@ class ExperimentService:
 
         if not row.is_draft and "start_date" in values and values["start_date"] is None:
             flag = self.linkage.thaw(tx, actor, flag)
-        if launching := (row.is_draft and values.get("start_date") is not None):
-            self.linkage.check_launchable(flag)
+        launching = row.is_draft and values.get("start_date") is not None
         row = self.save(tx, actor, row, values)
         if launching:
+            self.check_launchable(tx, actor, row, flag)
             self.linkage.set_active(tx, actor, flag, active=True)
         return row
 
@@ -335,6 +335,14 @@ class ExperimentService:
             own = values.get("parameters", row.parameters)
             values["running_time_calculation"], values["parameters"] = _running_time(body, own, sent)
 
+    def check_launchable(self, tx: Transaction, actor: Actor, row: ExperimentRow, flag: FlagRow) -> None:
+        """Raise 400 for a flag that does not allow the launch, and for actions and cohorts that are gone."""
+        self.linkage.check_launchable(flag)
+        links = store.links(tx.connection, [row.id]).get(row.id, [])
+        named = {name: getattr(row, name) for name in _NAMING}
+        saved = {"saved_metrics": [link.query for link in links]}
+        check_references(tx.connection, actor.project.id, named | saved)
+
     # -- shared parts ----------------------------------------------------------------------------------------------
 
     def _holdout(
@@ -360,6 +368,16 @@ class ExperimentService:
             problem = self.problems.of_exposures(connection, project.id, criteria)
             if problem is not None:
                 raise validation_error(f"Invalid exposure_criteria: {problem}", "exposure_criteria")
+
+
+def check_none_runs(rows: Iterable[ExperimentRow], used: str) -> None:
+    """Raise 400 when one of the experiments runs that use an object, named in words, that is to be deleted."""
+    running = [row for row in rows if row.is_running and not row.deleted]
+    if running:
+        raise validation_error(
+            f"This {used} cannot be deleted while it is in use by {store.named(running)}. "
+            "End the experiment(s) first."
+        )
 
 
 def _naming(sent: Mapping[str, Any]) -> dict[str, Any]:

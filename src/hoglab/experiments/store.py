@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from hashlib import blake2b
@@ -213,6 +213,20 @@ def running(connection: Connection) -> list[ExperimentRow]:
         experiment.c.start_date.is_not(None), experiment.c.end_date.is_(None), experiment.c.deleted.is_(False)
     )
     return [ExperimentRow(*row) for row in connection.execute(statement.order_by(experiment.c.id))]
+
+
+def running_experiments(connection: Connection, project_id: int) -> Iterator[tuple[str, object]]:
+    """Yield the running experiments of a project, in words, with their metrics and their exposure criteria."""
+    rows = [row for row in running(connection) if row.project_id == project_id]
+    linked = links(connection, (row.id for row in rows))
+    for row in rows:
+        saved = [link.query for link in linked.get(row.id, ())]
+        yield named([row]), [row.metrics, row.metrics_secondary, row.exposure_criteria, saved]
+
+
+def named(rows: Iterable[ExperimentRow]) -> str:
+    """Return running experiments as errors name them."""
+    return ", ".join(f'running experiment "{row.name}" (ID: {row.id})' for row in rows)
 
 
 def of_flags(

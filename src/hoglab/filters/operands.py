@@ -21,11 +21,31 @@ MAX_SHOWN: Final = 100
 PATTERNS: Final = frozenset({"regex", "not_regex"})
 """Operators that take a regular expression."""
 
+SINGLE: Final = frozenset(
+    {"icontains", "not_icontains", "starts_with", "not_starts_with", "ends_with", "not_ends_with"}
+)
+"""Operators that look for one text."""
+
 MULTIPLE: Final = frozenset({"icontains_multi", "not_icontains_multi"})
 """Operators that take a list of texts and can do nothing with an empty one."""
 
 _NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Clock for relative dates: whether a text is one does not depend on it."""
+
+
+PERSON_METADATA: Final = frozenset({"created_at"})
+"""Keys of a person that are no properties."""
+
+
+def key_problem(kind: str, key: str) -> str | None:
+    """Return why a filter of a type that is compared as a property can never match with this key."""
+    if not key:
+        return "A filter needs the key of a property."
+    if kind == "person_metadata" and key not in PERSON_METADATA:
+        return (
+            f"Persons have no {key[:MAX_SHOWN]} besides their properties, only {', '.join(PERSON_METADATA)}."
+        )
+    return None
 
 
 def operand_problem(operator: str, value: Any) -> str | None:
@@ -48,6 +68,10 @@ def text_problem(operator: str, value: Any) -> str | None:
         return "must be a regular expression, as text"
     if operator in MULTIPLE and (not values or None in values):
         return "must be at least one text"
+    if operator in SINGLE | MULTIPLE and any(isinstance(text, list | dict) for text in values):
+        return "must be text"
+    if operator in SINGLE and None in values:
+        return "must be text"
     return None
 
 
@@ -95,6 +119,12 @@ def _texts(operator: str, value: Any) -> str | None:
     return f"Operator {operator} requires at least one text." if text_problem(operator, value) else None
 
 
+def _text(operator: str, value: Any) -> str | None:
+    if isinstance(value, list) or text_problem(operator, value):
+        return f"Operator {operator} requires a text, got {_shown(value)}."
+    return None
+
+
 _VERSION_READERS: Final[Mapping[str, Callable[[str], object | None]]] = {
     "semver_tilde": semver.tilde_range,
     "semver_caret": semver.caret_range,
@@ -110,5 +140,6 @@ _RULES: Final[Mapping[str, Callable[[str, Any], str | None]]] = {
         ("semver_eq", "semver_neq", "semver_gt", "semver_gte", "semver_lt", "semver_lte"), _version
     ),
     **dict.fromkeys(_VERSION_READERS, _version),
+    **dict.fromkeys(SINGLE, _text),
     **dict.fromkeys(MULTIPLE, _texts),
 }

@@ -19,7 +19,7 @@ from hoglab.flags.store import (
     no_experiments,
     nobody_is_told,
 )
-from hoglab.flags.validation import changed_filters, check_key, new_filters, variant_keys
+from hoglab.flags.validation import changed_filters, check_cohorts, check_key, new_filters, variant_keys
 from hoglab.http.errors import not_found, required, validation_error
 from hoglab.http.fields.dates import utc_now
 from hoglab.people import cohorts
@@ -248,6 +248,7 @@ class FlagService:
         check_dependents(row, values, others)
         if _is_enabled(asdict(row) | values) and not _is_enabled(asdict(row)):
             check_enabled(values.get("filters", row.filters), others)
+            check_cohorts(values.get("filters", row.filters), self._cohorts(connection, row.project_id))
         values |= self._sealed(row, values)
         _check_combination({**asdict(row), **values}, changes)
         deleting = values.get("deleted", row.deleted)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from hoglab.filters.model import parse_filter
-from hoglab.people.cohorts.definition import cohort_reference
 from hoglab.storage.database.tables import feature_flag
 
 if TYPE_CHECKING:
@@ -135,19 +133,8 @@ def delete_flag(connection: Connection, flag_id: int) -> None:
     connection.execute(sa.delete(feature_flag).where(feature_flag.c.id == flag_id))
 
 
-def flags_naming_cohort(connection: Connection, project_id: int, cohort_id: int) -> list[str]:
-    """Return in words the active flags whose conditions name a cohort."""
-    return [
-        f'feature flag "{row.key}"'
-        for row in flag_rows(connection, project_id)
-        if row.active and cohort_id in set(_cohorts_named(row.filters))
-    ]
-
-
-def _cohorts_named(filters: Mapping[str, Any]) -> Iterator[int]:
-    for group in filters.get("groups") or ():
-        for leaf in group.get("properties") or ():
-            if leaf.get("type") == "cohort":
-                cohort_id = cohort_reference(parse_filter(leaf))
-                if cohort_id is not None:
-                    yield cohort_id
+def active_flags(connection: Connection, project_id: int) -> Iterator[tuple[str, object]]:
+    """Yield the active flags of a project, in words, with their conditions."""
+    for row in flag_rows(connection, project_id):
+        if row.active:
+            yield f'feature flag "{row.key}"', row.filters

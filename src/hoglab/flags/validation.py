@@ -10,7 +10,7 @@ import orjson
 
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import PropertyFilter
-from hoglab.filters.operands import operand_problem
+from hoglab.filters.operands import key_problem, operand_problem
 from hoglab.flags.filter_schemas import FlagFilters
 from hoglab.flags.payloads import REDACTED_PAYLOAD
 from hoglab.http.errors import ApiError, validation_error
@@ -122,7 +122,7 @@ def _checked(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> dict[st
         checked["payloads"] = _payloads(checked["payloads"])
     _share_aggregation(checked)
     _check_relations(checked, variants)
-    _check_cohorts(checked, cohorts_exist)
+    check_cohorts(checked, cohorts_exist)
     if len(orjson.dumps(checked)) > MAX_FILTERS_BYTES:
         raise filters_error(f"The filters exceed the limit of {MAX_FILTERS_BYTES} bytes.")
     return checked
@@ -334,6 +334,8 @@ def _check_can_match(leaf: Mapping[str, Any], place: str) -> None:
     if operator not in _OPERATORS_OF.get(leaf["type"], _PROPERTY_OPERATORS):
         text = f"Operator {operator} does not compare filters of type {leaf['type']}."
         raise _cross_field("operator_never_matches", f"{place}.operator", text)
+    if leaf["type"] not in _OPERATORS_OF and (problem := key_problem(leaf["type"], leaf["key"])):
+        raise _cross_field("key_never_matches", f"{place}.key", problem)
     if operator is not None and (problem := _operand_problem(leaf["type"], operator, leaf.get("value"))):
         raise _cross_field("operand_never_matches", f"{place}.value", problem)
 
@@ -347,11 +349,12 @@ def _operand_problem(kind: str, operator: str, value: Any) -> str | None:
     return operand_problem(operator, value)
 
 
-def _check_cohorts(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> None:
+def check_cohorts(filters: Mapping[str, Any], cohorts_exist: CohortsExist) -> None:
+    """Raise 400 for a condition on a cohort that the project does not have."""
     wanted: list[int] = []
-    for group in (*filters["groups"], *(filters.get("super_groups") or ())):
-        for leaf in group["properties"]:
-            if leaf["type"] == "cohort":
+    for group in (*(filters.get("groups") or ()), *(filters.get("super_groups") or ())):
+        for leaf in group.get("properties") or ():
+            if leaf.get("type") == "cohort":
                 cohort_id = cohort_reference(PropertyFilter("id", "cohort", "in", leaf.get("value")))
                 if cohort_id is None:
                     raise _no_cohort(leaf.get("value"))

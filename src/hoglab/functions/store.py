@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +124,15 @@ def runnable(connection: Connection, project_id: int) -> list[Row]:
         .order_by(_column.execution_order.is_(None), _column.execution_order, _column.created_at, _column.id)
     )
     return _rows(connection, query)
+
+
+def enabled_functions(connection: Connection, project_id: int) -> Iterator[tuple[str, object]]:
+    """Yield the functions of a project that may run, in words, with their filters."""
+    for row in runnable(connection, project_id):
+        yield (
+            f'function "{row["name"]}" (ID: {row["id"]})',
+            {name: row[name] for name in ("filters", "mappings")},
+        )
 
 
 def site_functions(connection: Connection, project_id: int, types: Sequence[str]) -> list[Row]:

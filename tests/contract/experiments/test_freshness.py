@@ -37,6 +37,11 @@ class Scene:
         made: dict[str, Any] = self.api.ok("POST", f"/experiments/{self.id}/{name}/")
         return made
 
+    def removed(self, path: str) -> None:
+        """End the experiment, which keeps what it uses, and delete something that it used."""
+        self.action_call("end")
+        assert self.api.call("DELETE", path).status_code == 204
+
 
 def metric(**source: Any) -> dict[str, Any]:
     return {"kind": "ExperimentMetric", "metric_type": "mean", "source": source}
@@ -107,7 +112,7 @@ CHANGES: dict[str, tuple[Change, Callable[[Any], Any]]] = {
         at("holdout", "filters"),
     ),
     "its holdout removed": (
-        lambda s: s.api.call("DELETE", f"/experiment_holdouts/{s.holdout}/"),
+        lambda s: s.removed(f"/experiment_holdouts/{s.holdout}/"),
         at("holdout_id"),
     ),
     "a saved metric's name": (
@@ -122,7 +127,7 @@ CHANGES: dict[str, tuple[Change, Callable[[Any], Any]]] = {
         at("saved_metrics", 0, "query", "source", "event"),
     ),
     "a saved metric removed": (
-        lambda s: s.api.call("DELETE", f"/experiment_saved_metrics/{s.saved_metric}/"),
+        lambda s: s.removed(f"/experiment_saved_metrics/{s.saved_metric}/"),
         at("saved_metrics"),
     ),
     "an action's name": (

@@ -25,7 +25,9 @@ IMPOSSIBLE: list[tuple[str, Any]] = [
     *((f"is_date_{way}", value) for way in ("after", "before", "exact")
       for value in ("gestern", ["gestern"], 17, None, True, "2026-02-30", "")),
     *((f"semver_{way}", "abc") for way in ("eq", "neq", "gt", "gte", "lt", "lte", "tilde", "caret", "wildcard")),
-    *((f"{way}icontains_multi", value) for way in ("", "not_") for value in ([], None)),
+    *((f"{way}icontains_multi", value) for way in ("", "not_") for value in ([], None, [{}], [["a"]])),
+    *((f"{way}{place}", value) for way in ("", "not_") for place in ("icontains", "starts_with", "ends_with")
+      for value in ({}, None, [{}], [["a"]])),
 ]  # fmt: skip
 """Operators with operands that match nobody, or that no engine can compare."""
 

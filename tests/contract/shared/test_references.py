@@ -180,6 +180,7 @@ def test_what_was_named_before_it_was_deleted_does_not_lock_anything(api: Api) -
     function = api.ok(
         "POST", "/hog_functions/", {**FUNCTION, "filters": {"actions": [entry(action)]}}, status=201
     )
+    api.ok("POST", f"/experiments/{experiment['id']}/end/")
     api.ok("PATCH", f"/actions/{action}/", {"deleted": True})
     echo = {"name": "Other", "exposure_criteria": experiment["exposure_criteria"]}
     assert api.ok("PATCH", f"/experiments/{experiment['id']}/", echo)["name"] == "Other"

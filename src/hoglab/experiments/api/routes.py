@@ -258,9 +258,9 @@ def holdouts_router(service: HoldoutService) -> ResourceRouter:
         service.read(actor(call), holdout_id)
         return service.patch(actor(call), holdout_id, call.validate(schemas.HoldoutCreate))
 
-    @routes.delete("/{holdout_id}/", status=204)
+    @routes.delete("/{holdout_id}/", status=204, errors=(400,))
     def delete_holdout(call: Call, holdout_id: IntId) -> Response:
-        """Delete a holdout for good."""
+        """Delete a holdout for good. One of a running experiment stays (400)."""
         service.delete(actor(call), holdout_id)
         return Response(status_code=204)
 
@@ -306,9 +306,9 @@ def saved_metrics_router(service: SavedMetricService) -> ResourceRouter:
         service.read(actor(call), metric_id)
         return service.patch(actor(call), metric_id, call.validate(schemas.SavedMetricCreate))
 
-    @routes.delete("/{metric_id}/", status=204)
+    @routes.delete("/{metric_id}/", status=204, errors=(400,))
     def delete_saved_metric(call: Call, metric_id: IntId) -> Response:
-        """Delete a saved metric for good, and from the experiments that use it."""
+        """Delete a saved metric for good, and from its experiments. One of a running experiment stays (400)."""
         service.delete(actor(call), metric_id)
         return Response(status_code=204)
 

@@ -11,7 +11,7 @@ import orjson
 from hoglab.filters.dates import MAX_RELATIVE_NUMBER
 from hoglab.filters.evaluate import OPERATORS
 from hoglab.filters.model import FilterError, PropertyFilter, PropertyGroup, parse_filters, parse_group
-from hoglab.filters.operands import operand_problem
+from hoglab.filters.operands import key_problem, operand_problem
 from hoglab.http.errors import ApiError, validation_error
 from hoglab.http.fields.dates import parse_moment
 
@@ -200,8 +200,8 @@ def _check_leaf(leaf: PropertyFilter, rule_problem: RuleProblem) -> None:
         if problem := rule_problem(leaf):
             raise _RuleError(problem)
     elif leaf.type in {"person", "person_metadata"}:
-        if not leaf.key:
-            raise _RuleError("A filter needs the key of a property")
+        if problem := key_problem(leaf.type, leaf.key):
+            raise _RuleError(problem)
         if leaf.operator not in OPERATORS:
             raise _RuleError(f"{leaf.operator[:100]} is not a known operator")
         if problem := operand_problem(leaf.operator, leaf.value):

@@ -112,6 +112,13 @@ def existing(connection: Connection, project_id: int, wanted: Collection[int]) -
     return set(connection.scalars(statement))
 
 
+def calculated_cohorts(connection: Connection, project_id: int) -> Iterator[tuple[str, object]]:
+    """Yield the dynamic cohorts of a project, in words, with their conditions."""
+    for cohort_id, definition in definitions(connection, project_id).items():
+        if not definition.is_static:
+            yield f"cohort {cohort_id}", definition.tree
+
+
 def count_cohorts(connection: Connection, project_id: int) -> int:
     """Return the number of cohorts of a project that are not deleted."""
     statement = (
