@@ -29,6 +29,7 @@ from hoglab.delivery.runs.state import without_persons
 from hoglab.delivery.trials.cases import TestCases
 from hoglab.experiments.linkage import keep_shares, linked_experiments
 from hoglab.experiments.service import ExperimentService
+from hoglab.flags.matching.continuity import SharedLogIns
 from hoglab.flags.service import FlagService
 from hoglab.functions.defaults import GeoIpByDefault
 from hoglab.functions.runtime.recompile import Recompiler
@@ -275,6 +276,7 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
         PeriodicTask("activity log", TIDY_EVERY_S, lambda: activity.forget_old(database), failures),
         PeriodicTask("space", TIDY_EVERY_S, database.give_back, failures),
         PeriodicTask("jobs", TIDY_EVERY_S, jobs.forget_old, (DatabaseError,)),
+        PeriodicTask("log-ins", TIDY_EVERY_S, SharedLogIns(database).forget_old, failures),
         PeriodicTask("queries", TIDY_EVERY_S, services.results.query_runner.forget_old, (DatabaseError,)),
     ]
     store = services.engines.store

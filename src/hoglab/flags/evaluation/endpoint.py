@@ -112,6 +112,7 @@ class FlagEvaluator:
         self._reader = PointReader(database, known_persons)
         self._facts: dict[int, DatabaseFacts] = {}
         self._log_ins = continuity.RecentLogIns()
+        self._shared_log_ins = continuity.SharedLogIns(database) if database.is_shared else None
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hoglab-flags")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hoglab-flag-facts")
 
@@ -203,12 +204,40 @@ class FlagEvaluator:
         work = asyncio.get_running_loop().run_in_executor(self._readers, read)
         return await asyncio.wait_for(work, READ_TIMEOUT_S)
 
-    def with_log_in(self, project_id: int, request: FlagRequest) -> FlagRequest:
-        """Return a request with the anonymous id of a recent log-in, where it names none itself."""
-        anonymous_id = self._log_ins.anonymous_id(project_id, request.distinct_id, request.anon_distinct_id)
-        if anonymous_id == request.anon_distinct_id:
+    async def with_log_in(self, project_id: int, request: FlagRequest) -> FlagRequest:
+        """Return a request with the anonymous id of a recent log-in, where it names none itself.
+
+        Other processes on the database know the log-in when this has returned, and what they know counts here.
+        """
+        sent, distinct_id = request.anon_distinct_id, request.distinct_id
+        if sent is not None:
+            if self._log_ins.add(project_id, distinct_id, sent):
+                await self._of_all_processes(
+                    self.threads, lambda shared: shared.add(project_id, distinct_id, sent)
+                )
             return request
+        anonymous_id = self._log_ins.known(project_id, distinct_id)
+        if anonymous_id is None:
+            anonymous_id = await self._of_all_processes(
+                self._readers, lambda shared: shared.known(project_id, distinct_id)
+            )
+            if anonymous_id is None:
+                return request
+            self._log_ins.add(project_id, distinct_id, anonymous_id)
         return msgspec.structs.replace(request, anon_distinct_id=anonymous_id)
+
+    async def _of_all_processes(
+        self, threads: ThreadPoolExecutor, ask: Callable[[continuity.SharedLogIns], str | None]
+    ) -> str | None:
+        """Return the answer of the log-ins that all processes know; None where that is no other or none answers."""
+        if self._shared_log_ins is None:
+            return None
+        work = asyncio.get_running_loop().run_in_executor(threads, ask, self._shared_log_ins)
+        try:
+            return await asyncio.wait_for(work, READ_TIMEOUT_S)
+        except Exception as error:
+            _log.warning("flag_log_ins_unknown", error=str(error))
+            return None
 
     async def keep_bucketing(
         self, project_id: int, request: FlagRequest, flag_keys: tuple[str, ...]
@@ -282,7 +311,7 @@ class EvaluationEndpoint:
             stages = flags.selection(choice_of(call, query, runtime))
             hash_keys = None
             if flags.continuity_keys:
-                request = evaluator.with_log_in(project.id, request)
+                request = await evaluator.with_log_in(project.id, request)
             if request.anon_distinct_id is not None and flags.continuity_keys:
                 hash_keys = await evaluator.keep_bucketing(project.id, request, flags.continuity_keys)
             ip = None if evaluator.places is None or disables_geoip(body) else client_ip(scope)

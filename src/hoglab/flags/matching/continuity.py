@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from hoglab.flags.matching.lookups import StoredHashKeys, hash_keys_of, merge_hash_keys, within
+from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database.locks import tried_again
-from hoglab.storage.database.tables import flag_hash_key_override
+from hoglab.storage.database.tables import flag_hash_key_override, flag_log_in
+from hoglab.storage.database.upsert import upsert
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database
 
+_log_in = flag_log_in.c
 
 LOG_INS_KEPT_FOR_S = 600.0
 """Time for which a log-in counts that is not ingested yet."""
@@ -40,18 +44,73 @@ class RecentLogIns:
 
         What a request has is remembered.
         """
-        key, now = (project_id, distinct_id), self._now()
-        kept = self._known.get(key)
-        if kept is not None and kept[0] < now:
-            del self._known[key]
-            kept = None
         if sent is None:
-            return None if kept is None else kept[1]
-        if kept is None and sent != distinct_id and max(len(sent), len(distinct_id)) <= MAX_ID_LENGTH:
-            if len(self._known) >= MAX_LOG_INS:
-                del self._known[next(iter(self._known))]
-            self._known[key] = (now + LOG_INS_KEPT_FOR_S, sent)
+            return self.known(project_id, distinct_id)
+        self.add(project_id, distinct_id, sent)
         return sent
+
+    def known(self, project_id: int, distinct_id: str) -> str | None:
+        """Return the anonymous id of a recent log-in; None without one."""
+        key = project_id, distinct_id
+        kept = self._known.get(key)
+        if kept is not None and kept[0] < self._now():
+            del self._known[key]
+            return None
+        return None if kept is None else kept[1]
+
+    def add(self, project_id: int, distinct_id: str, anonymous_id: str) -> bool:
+        """Remember a log-in, unless one is known already. Return whether it is new."""
+        names_nobody = max(len(anonymous_id), len(distinct_id)) > MAX_ID_LENGTH
+        if anonymous_id == distinct_id or names_nobody or self.known(project_id, distinct_id) is not None:
+            return False
+        if len(self._known) >= MAX_LOG_INS:
+            del self._known[next(iter(self._known))]
+        self._known[project_id, distinct_id] = (self._now() + LOG_INS_KEPT_FOR_S, anonymous_id)
+        return True
+
+
+class SharedLogIns:
+    """Recent log-ins that all processes on a database know."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self._now = now
+
+    def known(self, project_id: int, distinct_id: str) -> str | None:
+        """Return the anonymous id of a recent log-in; None without one."""
+        with self._database.read(durable=False) as connection:
+            anonymous_id: str | None = connection.scalar(
+                sa.select(_log_in.anonymous_id).where(
+                    _log_in.project_id == project_id,
+                    _log_in.distinct_id == distinct_id,
+                    _log_in.expires_at > self._now(),
+                )
+            )
+        return anonymous_id
+
+    @tried_again
+    def add(self, project_id: int, distinct_id: str, anonymous_id: str) -> None:
+        """Remember a log-in, unless one is known already. Returns when other processes see it."""
+        now = self._now()
+        row = {
+            "project_id": project_id,
+            "distinct_id": distinct_id,
+            "anonymous_id": anonymous_id,
+            "expires_at": now + timedelta(seconds=LOG_INS_KEPT_FOR_S),
+        }
+        with self._database.write() as tx:
+            upsert(
+                tx.connection,
+                flag_log_in,
+                row,
+                update=("anonymous_id", "expires_at"),
+                where=_log_in.expires_at <= now,
+            )
+
+    def forget_old(self) -> None:
+        """Delete log-ins that do not count any more."""
+        with self._database.write() as tx:
+            tx.execute(sa.delete(flag_log_in).where(_log_in.expires_at <= self._now()))
 
 
 def missing(stored: Sequence[StoredHashKeys], flag_keys: Collection[str]) -> list[tuple[int, str]]:

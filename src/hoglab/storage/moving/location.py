@@ -28,6 +28,7 @@ LEFT_OUT: frozenset[Table] = frozenset(
         tables.queue_worker,  # processes that ended
         tables.job,  # what they were at
         tables.query_status,  # answers of a moment
+        tables.flag_log_in,  # which count for minutes
         tables.event_log_head,  # only where several processes append; made of the log's last number
         tables.log_lease,  # of one topic
         tables.log_reader,

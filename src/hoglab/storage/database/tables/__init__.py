@@ -23,7 +23,7 @@ from hoglab.storage.database.tables.experiments import (
     metric_result,
     saved_metric,
 )
-from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override
+from hoglab.storage.database.tables.flags import feature_flag, flag_hash_key_override, flag_log_in
 from hoglab.storage.database.tables.functions import action, hog_function, hog_function_revision
 from hoglab.storage.database.tables.ingestion import (
     ingestion_progress,
@@ -84,6 +84,7 @@ __all__ = [
     "experiment_saved_metric",
     "feature_flag",
     "flag_hash_key_override",
+    "flag_log_in",
     "function_pace",
     "group",
     "group_type",

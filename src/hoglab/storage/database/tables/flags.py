@@ -45,3 +45,14 @@ flag_hash_key_override = Table(
     Column("feature_flag_key", String(500), primary_key=True),
     Column("hash_key", String(400), nullable=False),
 )
+
+flag_log_in = Table(
+    "flag_log_in",
+    metadata,
+    Column("project_id", Integer, ForeignKey("project.id"), primary_key=True),
+    Column("distinct_id", String(400), primary_key=True),
+    Column("anonymous_id", String(400), nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Index("ix_flag_log_in_expiry", "expires_at"),
+)
+"""Log-ins that a request for flags named before they were ingested, where several processes answer such requests."""
