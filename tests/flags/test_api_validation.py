@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.flags.requests import URL, error, group, post, with_property
 
+from hoglab.flags import service
 from hoglab.flags.service import MAX_FLAGS_PER_PROJECT
 from hoglab.flags.validation import MAX_FILTERS_BYTES
 from hoglab.storage.database.tables import feature_flag
@@ -260,6 +261,27 @@ def test_conditions_that_can_never_match_are_refused(server, operator, value, pl
     assert code.startswith("cross_field.")
     assert attr == "filters"
     assert detail.startswith(f"groups[0].properties[0].{place}: ")
+
+
+def test_the_flags_of_a_project_are_bounded_together(server, monkeypatch):
+    """Each process has all of them in memory."""
+    monkeypatch.setattr(service, "MAX_FILTERS_PER_PROJECT", 3_000)
+
+    def filters(size):
+        return {"groups": [{"description": "x" * size}]}
+
+    first = post(server, key="first", filters=filters(1_500)).json()
+    code, attr, detail = error(post(server, key="second", filters=filters(1_500)))
+    assert (code, attr) == ("invalid_input", "filters")
+    assert "3,000 characters together" in detail
+    second = post(server, key="second", filters=filters(500)).json()
+    assert (
+        error(server.client.patch(f"{URL}{second['id']}/", json={"filters": filters(1_500)}))[1] == "filters"
+    )
+    assert server.client.patch(f"{URL}{first['id']}/", json={"filters": filters(1_600)}).status_code == 200
+    assert server.client.patch(f"{URL}{first['id']}/", json={"deleted": True}).status_code == 200
+    assert server.client.patch(f"{URL}{second['id']}/", json={"filters": filters(2_000)}).status_code == 200
+    assert error(server.client.patch(f"{URL}{first['id']}/", json={"deleted": False}))[1] == "filters"
 
 
 @pytest.mark.parametrize(("kind", "key"), [("person", ""), ("group", ""), ("person_metadata", "plan")])

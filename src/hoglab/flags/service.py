@@ -7,6 +7,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from hoglab.accounts import activity
 from hoglab.flags import store
 from hoglab.flags.dependencies import check_dependencies, check_dependents, check_enabled
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from hoglab.storage.database import Database, Transaction
 
 MAX_FLAGS_PER_PROJECT = 2_000
+
+MAX_FILTERS_PER_PROJECT = 64 * 2**20
+"""Maximum length of the filters of all flags of a project together, as JSON: every process has them in memory."""
 
 SCOPE = "FeatureFlag"
 """Scope of flags in the activity log."""
@@ -135,6 +140,7 @@ class FlagService:
         filters = check_dependencies(filters, None, key, lambda: store.flag_rows(tx.connection, project.id))
         values["filters"] = protect(filters, self.cipher, encrypted=bool(values["has_encrypted_payloads"]))
         _check_combination(values, values)
+        _check_room(tx.connection, project.id, None, values["filters"])
         if store.count_flags(tx.connection, project.id) >= MAX_FLAGS_PER_PROJECT:
             raise validation_error(
                 f"Maximum of {MAX_FLAGS_PER_PROJECT:,} feature flags allowed per team. "
@@ -250,6 +256,8 @@ class FlagService:
             check_enabled(values.get("filters", row.filters), others)
             check_cohorts(values.get("filters", row.filters), self._cohorts(connection, row.project_id))
         values |= self._sealed(row, values)
+        if "filters" in values or (row.deleted and not values.get("deleted", True)):
+            _check_room(connection, row.project_id, row.id, values.get("filters", row.filters))
         _check_combination({**asdict(row), **values}, changes)
         deleting = values.get("deleted", row.deleted)
         if deleting and not row.deleted:
@@ -318,6 +326,19 @@ class FlagService:
 
 def _is_enabled(values: Mapping[str, Any]) -> bool:
     return bool(values["active"]) and not values["deleted"]
+
+
+def _check_room(
+    connection: Connection, project_id: int, flag_id: int | None, filters: Mapping[str, Any]
+) -> None:
+    """Raise 400 when the filters of a flag are too much beside those of the project's other flags."""
+    others = store.size_of_filters(connection, project_id, but=flag_id)
+    if others + len(orjson.dumps(filters)) > MAX_FILTERS_PER_PROJECT:
+        raise validation_error(
+            f"The filters of all feature flags of a project have at most {MAX_FILTERS_PER_PROJECT:,} characters "
+            "together. Delete flags that are no longer used.",
+            "filters",
+        )
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,6 +111,17 @@ def count_flags(connection: Connection, project_id: int) -> int:
     return connection.scalar(statement) or 0
 
 
+def size_of_filters(connection: Connection, project_id: int, but: int | None = None) -> int:
+    """Return the characters that the filters of all flags of a project have as JSON; ``but``: a flag to leave out."""
+    length = sa.func.length(sa.type_coerce(feature_flag.c.filters, sa.Text))
+    statement = sa.select(sa.func.sum(length)).where(
+        feature_flag.c.project_id == project_id,
+        feature_flag.c.id != (but or 0),
+        feature_flag.c.deleted.is_(False),
+    )
+    return connection.scalar(statement) or 0
+
+
 def keys_in_use(connection: Connection, project_id: int, prefix: str) -> set[str]:
     """Return the keys of the project, those of deleted flags included, that begin with ``prefix``."""
     statement = sa.select(feature_flag.c.key).where(

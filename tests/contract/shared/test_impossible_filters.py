@@ -205,6 +205,54 @@ def test_lists(api: Api, path: str) -> None:
     assert answered == []
 
 
+NAMELESS = {"kind": "EventsNode", "event": ""}
+BEHAVIOUR = {
+    "type": "behavioral", "value": "performed_event", "event_type": "events", "key": "paid", "time_interval": "day",
+}  # fmt: skip
+NOBODY: dict[str, tuple[str, dict[str, Any]]] = {
+    "source": ("/experiment_saved_metrics/", {"query": MEAN | {"source": NAMELESS}}),
+    "denominator": (
+        "/experiment_saved_metrics/",
+        {
+            "query": {
+                "kind": "ExperimentMetric",
+                "metric_type": "ratio",
+                "numerator": PURCHASES,
+                "denominator": NAMELESS,
+            }
+        },
+    ),
+    "funnel": (
+        "/experiment_saved_metrics/",
+        {"query": {"kind": "ExperimentMetric", "metric_type": "funnel", "series": [PURCHASES, NAMELESS]}},
+    ),
+    "inline metric": ("/experiments/", {"feature_flag_key": "e", "metrics": [MEAN | {"source": NAMELESS}]}),
+    "exposure": (
+        "/experiments/",
+        {
+            "feature_flag_key": "e",
+            "exposure_criteria": {
+                "exposure_config": {"kind": "ExperimentEventExposureConfig", "event": "", "properties": []}
+            },
+        },
+    ),
+    **{
+        f"window of {days} days": (
+            "/cohorts/",
+            {"filters": {"properties": {"type": "AND", "values": [BEHAVIOUR | {"time_value": days}]}}},
+        )
+        for days in (0, "0", -1)
+    },
+}
+"""Definitions that nobody can meet, for other reasons than an operand."""
+
+
+@pytest.mark.parametrize("name", NOBODY)
+def test_definitions_that_nobody_can_meet_are_refused(api: Api, name: str) -> None:
+    path, body = NOBODY[name]
+    api.refused("POST", path, {"name": "n", **body})
+
+
 def test_no_field_of_filters_is_without_a_door() -> None:
     assert fields_of_filters() == FIELDS
 

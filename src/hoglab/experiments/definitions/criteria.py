@@ -98,6 +98,8 @@ def _exposure_config_problems(config: Mapping[str, Any], kind: str) -> Sequence[
     else:
         if not isinstance(config.get("event"), str):
             problem("event", "Not a valid string." if "event" in config else "This field is required.")
+        elif config["event"] == "":
+            problem("event", "No event has an empty name.")
         if "properties" not in config:
             problem("properties", "This field is required.")
         allowed = _EVENT_CONFIG_KEYS

@@ -323,11 +323,24 @@ def _mistakes(metric: Mapping[str, Any]) -> Iterator[Mistake]:
         if isinstance(node, Mapping) and node.get("math") in PROPERTY_MATH and not node.get("math_property"):
             text = f"{node['math']} needs the property to compute with; without one events are counted."
             yield Mistake("missing_property", f"{name}.math_property", text)
+    yield from _nameless_events(metric, "")
     yield from _mistakes_of_windows(metric)
     for place in ("", "numerator_outlier_handling", "denominator_outlier_handling"):
         handling = metric.get(place) if place else metric
         if isinstance(handling, Mapping):
             yield from _mistakes_of_bounds(handling, f"{place}." if place else "")
+
+
+def _nameless_events(value: Any, path: str) -> Iterator[Mistake]:
+    if isinstance(value, Mapping):
+        if value.get("kind") == "EventsNode" and value.get("event") == "":
+            text = "no event has an empty name; leave it out to count every event."
+            yield Mistake("nameless_event", f"{path}event", text)
+        for key, part in value.items():
+            yield from _nameless_events(part, f"{path}{key}.")
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _nameless_events(part, f"{path.rstrip('.')}[{index}].")
 
 
 def _mistakes_of_windows(metric: Mapping[str, Any]) -> Iterator[Mistake]:

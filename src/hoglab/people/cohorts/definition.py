@@ -227,6 +227,6 @@ def _check_behaviour(leaf: PropertyFilter) -> None:
         raise _RuleError("time_interval must be day, week, month or year")
     digits = "" if count is None else str(count)
     if count is not None and not (
-        digits.isdecimal() and len(digits) < 6 and int(digits) <= MAX_RELATIVE_NUMBER
+        digits.isdecimal() and len(digits) < 6 and 1 <= int(digits) <= MAX_RELATIVE_NUMBER
     ):
-        raise _RuleError(f"time_value must be a whole number up to {MAX_RELATIVE_NUMBER}")
+        raise _RuleError(f"time_value must be a whole number from 1 to {MAX_RELATIVE_NUMBER}")
