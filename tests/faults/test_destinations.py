@@ -90,7 +90,7 @@ def server() -> Iterator[RawServer]:
 def impatient(house: House) -> House:
     """Waits a moment only for destinations, and for retries."""
     house.close()
-    house.options["fetch_limits"] = FetchLimits(total_s=0.5, connect_s=0.5)
+    house.options["fetch"] = FetchLimits(total_s=0.5, connect_s=0.5)
     house.options["retries"] = RetryPolicy(step_s=0.02, jitter_s=0.01, max_retry_after_s=0.3)
     house.open()
     return house

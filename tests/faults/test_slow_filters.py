@@ -100,7 +100,7 @@ def test_inputs_and_mappings_of_what_is_stopped_are_not_computed(house: House, w
 def test_a_filter_that_is_slow_in_batch_after_batch_stops_its_function(house: House) -> None:
     clock, changes = Clock(), []
     house.close()
-    house.options = {"now": clock, "on_state_change": lambda *change: changes.append(change)}
+    house.now, house.on_state_change = clock, lambda *change: changes.append(change)
     house.open()
     slow = house.create(filters=slow_filters())
     house.delivery.function_breakers.observe({slow["id"]: 9_900})  # as many batches did
@@ -130,7 +130,7 @@ def test_slow_inputs_count_when_runs_begin_too(
     monkeypatch.setitem(function_breaker.COSTS, "hog", (100, 0.0, 1.0))
     options = {} if batch is None else {"x_delivery": {"batch": batch}}
     house.close()
-    house.options = {"now": Clock()}  # so that no tokens come back
+    house.now = Clock()  # so that no tokens come back
     house.open()
     slow = house.create(values={"a": f"{{{SLOW_BUT_SOUND}}}"}, **options)
     house.dispatch(*(stored() for _ in range(5)))
