@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 from tests.analysis.events import Event
-from tests.analysis.lab import NOW, PURCHASES, Lab, bought, exposed
+from tests.analysis.lab import NOW, PURCHASES, REVENUE, Lab, bought, exposed
 from tests.embedded import EmbeddedReader
 
 from hoglab.accounts import activity
@@ -117,6 +117,31 @@ def test_a_mismatch_of_a_single_look_alarms_at_the_end_only(lab: Lab) -> None:
     lab.ok("POST", f"/experiments/{experiment['id']}/end/")
     lab.now += timedelta(minutes=5)
     assert finding(lab, experiment, "sample_ratio_mismatch")["details"]["p_value"] == mismatch["p_value"]
+
+
+def test_a_plan_that_is_too_small_for_its_own_effect(lab: Lab) -> None:
+    """The calculator guesses how much revenue varies; what was measured says otherwise."""
+    plan = {"recommended_sample_size": 300, "minimum_detectable_effect": 10}
+    experiment = running(lab, metrics=[REVENUE], running_time_calculation=plan)
+    lab.send(crowd({"control": 150, "test": 150}))
+    lab.send(
+        bought(f"{variant}-{number}", START + timedelta(hours=2), 10 + number)
+        for variant in ("control", "test")
+        for number in range(0, 150, 5)
+    )
+    lab.series(experiment)
+    found = finding(lab, experiment, "underpowered_plan")
+    assert found["severity"] == "warning"
+    details = found["details"]
+    assert details["metric_uuid"] == experiment["metrics"][0]["uuid"]
+    assert (details["people_planned"], details["effect"]) == (300, 0.1)
+    assert details["power"] < 0.5
+    assert details["people_needed"] > 3000
+    assert f"takes {details['people_needed']:,} people" in found["message"]
+    enough = {**plan, "recommended_sample_size": details["people_needed"]}
+    lab.ok("PATCH", f"/experiments/{experiment['id']}/", {"running_time_calculation": enough})
+    codes = {each["code"] for each in health(lab, experiment)["findings"]}
+    assert "underpowered_plan" not in codes
 
 
 def test_people_with_several_variants(lab: Lab) -> None:

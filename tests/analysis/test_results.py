@@ -19,7 +19,7 @@ from hoglab.analysis.query.model import Span
 from hoglab.analysis.results.exposures import ExposureCounts
 from hoglab.analysis.results.gathering import ExperimentResults
 from hoglab.analysis.results.health import ExperimentHealth
-from hoglab.analysis.results.judging import plan_of
+from hoglab.analysis.results.plan import plan_of
 from hoglab.statistics.verdict import Plan
 from hoglab.storage.database.tables import feature_flag
 from hoglab.storage.event_store import QueryTimeoutError

@@ -17,6 +17,7 @@ from hoglab.analysis.definitions import ExperimentInputs, Named
 from hoglab.analysis.errors import ComputationError, wire_error
 from hoglab.analysis.execution import MULTIPLE_VARIANT, explained_failures
 from hoglab.analysis.results.balance import Imbalance, imbalances
+from hoglab.analysis.results.plan import underpowered
 from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
 from hoglab.experiments.definitions import flag_config, metrics
@@ -24,7 +25,7 @@ from hoglab.experiments.wire.presentation import is_frozen, live_key
 from hoglab.flags.service import SCOPE as FLAG_SCOPE
 from hoglab.http.fields.dates import format_moment
 from hoglab.statistics import crossing_percentage
-from hoglab.statistics.numbers import p_text
+from hoglab.statistics.numbers import p_text, percent_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.analysis.timeseries.store import Failure
     from hoglab.http.identity import Project
+    from hoglab.statistics.verdict import PlannedPower
     from hoglab.storage.event_store import EventStore
     from hoglab.storage.event_store.dialects import Dialect
 
@@ -105,6 +107,8 @@ class Facts:
     """Metrics, by uuid, whose last computation failed: the reason, and whether there is an older result."""
     imbalances: Sequence[Imbalance] = ()
     """Metrics that count different shares of the people of each variant."""
+    underpowered: Sequence[tuple[Mapping[str, Any], PlannedPower]] = ()
+    """Primary metrics on which the plan is too small for its own effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *_about_exposures(facts),
         *_about_metrics(facts),
         *_about_counted(facts),
+        *_about_plan(facts),
         *_about_definitions(facts.plan, facts.unreadable),
         *_about_failures(facts),
     ]
@@ -297,6 +302,28 @@ def _about_counted(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _about_plan(facts: Facts) -> Iterator[Finding]:
+    if facts.plan.row.is_stopped:
+        return
+    for metric, plan in facts.underpowered:
+        yield Finding(
+            "underpowered_plan",
+            Severity.WARNING,
+            f"The plan is too small: {plan.people:,} people find a true change of “{_name(metric)}” by {plan.effect:.0%} "
+            f"in {percent_text(plan.power)} of experiments only, so much do its values vary. Finding it in 80 % takes "
+            f"{plan.people_needed:,} people.",
+            "Plan for more people or a larger change before you read a result, or make the values vary less: bound "
+            "large ones by a percentile, or use CUPED. That no difference is found then says little.",
+            {
+                "metric_uuid": metric["uuid"],
+                "people_planned": plan.people,
+                "effect": plan.effect,
+                "power": plan.power,
+                "people_needed": plan.people_needed,
+            },
+        )
+
+
 def _about_definitions(inputs: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
     if unreadable.exposures is not None:
         yield Finding(
@@ -459,6 +486,7 @@ class ExperimentHealth:
             unreadable=unreadable,
             failures=self._failures(inputs),
             imbalances=list(imbalances(inputs, totals, results)) if has_one_split else (),
+            underpowered=list(underpowered(inputs, results)),
         )
 
     def _failures(self, inputs: ExperimentInputs) -> dict[str, tuple[Failure, bool]]:

@@ -17,6 +17,7 @@ from hoglab.analysis.presentation import (
 )
 from hoglab.analysis.query.days import zone_of
 from hoglab.analysis.results.health import Finding, Severity
+from hoglab.analysis.results.plan import plan_of
 from hoglab.analysis.timeseries import store
 from hoglab.analysis.timeseries.store import COMPLETED
 from hoglab.statistics import verdict as verdicts
@@ -76,12 +77,6 @@ def judged(
         as_of=span.days.day(number) if number < last else None,
     )
     return verdicts.verdict(case)
-
-
-def plan_of(inputs: ExperimentInputs) -> verdicts.Plan:
-    """Return the planned duration of an experiment, as far as it is stored."""
-    default = inputs.project.experiment_defaults.get("default_minimum_detectable_effect")
-    return verdicts.Plan.of(inputs.row.running_time_calculation or {}, default)
 
 
 def _looks(

@@ -27,12 +27,15 @@ from hoglab.statistics.verdict.model import (
     Verdict,
 )
 from hoglab.statistics.verdict.planned import (
+    LEAST_POWER,
     Look,
     Measured,
     Plan,
+    PlannedPower,
     PlanSource,
     Progress,
     planned_end,
+    planned_power,
     progress_at,
     standing,
 )
@@ -40,6 +43,7 @@ from hoglab.statistics.verdict.rules import verdict
 
 __all__ = [
     "HARM_LEVEL",
+    "LEAST_POWER",
     "Action",
     "Case",
     "Concern",
@@ -54,6 +58,7 @@ __all__ = [
     "Numbers",
     "Plan",
     "PlanSource",
+    "PlannedPower",
     "Progress",
     "Reason",
     "State",
@@ -62,6 +67,7 @@ __all__ = [
     "Verdict",
     "anytime_p_value",
     "planned_end",
+    "planned_power",
     "progress_at",
     "standing",
     "verdict",

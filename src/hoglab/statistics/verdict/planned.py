@@ -29,6 +29,12 @@ DEFAULT_EFFECT = 0.10
 """The least effect to detect, as a share of the baseline, where nobody says another."""
 
 
+MIN_MEASURED = 100
+"""Least samples in each group for which the power of a plan is said: of fewer the variance is hardly known."""
+LEAST_POWER = 0.5
+"""A plan with less power than this more often misses its own effect than it finds it."""
+
+
 class PlanSource(StrEnum):
     """Source of the numbers of people and days needed."""
 
@@ -83,6 +89,16 @@ class Measured:
 
     groups: Sequence[SufficientStatistics]
     wants_decrease: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPower:
+    """Power of a plan for its own effect, on one metric, and the people in all variants who give 80 %."""
+
+    people: int
+    effect: float
+    power: float
+    people_needed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +184,25 @@ def is_reached(plan: Plan, config: StatisticsConfig, look: Look) -> bool:
         if (power := _planned(plan, config, measured, lambda pair: pair.power())) is not None
     ]
     return bool(known) and min(known) >= DEFAULT_POWER
+
+
+def planned_power(plan: Plan, config: StatisticsConfig, measured: Measured) -> PlannedPower | None:
+    """Return the power that the planned people give for the effect of the plan, with the variance measured so far.
+
+    None where no people or no effect are planned, and while a group has fewer than `MIN_MEASURED` samples. The plan
+    counts people, so it needs a metric with one sample for each of them.
+    """
+    sizes = [group.number_of_samples for group in measured.groups]
+    if plan.people is None or plan.effect is None or min(sizes) < MIN_MEASURED:
+        return None
+    growth = plan.people / sum(sizes)
+    power = _planned(
+        plan, config, measured, lambda pair: replace(pair, size=round(pair.size * growth)).power()
+    )
+    needed = _planned(plan, config, measured, lambda pair: pair.growth_needed())
+    if power is None or needed is None or needed * sum(sizes) > MAX_COUNT:
+        return None
+    return PlannedPower(plan.people, plan.effect, power, ceil(needed * sum(sizes)))
 
 
 def planned_end(plan: Plan, config: StatisticsConfig, looks: Sequence[Look]) -> int | None:
