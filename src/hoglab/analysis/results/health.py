@@ -309,9 +309,9 @@ def _about_plan(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "underpowered_plan",
             Severity.WARNING,
-            f"The plan is too small: {plan.people:,} people find a true change of “{_name(metric)}” by {plan.effect:.0%} "
-            f"in {percent_text(plan.power)} of experiments only, so much do its values vary. Finding it in 80 % takes "
-            f"{plan.people_needed:,} people.",
+            f"The plan is too small: {plan.people:,} people find a true change of “{_name(metric)}” by "
+            f"{plan.effect:.0%} in {percent_text(plan.power)} of experiments only, so much do its values vary. "
+            f"Finding it in 80 % takes {plan.people_needed:,} people.",
             "Plan for more people or a larger change before you read a result, or make the values vary less: bound "
             "large ones by a percentile, or use CUPED. That no difference is found then says little.",
             {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.presentation import statistics_of
-from hoglab.statistics.verdict import LEAST_POWER, Measured, PlannedPower, planned_power
+from hoglab.statistics.verdict import LEAST_POWER, Measured, Plan, PlannedPower, planned_power
 
 if TYPE_CHECKING:
     from hoglab.analysis.definitions import ExperimentInputs
