@@ -42,6 +42,6 @@ def underpowered(
             tuple(statistics_of(row, metric["metric_type"]) for row in rows),
             wants_decrease=metric.get("goal") == "decrease",
         )
-        found = planned_power(plan, inputs.calculation.statistics, measured)
-        if found is not None and found.power < LEAST_POWER:
-            yield metric, found
+        planned = planned_power(plan, inputs.calculation.statistics, measured)
+        if planned is not None and planned.power < LEAST_POWER:
+            yield metric, planned
