@@ -17,7 +17,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from hoglab.demo.api import Api
 from hoglab.demo.receiver import Receiver
-from hoglab.demo.scenario import BASELINE, FLAG_KEY, PURCHASE, TREATMENT, Truth, population
+from hoglab.demo.scenario import (
+    BASELINE,
+    DAYS,
+    FLAG_KEY,
+    PURCHASE,
+    START_BEFORE,
+    TREATMENT,
+    Truth,
+    population,
+)
 from hoglab.demo.server import ChildServer, RunningServer, Server, ServerError
 from hoglab.demo.traffic import SentTraffic, send_users
 from hoglab.reports.report import MetricReport, metric_report
@@ -156,7 +165,7 @@ def _directory(chosen: Path | None) -> Iterator[Path]:
 
 
 def _run_story(options: DemoOptions, server: Server, receiver: Receiver, console: Console) -> DemoVerdict:
-    truth = Truth()
+    truth, now = Truth(), datetime.now(UTC)
     api = Api(server.url, server.api_key)
     function = api.create_hog_function(
         {
@@ -173,12 +182,13 @@ def _run_story(options: DemoOptions, server: Server, receiver: Receiver, console
         {
             "name": "Demo: new checkout",
             "feature_flag_key": FLAG_KEY,
-            "start_date": datetime.now(UTC).isoformat(),
+            "start_date": (now - START_BEFORE).isoformat(),
+            "running_time_calculation": {"recommended_running_time": DAYS},
             "metrics": METRICS,
         }
     )
     console.print(
-        f"Created experiment {experiment['id']} on the flag [bold]{FLAG_KEY}[/bold] "
+        f"Created experiment {experiment['id']}, which began {DAYS} days ago, on the flag [bold]{FLAG_KEY}[/bold] "
         f"and the destination {function['id']}.\n"
         "The truth, which the server does not know: "
         f"{truth.baseline_rate:.0%} of [bold]{BASELINE}[/bold] buy, "
@@ -198,6 +208,7 @@ def _run_story(options: DemoOptions, server: Server, receiver: Receiver, console
             truth,
             url=server.url,
             project_token=server.project_token,
+            between=(now - START_BEFORE, now),
             threads=options.threads,
             on_user=lambda: progress.advance(users_bar),
         )

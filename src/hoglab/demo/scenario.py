@@ -9,12 +9,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 FLAG_KEY = "demo-checkout"
 BASELINE = "control"
 TREATMENT = "test"
 PURCHASE = "purchase"
+DAYS = 14
+"""Days that the experiment is planned for, and whose traffic is simulated: it can be decided at once."""
+START_BEFORE = timedelta(days=DAYS, hours=2)
+"""Time before the demo at which the experiment began."""
+PURCHASE_AFTER = timedelta(minutes=7)
+"""Time between the visit of a user and the purchase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,11 @@ class SimulatedUser:
     @property
     def person_properties(self) -> dict[str, Any]:
         return {"email": f"{self.distinct_id}@example.com", "plan": self.plan}
+
+    def visited(self, start: datetime, end: datetime) -> datetime:
+        """Return the time of this user's visit, evenly between two times."""
+        dice = random.Random(f"{self._seed}:visit")  # noqa: S311 - a simulation, not a secret
+        return start + (end - start) * dice.random()
 
     def purchase(self, variant: str, truth: Truth) -> Purchase | None:
         """Return the purchase of this user when shown ``variant``; None without one.

@@ -6,13 +6,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from posthog import Posthog
 
-from hoglab.demo.scenario import FLAG_KEY, PURCHASE, Purchase, SimulatedUser, Truth
+from hoglab.demo.scenario import FLAG_KEY, PURCHASE, PURCHASE_AFTER, Purchase, SimulatedUser, Truth
 
 FLUSH_TIMEOUT_S = 120.0
+EXPOSURE = "$feature_flag_called"
+"""Name of the event that the SDK sends when a flag is read."""
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class _Buyer:
     user: SimulatedUser
     variant: str
     purchase: Purchase
+    visited: datetime
     flags: Any  # what the SDK evaluated, so that the purchase carries the flag values
 
 
@@ -37,15 +41,23 @@ def send_users(
     *,
     url: str,
     project_token: str,
+    between: tuple[datetime, datetime],
     threads: int,
     on_user: Callable[[], None],
 ) -> SentTraffic:
-    """Let every user ask for the flag and see a variant, then let the buyers buy.
+    """Let every user ask for the flag and see a variant between two times, then let the buyers buy.
 
-    Returns when the server has acknowledged all events. Purchases are made after the exposures have arrived:
-    the server corrects the clock of each request for the time that it took, so events of two requests that are
-    less than that apart may change places.
+    Returns when the server has acknowledged all events.
     """
+    start, end = between
+    visits: dict[str, datetime] = {}
+
+    def dated(event: dict[str, Any]) -> dict[str, Any]:
+        """Give an exposure, which the SDK sends by itself, the time of the user's visit."""
+        if event["event"] == EXPOSURE:
+            event["timestamp"] = visits[event["distinct_id"]].isoformat()
+        return event
+
     client = Posthog(
         project_token,
         host=url,
@@ -53,12 +65,14 @@ def send_users(
         thread=2,
         max_queue_size=200_000,  # the SDK drops events above it: the demo must not lose any on its own side
         feature_flags_request_timeout_seconds=10,
+        before_send=dated,
     )
     sent = SentTraffic()
     buyers: list[_Buyer] = []
     lock = threading.Lock()
 
     def visit(user: SimulatedUser) -> None:
+        visits[user.distinct_id] = visited = user.visited(start, end - PURCHASE_AFTER)
         flags = client.evaluate_flags(user.distinct_id, person_properties=user.person_properties)
         variant = flags.get_flag(FLAG_KEY)  # reading the flag sends the exposure
         if isinstance(variant, str):
@@ -66,7 +80,7 @@ def send_users(
             with lock:
                 sent.variants[variant] += 1
                 if purchase is not None:
-                    buyers.append(_Buyer(user, variant, purchase, flags))
+                    buyers.append(_Buyer(user, variant, purchase, visited, flags))
         on_user()
 
     _in_parallel(users, visit, threads)
@@ -75,6 +89,7 @@ def send_users(
         uuid = client.capture(
             PURCHASE,
             distinct_id=buyer.user.distinct_id,
+            timestamp=buyer.visited + PURCHASE_AFTER,
             properties={
                 "amount": buyer.purchase.amount,
                 "currency": "EUR",
