@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.experiments.conftest import Lab
 
-from hoglab.accounts import internal_events
+from hoglab.accounts import activity, internal_events
 
 
 def told(lab: Lab) -> list[Any]:
@@ -78,3 +78,48 @@ def test_a_copy_is_told_as_a_new_one(lab: Lab, experiment: str) -> None:
     lab.ok("POST", f"{experiment}/duplicate/", {"name": "Again"})
     [event] = told(lab)
     assert (event.event, event.properties["experiment_name"]) == ("$experiment_created", "Again")
+
+
+def test_the_log_names_every_step(lab: Lab, experiment: str) -> None:
+    """Steps that change only the flag are in the log of the experiment, too."""
+    steps: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("launch", {}, {"status": "running"}),
+        ("pause", {}, {"status": "paused"}),
+        ("resume", {}, {"status": "running"}),
+        ("freeze_exposure", {}, {"status": "exposure_frozen"}),
+        ("unfreeze_exposure", {}, {"status": "running"}),
+        ("end", {}, {"status": "stopped"}),
+        ("ship_variant", {"variant_key": "test"}, {"shipped_variant": "test"}),
+        ("ship_variant", {"variant_key": "control"}, {"shipped_variant": "control"}),
+        ("archive", {}, {"archived": True}),
+        ("unarchive", {}, {"archived": False}),
+        ("reset", {}, {"status": "draft"}),
+    ]
+    count = logged(lab, experiment)[0]
+    for action, body, expected in steps:
+        lab.ok("POST", f"{experiment}/{action}/", body)
+        total, changes = logged(lab, experiment)
+        assert total == count + 1, action
+        count = total
+        assert expected.items() <= {change["field"]: change["after"] for change in changes}.items(), action
+        assert len({change["field"] for change in changes}) == len(changes), action
+
+
+def test_shipping_a_running_experiment_is_one_entry(lab: Lab, experiment: str) -> None:
+    lab.ok("POST", f"{experiment}/launch/", {})
+    lab.ok("POST", f"{experiment}/ship_variant/", {"variant_key": "test", "conclusion": "won"})
+    changes = {change["field"]: change["after"] for change in logged(lab, experiment)[1]}
+    assert (changes["shipped_variant"], changes["status"], changes["conclusion"]) == (
+        "test",
+        "stopped",
+        "won",
+    )
+
+
+def logged(lab: Lab, experiment: str) -> tuple[int, list[dict[str, Any]]]:
+    """How many entries the log of an experiment has, and the changes of the newest one."""
+    with lab.database.read() as connection:
+        entries, count = activity.entries(
+            connection, 1, limit=1, offset=0, scopes=["Experiment"], item_id=experiment.rsplit("/", 1)[1]
+        )
+    return count, entries[0]["detail"]["changes"] or []

@@ -23,6 +23,7 @@ from hoglab.experiments.definitions import flag_config, metrics, ordering
 from hoglab.experiments.exposed import Performed, exposed_persons
 from hoglab.experiments.service import ExperimentService
 from hoglab.experiments.store import ExperimentRow
+from hoglab.experiments.wire.presentation import status
 from hoglab.experiments.wire.schemas import (
     ArchiveBody,
     CopyBody,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 SHIPPED_DESCRIPTION = "Added automatically when the experiment was ended to keep only one variant."
 
+SHIPPED = "shipped_variant"
+"""Field of an entry of the activity log that names the variant that was shipped."""
 NOT_LAUNCHED = "Experiment has not been launched yet."
 ENDED = "Experiment has already ended."
 
@@ -55,15 +58,29 @@ class Lifecycle:
         self._performed = performed
 
     def _act(
-        self, actor: Actor, experiment_id: int, step: Step, milestone: str | None = None, **facts: Any
+        self,
+        actor: Actor,
+        experiment_id: int,
+        step: Step,
+        milestone: str | None = None,
+        shipped: str | None = None,
     ) -> dict[str, Any]:
-        """Take a step. ``milestone`` is announced with ``facts`` besides the new values."""
+        """Take a step, log it and announce its ``milestone``; ``shipped`` is the variant that it ships."""
         with self._service.database.write() as tx:
             row = self._service.to_change(tx, actor, experiment_id)
             flag = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
-            row = self._service.save(tx, actor, row, step(tx, row, flag))
+            values = step(tx, row, flag)
+            changes = [] if shipped is None else [activity.change(SCOPE, SHIPPED, None, shipped)]
+            if not values:
+                # Only the flag changed: it decides whether a running experiment is paused or frozen.
+                changed = store.flags(tx.connection, [row.feature_flag_id])[row.feature_flag_id]
+                before, after = status(row, flag), status(row, changed)
+                changes += [activity.change(SCOPE, "status", before, after)] if before != after else []
+            row = self._service.save(tx, actor, row, values, changes)
             if milestone is not None:
-                milestones.emit(tx, actor, row, milestone, **facts)
+                milestones.emit(
+                    tx, actor, row, milestone, **({} if shipped is None else {"variant": shipped})
+                )
             return self._service.present(tx.connection, actor, row)
 
     def launch(self, actor: Actor, experiment_id: int) -> dict[str, Any]:
@@ -202,7 +219,7 @@ class Lifecycle:
                 values["conclusion_comment"] = body.conclusion_comment
             return values
 
-        return self._act(actor, experiment_id, step, "variant_shipped", variant=body.variant_key)
+        return self._act(actor, experiment_id, step, "variant_shipped", body.variant_key)
 
     # -- copies ----------------------------------------------------------------------------------------------------
 

@@ -258,9 +258,17 @@ class ExperimentService:
         return row
 
     def save(
-        self, tx: Transaction, actor: Actor, row: ExperimentRow, values: Mapping[str, Any]
+        self,
+        tx: Transaction,
+        actor: Actor,
+        row: ExperimentRow,
+        values: Mapping[str, Any],
+        further: Sequence[dict[str, Any]] = (),
     ) -> ExperimentRow:
-        """Store changed columns and the status that follows from them, and log the change as activity."""
+        """Store changed columns and the status that follows from them, and log the change as activity.
+
+        ``further`` are changes of the experiment that none of its columns shows.
+        """
         values = dict(values)
         start = values.get("start_date", row.start_date)
         end = values.get("end_date", row.end_date)
@@ -275,7 +283,7 @@ class ExperimentService:
             activity.change(SCOPE, name, _plain(getattr(row, name)), _plain(getattr(after, name)))
             for name in values
             if name not in _NOT_LOGGED and getattr(row, name) != getattr(after, name)
-        ]
+        ] + list(further)
         if changes:
             what = "updated"
             if row.deleted != after.deleted:
