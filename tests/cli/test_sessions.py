@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -44,3 +49,24 @@ def test_a_link_logs_in_once_and_the_session_is_listed_and_ended(start_server: S
     without = hoglab("login", *data, HOGLAB_PORT=port)
     assert "no server is running" in without.stderr
     assert without.stdout.startswith(f"Open http://127.0.0.1:{port}/ui/login#t=")
+
+
+def test_without_the_ui_there_is_no_link(tmp_path: Path) -> None:
+    """Neither at the first start nor from the command."""
+    data, port = str(tmp_path / "data"), free_port()
+    command = [sys.executable, "-m", "hoglab", "serve", "--data", data, "--port", str(port)]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "HOGLAB_UI": "false"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert any("is serving on" in line for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        printed, _ = process.communicate(timeout=PATIENCE_S)
+    assert "phx_" in printed
+    assert "The web UI is off (HOGLAB_UI=false)." in printed
+    assert "/ui/login" not in printed
+    assert_one_clear_line(hoglab("login", "--data", data, HOGLAB_UI="false"), "the web UI is off")

@@ -180,7 +180,7 @@ def _nobody_delivers(core: str, server: Cluster) -> None:
 
         wait_for(lambda: status()["waiting"] == 2, "what the queue holds")
         assert status()["running"] == 0
-        wait_for(lambda: status()["oldest_due_s"] > 0, "its age")
+        wait_for(lambda: (status()["oldest_due_s"] or 0) > 0, "its age")
 
     def measured(name: str) -> float:
         lines = httpx.get(f"{core}/metrics", timeout=PATIENCE_S).text.splitlines()

@@ -16,6 +16,7 @@ from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.service import AccountService
 from hoglab.app import Hoglab, services
+from hoglab.app.status_warnings import FunctionTroubles, StatusLimits, warnings_of
 from hoglab.app.system_status import _Rate
 from hoglab.http.health import Problem
 from hoglab.http.identity import Level
@@ -154,3 +155,61 @@ def test_rates_are_those_since_the_last_look() -> None:
     assert rate.of(150) == 20  # less than a second after that: since the one before
     now[0] = 4.0
     assert rate.of(180) == 20
+
+
+MIB = 1024 * 1024
+LIMITS = StatusLimits(log_bytes=100 * MIB, free_disk_bytes=200 * MIB)
+FINE = {
+    "delivery": {"oldest_due_s": None, "dead": 0},
+    "event_log": {"waiting_bytes": 0},
+    "disk_free_bytes": 10_000 * MIB,
+}
+BEYOND: list[tuple[str, dict[str, object], str]] = [
+    ("delivery_late", {"delivery": {"oldest_due_s": 60.1, "dead": 0}}, "60 s"),
+    ("dead_letters", {"delivery": {"oldest_due_s": None, "dead": 1}}, "none"),
+    ("event_log_filling", {"event_log": {"waiting_bytes": 50 * MIB + 1}}, f"{100 * MIB:,} bytes"),
+    ("disk_filling", {"disk_free_bytes": 400 * MIB - 1}, f"{200 * MIB:,} bytes"),
+]
+WITHIN: list[dict[str, object]] = [
+    FINE,
+    {"delivery": {"oldest_due_s": 60.0, "dead": 0}},
+    {"event_log": {"waiting_bytes": 50 * MIB}},
+    {"disk_free_bytes": 400 * MIB},
+]
+NO_TROUBLES = FunctionTroubles({}, ())
+
+
+@pytest.mark.parametrize(("code", "figures", "limit"), BEYOND)
+def test_a_figure_beyond_its_limit_is_a_warning_that_names_the_limit(
+    code: str, figures: dict[str, object], limit: str
+) -> None:
+    (warning,) = warnings_of({**FINE, **figures}, NO_TROUBLES, LIMITS)
+    assert warning["code"] == code
+    assert limit in warning["message"]
+    assert warning["hint"]
+
+
+@pytest.mark.parametrize("figures", WITHIN)
+def test_figures_within_their_limits_are_fine(figures: dict[str, object]) -> None:
+    assert warnings_of({**FINE, **figures}, NO_TROUBLES, LIMITS) == []
+
+
+@pytest.mark.parametrize(
+    ("troubles", "code", "count"),
+    [
+        (FunctionTroubles({"a": 3}, ()), "functions_stopped", "1 function is"),
+        (FunctionTroubles({"a": 2, "b": 2}, ()), "functions_slowed", "2 functions are"),
+        (FunctionTroubles({}, {"a", "b"}), "destinations_away", "2 functions are"),
+    ],
+)
+def test_functions_that_fail_are_a_warning(troubles: FunctionTroubles, code: str, count: str) -> None:
+    (warning,) = warnings_of(FINE, troubles, LIMITS)
+    assert (warning["code"], warning["message"].startswith(count)) == (code, True)
+
+
+def test_nothing_that_waits_has_no_age(hoglab: Hoglab) -> None:
+    try:
+        figures = hoglab.status.look()
+    finally:
+        hoglab.stop()
+    assert (figures["event_log"]["oldest_s"], figures["delivery"]["oldest_due_s"]) == (None, None)

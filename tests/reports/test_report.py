@@ -292,7 +292,7 @@ def test_a_quantile_has_no_total() -> None:
 
 VERDICT = {
     "state": "better",
-    "headline": "“a” does better on “Revenue”: +20.0% (95 % interval +10.0% … +30.0%).",
+    "headline": "“a” does better on “Revenue”: +20.0% (95% interval +10.0% … +30.0%).",
     "next_action": {"code": "ship_variant", "text": "Ship “a”.", "variant": "a"},
     "reasons": [
         {"code": "single_look", "text": "It is for a single look.", "metric_uuid": None, "variant": None}
@@ -477,7 +477,15 @@ def test_people_who_are_held_out_are_a_group_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("p_value", "text"),
-    [(1e-9, "p < 0.0001"), (0.0123, "p = 0.012"), (0.0001, "p = 0.0001"), (0, "p < 0.0001")],
+    [
+        (1e-9, "p < 0.0001"),
+        (0.0123, "p = 0.012"),
+        (0.0001, "p = 0.0001"),
+        (0, "p < 0.0001"),
+        (0.99, "p = 0.99"),
+        (0.9901, "p > 0.99"),
+        (1, "p > 0.99"),
+    ],
 )
 def test_a_p_value_has_one_sign(p_value: float, text: str) -> None:
     assert p_text(p_value) == text

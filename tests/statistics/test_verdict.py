@@ -333,8 +333,8 @@ def test_better_variants_are_compared_with_each_other(config: StatisticsConfig, 
 def test_variants_that_are_not_told_apart_are_named() -> None:
     found = judged(metric("Revenue", UP, (0.05, 0.09)))
     assert found.headline == (
-        "2 variants do better than “control”, and are not told apart: “other” on “Revenue”: +7.0% (95 % interval "
-        "+5.0% … +9.0%) and “test” on “Revenue”: +5.0% (95 % interval +1.0% … +9.0%)."
+        "2 variants do better than “control”, and are not told apart: “other” on “Revenue”: +7.0% (95% interval "
+        "+5.0% … +9.0%) and “test” on “Revenue”: +5.0% (95% interval +1.0% … +9.0%)."
     )
     (reason,) = (each for each in found.reasons if each.code == "several_better")
     assert reason.text.endswith("“test” and “other” are not told apart.")
@@ -379,8 +379,8 @@ def test_the_words_of_each_state() -> None:
         "invalid": judged(revenue, critical=[MISMATCH]),
     }
     assert {name: found.headline for name, found in said.items()} == {
-        "better": "“test” does better on “Revenue”: +5.0% (95 % interval +1.0% … +9.0%).",
-        "worse": "“test” does worse on “Revenue”: -5.0% (95 % interval -9.0% … -1.0%).",
+        "better": "“test” does better on “Revenue”: +5.0% (95% interval +1.0% … +9.0%).",
+        "worse": "“test” does worse on “Revenue”: -5.0% (95% interval -9.0% … -1.0%).",
         "mixed": "“test” does better on “Revenue” (+5.0%), but worse on “Load” (+5.0%).",
         "inconclusive": "No clear winner: no difference on “Revenue” beyond ±4.2% is likely.",
         "running": "Running for 6 of 15 days, with 3,210 of 8,000 people.",

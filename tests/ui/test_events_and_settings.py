@@ -36,7 +36,8 @@ def test_13_7_1_events_show_themselves(page: Page, lab: Lab) -> None:
     lab.client.send([event("while paused", "live-3", now)])
     page.see("paused, 1 event meanwhile")
     assert "while paused" not in page.text()
-    page.button("Go on")
+    page.button("Resume")
+    page.see("while paused")
     lab.client.send([event("after the pause", "live-4", now)])
     page.see("after the pause")
 

@@ -146,7 +146,7 @@ def test_13_9_1_keyboard_walk_of_the_results(page: Page, lab: Lab) -> None:
     assert "End …" in reached(page, "▸ Checkout completed")
     page.press("Enter")
     page.see("Day by day")
-    page.press("Enter", ".actions button.primary")
+    page.press("Enter", ".page-head .actions > button:has-text('End …')")
     page.see("people keep their variants")
     page.press("Escape")
     page.until("() => document.activeElement?.innerText === 'End …'")

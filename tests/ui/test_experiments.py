@@ -232,12 +232,28 @@ def test_13_3_6_buttons_by_state(page: Page, lab: Lab) -> None:
     step("Pause", "is switched off", "paused")
     assert state()["feature_flag"]["active"] is False
     step("Resume", "is switched on again", "running")
-    step("End", "people keep their variants until one is shipped", "stopped")
+    page.button("End …")
+    page.see("people keep their variants until one is shipped")
+    page.tell("choose", selector='dialog >> label:has-text("Conclusion") ~ select', text="Won")
+    page.fill("dialog textarea", "Nobody came, but we like it")
+    page.click('dialog >> role=button[name="End"]')
+    page.see("Nothing: people keep the variants that they have.")
+    page.see("Won: Nobody came, but we like it")
+    assert (state()["conclusion"], state()["status"]) == ("won", "stopped")
+    # 13.3.6: nothing is chosen beforehand, and the verdict is beside the choice.
     page.button("Ship …")
-    page.see("control 50 %, test 50 %")
-    page.see("control 0 %, test 100 %")
+    page.see(lab.results(made)["verdict"]["headline"])
+    assert page.run("() => document.querySelectorAll('dialog input:checked').length") == 0
+    assert page.run("() => document.querySelector('dialog .button.danger').disabled")
+    page.click('dialog label:has-text("test")')
+    page.see("control 50%, test 50%")
+    page.see("control 0%, test 100%")
     page.click('dialog >> role=button[name="Ship"]')
     page.until("() => !document.querySelector('dialog')")
+    page.see("Shipped by")
+    page.see("People decided otherwise than the verdict.")
+    page.show(f"{path_of(made)}?tab=history", "shipped “test”")
+    page.show(path_of(made), "Shipped by")
     shares = [
         each["rollout_percentage"] for each in state()["feature_flag"]["filters"]["multivariate"]["variants"]
     ]
@@ -283,7 +299,7 @@ def test_13_3_7_methods_are_named_and_a_goal_turns_colours_not_signs(page: Page,
     scenario.settle(lab.client, made, 4_000)
     page.show(
         path_of(made),
-        "Frequentist, sequential: p-values and 95 % intervals are valid at every look.",
+        "Frequentist, sequential: p-values and 95% intervals are valid at every look.",
     )
     page.see("The test for harm is valid at any time: you may act on it now.")
     page.see("Changes are relative")

@@ -108,6 +108,7 @@ def test_13_7_2_hostile_names_in_dialogs_readings_and_search(
     page.press("Escape")
     page.click("summary:has-text('More')")
     page.button("Ship …")
+    page.click("dialog input[type=radio] >> nth=1")
     page.see("of the experiment will see")
     check(page, "the dialog to ship")
     page.press("Escape")

@@ -120,9 +120,22 @@ def test_13_3_3_what_is_known_and_the_next_action(
     for row in (bought, returned):  # never by colour alone
         arrow = {"better": "▲", "worse": "▼", "unclear": ""}[row["tone"]]
         assert re.match(rf"{arrow}\s*({row['tone']}:)?\s*[+−0]", row["words"]), row
+    # The button that stands out is the verdict's step.
+    primary = page.run(
+        "() => [...document.querySelectorAll('.button.primary')].map((each) => each.innerText)"
+    )
+    assert primary == ([] if wanted is None else ["Ship …" if "Ship" in wanted else "End …"])
     if wanted is not None:  # the step is a button, and its dialog does nothing by itself
         page.button(wanted)
-        page.see("people of the experiment will see" if "Ship" in wanted else "people keep their variants")
+        page.see("Release to everybody" if "Ship" in wanted else "people keep their variants")
+        said = page.run("() => document.querySelector('dialog blockquote').innerText")
+        assert verdict["headline"] in said
+        if "Ship" in wanted:
+            effects = page.run(
+                "() => [...document.querySelectorAll('dialog .choice')].map((each) => each.innerText)"
+            )
+            assert "baseline" in effects[0]
+            assert re.search(r"[+−][\d.]+%", bought["words"])[0] in effects[1]
         page.press("Escape")
         page.until("() => !document.querySelector('dialog')")
         assert lab.client.call("GET", f"experiments/{states[state]['id']}/")["status"] == "running"
@@ -134,15 +147,15 @@ def test_13_3_3_what_is_known_and_the_next_action(
 METHODS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "absolute, Bayesian": (
         {"method": "bayesian", "bayesian": {"ci_level": 0.9, "difference_type": "ABSOLUTE"}},
-        ("Bayesian: ", "with 90 % probability", "Changes are absolute"),
+        ("Bayesian: ", "with 90% probability", "Changes are absolute"),
     ),
     "frequentist with a correction": (
         {"method": "frequentist", "frequentist": {"alpha": 0.01}, "multiple_testing_correction": "holm"},
-        ("two-sided p-values and 99 % intervals for a single look", "Changes are relative", "(Holm)"),
+        ("two-sided p-values and 99% intervals for a single look", "Changes are relative", "(Holm)"),
     ),
     "frequentist without one": (
         {"method": "frequentist"},
-        ("95 % intervals", "p-values are not corrected for the number of metrics."),
+        ("95% intervals", "p-values are not corrected for the number of metrics."),
     ),
 }
 

@@ -59,7 +59,8 @@ def problems(
         of_events.append(Problem("event log", str(error)))
     else:
         if late_s > LATE_S and (ingestion is None or ingestion.fault is None):
-            of_events.append(Problem("ingestion", f"events wait {late_s:.0f} s to be stored", blocks=False))
+            text = f"events wait {late_s:.0f} s to be stored; the limit is {LATE_S:.0f} s"
+            of_events.append(Problem("ingestion", text, blocks=False))
     return of_events + shared_problems(shared)
 
 

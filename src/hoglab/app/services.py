@@ -22,6 +22,7 @@ from hoglab.app.ingestion import IngestionView
 from hoglab.app.problems import in_role, problems
 from hoglab.app.roles import Capability
 from hoglab.app.shared import SharedServices
+from hoglab.app.status_warnings import StatusLimits
 from hoglab.app.system_status import SystemStatus
 from hoglab.background import Service
 from hoglab.delivery.replay.backfills import Backfills
@@ -168,7 +169,7 @@ class Services(SharedServices):
             streams,
             ingestion_view,
             data=directory.path,
-            log_limit_bytes=settings.event_log_max_bytes,
+            limits=StatusLimits(settings.event_log_max_bytes, settings.min_free_disk_bytes),
             problems=self.problems,
         )
         self.backfills = Backfills(

@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from hoglab import __version__
 from hoglab.analysis.timeseries.store import active_jobs
+from hoglab.app.status_warnings import FunctionTroubles, StatusLimits, warnings_of
 from hoglab.storage.database.tables import metric_result
 from hoglab.storage.directory import BESIDE
 
@@ -78,14 +79,14 @@ class SystemStatus:
         ingestion: IngestionView,
         *,
         data: Path,
-        log_limit_bytes: int,
+        limits: StatusLimits,
         problems: Callable[[], Sequence[Problem]],
     ) -> None:
         self._engines = engines
         self._delivery = delivery
         self._streams = streams
         self._data = data
-        self._log_limit_bytes = log_limit_bytes
+        self._limits = limits
         self._ingestion = ingestion
         self._problems = problems
         self._rate = _Rate(time.monotonic)
@@ -96,17 +97,17 @@ class SystemStatus:
         engines, measured = self._engines, _measured()
         problems = self._problems()
         reasons = [str(problem) for problem in problems if problem.blocks]
-        lag_s = round(self._ingestion.lag_s(), 1)
-        return {
+        lag_s, waiting = round(self._ingestion.lag_s(), 1), self._ingestion.waiting()
+        figures: dict[str, Any] = {
             "version": __version__,
             "started_at": self._started_at,
             "ready": not reasons,
             "reasons": reasons,
             "event_log": {
-                "waiting_records": self._ingestion.waiting(),
+                "waiting_records": waiting,
                 "waiting_bytes": engines.accepting.pending_bytes(),
-                "limit_bytes": self._log_limit_bytes,
-                "oldest_s": lag_s,
+                "limit_bytes": self._limits.log_bytes,
+                "oldest_s": lag_s if waiting else None,
             },
             "ingestion": {
                 "events_per_s": round(self._rate.of(measured["hoglab_ingestion_events_total"]), 1),
@@ -122,8 +123,13 @@ class SystemStatus:
             "disk_free_bytes": shutil.disk_usage(self._data).free,
             "memory_bytes": _memory_bytes(),
             "streams": self._streams.count,
-            "warnings": [_warning(problem) for problem in problems],
         }
+        delivery = self._delivery
+        troubles = FunctionTroubles(
+            delivery.function_breakers.restrained(), delivery.breakers.open_anywhere()
+        )
+        warnings = [_warning(problem) for problem in problems]
+        return figures | {"warnings": warnings + warnings_of(figures, troubles, self._limits)}
 
     def _queue(self) -> dict[str, Any]:
         """Return the state of the queue, of all processes that share it."""
@@ -133,7 +139,7 @@ class SystemStatus:
             "waiting": stats.available,
             "running": stats.running,
             "dead": stats.dead_letters,
-            "oldest_due_s": 0.0 if oldest is None else round(max(0.0, (now - oldest).total_seconds()), 1),
+            "oldest_due_s": None if oldest is None else round(max(0.0, (now - oldest).total_seconds()), 1),
         }
 
     def _results(self) -> dict[str, Any]:

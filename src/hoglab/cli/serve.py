@@ -30,6 +30,7 @@ _log = structlog.get_logger("hoglab")
 LEAST_ADDRESS_BYTES = 2 * 1024**3
 """Minimum for a limit of a process's address space (``ulimit -v``): engines and threads reserve more than they use."""
 
+NO_UI = "The web UI is off (HOGLAB_UI=false)."
 FIRST_START = """\
 hoglab made a new project. This key is shown only once; keep it:
 
@@ -252,7 +253,7 @@ def _announce_server(address: Address, hoglab: Hoglab, settings: Settings) -> No
     hoglab.directory.note_address(site)
     first = hoglab.first_start
     if first is not None:
-        token = hoglab.sessions.new_link(hoglab.accounts.owner_id())
+        token = hoglab.sessions.new_link(hoglab.accounts.owner_id()) if settings.ui else None
         text = (_first_start_line if as_json else _first_start_text)(address, first, site, token)
         with contextlib.suppress(
             OSError
@@ -262,19 +263,19 @@ def _announce_server(address: Address, hoglab: Hoglab, settings: Settings) -> No
             hoglab.announced()
 
 
-def _first_start_text(address: Address, first: FirstStart, site: str, login_token: str) -> str:
+def _first_start_text(address: Address, first: FirstStart, site: str, login_token: str | None) -> str:
     from hoglab.accounts.sessions.service import login_line
 
     return FIRST_START.format(
         key=first.api_key,
         token=first.project_token,
-        login=login_line(site, login_token),
+        login=NO_UI if login_token is None else login_line(site, login_token),
         url=address.url,
         project=first.project_id,
     )
 
 
-def _first_start_line(address: Address, first: FirstStart, site: str, login_token: str) -> str:
+def _first_start_line(address: Address, first: FirstStart, site: str, login_token: str | None) -> str:
     """Return the first start's facts as a line of JSON, for programs."""
     from hoglab.accounts.sessions.service import login_address
 
@@ -284,6 +285,6 @@ def _first_start_line(address: Address, first: FirstStart, site: str, login_toke
         "project_token": first.project_token,
         "project_id": first.project_id,
         "url": address.url,
-        "login_url": login_address(site, login_token),
+        "login_url": None if login_token is None else login_address(site, login_token),
     }
     return orjson.dumps(facts).decode()

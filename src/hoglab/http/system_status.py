@@ -23,12 +23,12 @@ NOTES: Notes = {
     "waiting_records": "Requests whose events wait to be stored.",
     "waiting_bytes": "Size of the waiting events.",
     "limit_bytes": "Size beyond which further events are refused.",
-    "oldest_s": "Age of the oldest waiting event in seconds; 0 when none waits.",
+    "oldest_s": "Age of the oldest waiting event in seconds; null when none waits.",
     "events_per_s": Note("Events stored a second, since somebody looked last.", 12.5),
     "lag_s": "Seconds for which the oldest accepted event has waited to be stored.",
     "waiting": "Runs that wait: for their turn, an attempt or to wake up.",
     "dead": "Events put aside that nobody tried again or discarded yet.",
-    "oldest_due_s": "Seconds for which the oldest due run has waited.",
+    "oldest_due_s": "Seconds for which the oldest due run has waited; null when none is due.",
     "last_error": "Error of the last metric that failed; null when none did.",
     "processes": Note("Processes that run functions, with that of transformations.", 2),
     "busy": "Number of processes at work.",
@@ -38,7 +38,7 @@ NOTES: Notes = {
     "memory_bytes": Note("Memory that the server uses.", 300_000_000),
     "streams": "Answers without an end that are open: live logs and live events.",
     "code": Note("The part of the server that it is about.", "event_log"),
-    "message": Note("Description of the problem.", "events wait 80 s to be stored"),
+    "message": Note("Description of the problem.", "events wait 80 s to be stored; the limit is 60 s"),
     "hint": "Advice on fixing it; null when the message has it.",
 }
 
@@ -51,7 +51,7 @@ class EventLogStatus(WireModel):
     waiting_records: int
     waiting_bytes: int
     limit_bytes: int
-    oldest_s: float
+    oldest_s: float | None
 
 
 class IngestionStatus(WireModel):
@@ -71,7 +71,7 @@ class DeliveryStatus(WireModel):
     waiting: int
     running: int
     dead: int
-    oldest_due_s: float
+    oldest_due_s: float | None
 
 
 class ResultsStatus(WireModel):
@@ -122,7 +122,7 @@ class SystemStatusOut(WireModel):
         "results": "State of the computation of experiments' results.",
         "functions": "The processes of functions.",
         "storage": "The files of the data directory, the largest first.",
-        "warnings": "Problems, also those in spite of which events are accepted.",
+        "warnings": "Problems, also those in spite of which events are accepted, and figures beyond their limits.",
     }
 
     version: str

@@ -66,7 +66,7 @@ def _heading(report: ExperimentReport) -> Iterator[Element]:
         "p",
         {"class": "dim"},
         f"Experiment {experiment['id']} on the flag {experiment['feature_flag_key']}, {experiment['status']}{since}. "
-        f"{report.config.method.capitalize()} statistics, {report.level * 100:g} % intervals. "
+        f"{report.config.method.capitalize()} statistics, {report.level * 100:g}% intervals. "
         f"Computed {report.made_at:%Y-%m-%d %H:%M} UTC.",
     )
     yield element("p", {"class": "dim"}, " ".join(report.methods))
@@ -184,7 +184,7 @@ def _results(report: ExperimentReport, metric: MetricReport, comparison: Compari
             rows.append((*row, shown, interval, metric.certainty(group)))
     value = metric.value_label[0].upper() + metric.value_label[1:]
     return _table(
-        ("Variant", "People", value, "Effect", f"{report.level * 100:g} % interval", certainty), rows
+        ("Variant", "People", value, "Effect", f"{report.level * 100:g}% interval", certainty), rows
     )
 
 

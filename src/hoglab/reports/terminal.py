@@ -149,7 +149,7 @@ def results_table(metrics: Sequence[MetricReport], name: str, level: float, *, r
     ]
     # An interval stays on one line; what is said in the place of one may take more.
     table.add_column(
-        f"{level * 100:g} % interval", justify="right", min_width=max(map(len, intervals), default=0)
+        f"{level * 100:g}% interval", justify="right", min_width=max(map(len, intervals), default=0)
     )
     table.add_column("Certainty", justify="right", no_wrap=True)
     for metric in metrics:

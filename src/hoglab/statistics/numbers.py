@@ -54,7 +54,9 @@ def mean_text(mean: float | None, *, is_share: bool) -> str:
 
 
 def p_text(p_value: float) -> str:
-    """Write a p-value with its sign of relation: ``p = 0.012``; a very small one as a bound."""
+    """Write a p-value with its sign of relation: ``p = 0.012``; a very small one, or one near 1, as a bound."""
+    if p_value > 0.99:
+        return "p > 0.99"
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 

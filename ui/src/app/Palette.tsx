@@ -8,7 +8,7 @@ import { useSettled } from "../kit/hooks"
 import { clipped } from "../lib/format"
 import { go, pathOf } from "../lib/router"
 import { prefer, preference } from "../lib/storage"
-import { type Command, matching, SHORTCUTS, shortcutOf } from "./commands"
+import { type Command, exactFirst, matching, SHORTCUTS, shortcutOf } from "./commands"
 
 interface Props {
   project: string
@@ -81,13 +81,13 @@ function Search({ project, onClose }: { project: string; onClose: () => void }) 
   const flags = useGet("/api/projects/{project_id}/feature_flags/", where("feature_flag:read"), wanted)
   const functions = useGet("/api/projects/{project_id}/hog_functions/", where("hog_function:read"), wanted)
   const people = useGet("/api/projects/{project_id}/persons/", where("person:read"), wanted)
-  const found: Command[] = [
+  const found = exactFirst(text, [
     ...matching(PAGES(project), text),
     ...(flags.value?.results ?? []).map((each) => ({ text: each.key, kind: "Flag", to: pathOf("p", project, "flags", each.id) })),
     ...(experiments.value?.results ?? []).map((each) => ({ text: each.name, kind: "Experiment", to: pathOf("p", project, "experiments", each.id) })),
     ...(functions.value?.results ?? []).map((each) => ({ text: each.name ?? "", kind: "Function", to: pathOf("p", project, "functions", each.id) })),
     ...(people.value?.results ?? []).map((each) => ({ text: each.name, kind: "Person", to: pathOf("p", project, "person", each.uuid) })),
-  ]
+  ])
   const chosen = Math.min(at, found.length - 1)
   const follow = (command: Command | undefined) => {
     if (!command) return

@@ -33,3 +33,13 @@ export function matching(commands: readonly Command[], text: string): Command[] 
   const words = text.toLowerCase().split(/\s+/).filter(Boolean)
   return commands.filter((command) => words.every((word) => `${command.kind} ${command.text}`.toLowerCase().includes(word)))
 }
+
+/** The commands with those before that are called as the text, or begin like it. */
+export function exactFirst(text: string, commands: readonly Command[]): Command[] {
+  const wanted = text.trim().toLowerCase()
+  const rank = (command: Command) => {
+    const name = command.text.toLowerCase()
+    return name === wanted ? 0 : name.startsWith(wanted) ? 1 : 2
+  }
+  return wanted === "" ? [...commands] : [...commands].sort((a, b) => rank(a) - rank(b))
+}

@@ -10,36 +10,35 @@ import { clipped, counted, countText } from "../lib/format"
 import { pathOf } from "../lib/router"
 import { chosenOf, eventQuery } from "./filters"
 import { FilterBar } from "./FilterBar"
-import { NOTHING, taken } from "./live"
+import { held, MOST, NOTHING, type Paused, taken } from "./live"
 import { EventTable } from "./rows"
 
 const KINDS = ["event", "skipped", "rate", "warning"] as const
 const SHOWN = 100
+const EMPTY: Paused = { live: NOTHING, meanwhile: [] }
 
 export default function LiveEvents({ project, zone }: { project: string; zone: string }) {
   useTitle("Live events")
   const { query } = usePlace()
   const chosen = chosenOf(query)
-  const [live, setLive] = useState(NOTHING)
+  const [{ live, meanwhile }, setShown] = useState<Paused>(EMPTY)
   const [paused, setPaused] = useState(false)
-  const [held, setHeld] = useState(0)
   const { event, distinct_id, properties } = eventQuery({ ...chosen, range: "" }, new Date())
   const url = address("/api/projects/{project_id}/events/live/", { project_id: project }, { event, distinct_id, properties })
   const stream = useStream(url, KINDS, (messages) => {
-    if (!paused) setLive((now) => taken(now, messages))
-    else setHeld((count) => count + messages.filter((message) => message.kind === "event").length)
+    setShown((now) => (paused ? held(now, messages) : { live: taken(now.live, messages), meanwhile: [] }))
   })
-  useEffect(() => setLive(NOTHING), [url])
-  const resume = () => {
+  useEffect(() => setShown(EMPTY), [url])
+  const toggle = () => {
     setPaused(!paused)
-    setHeld(0)
+    setShown((now) => ({ live: taken(now.live, now.meanwhile), meanwhile: [] }))
   }
   return (
     <>
       <header class="page-head">
         <h1 class="grow">Live events</h1>
-        <Button pressed={paused} onClick={resume}>
-          {paused ? "Go on" : "Pause"}
+        <Button pressed={paused} onClick={toggle}>
+          {paused ? "Resume" : "Pause"}
         </Button>
       </header>
       <FilterBar ranges={false} />
@@ -51,7 +50,7 @@ export default function LiveEvents({ project, zone }: { project: string; zone: s
           </>
         )}
         {live.skipped > 0 && <span class="quiet"> · {countText(live.skipped)} skipped, to keep this page usable</span>}
-        {paused && <span class="quiet"> · paused, {counted(held, "event")} meanwhile</span>}
+        {paused && <span class="quiet"> · paused, {counted(meanwhile.length, "event")} meanwhile{meanwhile.length === MOST && " or more"}</span>}
       </p>
       {live.warnings.map((warning, at) => (
         <div class="caution" key={`${warning.timestamp} ${at}`}>

@@ -36,3 +36,15 @@ export function taken(live: Live, messages: readonly Message[]): Live {
   }
   return next
 }
+
+export interface Paused {
+  live: Live
+  /** The newest events that came during the pause. */
+  meanwhile: readonly Message[]
+}
+
+/** What a paused page keeps: events wait, everything else shows itself at once. */
+export function held({ live, meanwhile }: Paused, messages: readonly Message[]): Paused {
+  const isEvent = (message: Message) => message.kind === "event"
+  return { live: taken(live, messages.filter((message) => !isEvent(message))), meanwhile: [...meanwhile, ...messages.filter(isEvent)].slice(-MOST) }
+}

@@ -5,7 +5,7 @@ import { Dot, Name } from "../kit/basics"
 import { Loaded } from "../kit/states"
 import { Course, type CourseLine } from "../plots/course"
 import { StepBar } from "../plots/bars"
-import { clipped, counted, countText, general, intervalText, MISSING, numberText, percentText, visible } from "../lib/format"
+import { clipped, counted, countText, general, intervalText, levelText, MISSING, numberText, percentText, visible } from "../lib/format"
 import { dayText } from "../lib/time"
 import { definitionTexts, metricDefinition, stepNames } from "./definition"
 import { boundsOf, effectOf, funnelSteps, meanOf, type Metric, problemText, type Reading, type Results, sentence, styleOf, type VariantRow, varianceOf } from "./reading"
@@ -92,7 +92,12 @@ function Daily({ metric, readings, results, parts }: Omit<Props, "experiment">) 
         return (
           <>
             {lines.some((line) => line.points.filter(Boolean).length > 1) ? (
+              <>
+              <p class="quiet axis-title">
+                {style.relative ? "Change, as a share of the baseline's value" : "Difference from the baseline's value"}, with {levelText(results.statistics.level)} intervals
+              </p>
               <Course days={days} lines={lines} units={style} title={`${metric.name}: change day by day`} />
+              </>
             ) : (
               <p class="quiet">The course is drawn once two days have an interval; so far {counted(Math.max(0, ...lines.map((line) => line.points.filter(Boolean).length)), "day has", "days have")} one.</p>
             )}

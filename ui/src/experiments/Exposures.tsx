@@ -71,6 +71,11 @@ export function Exposures({ results, places, zone, started }: Props) {
               ))}
             </tbody>
           </table>
+          {Object.keys(expected).length > 0 && (
+            <p class="quiet key">
+              <span class="tick" aria-hidden="true" /> planned share
+            </p>
+          )}
           <Ratio results={results} />
           {several > 0 && <p class="quiet">{counted(several, "person", "people")} saw several variants.</p>}
           {exposures.holdout && <p class="quiet">{counted(exposures.holdout.total, "person", "people")} of a holdout see none of the variants.</p>}

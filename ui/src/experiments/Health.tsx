@@ -4,7 +4,12 @@ import { useGet } from "../api/queryCache"
 import { Badge, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { Loaded } from "../kit/states"
-import { visible } from "../lib/format"
+import { general, visible } from "../lib/format"
+
+/** The numbers behind a finding with as many digits as anybody reads. */
+function rounded(details: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(details).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? general(value, 3) : value]))
+}
 
 export function Health({ parts, zone }: { parts: { project_id: string; experiment_id: string }; zone: string }) {
   const health = useGet("/api/projects/{project_id}/experiments/{experiment_id}/health/", parts)
@@ -22,7 +27,7 @@ export function Health({ parts, zone }: { parts: { project_id: string; experimen
                   <Badge kind={finding.severity}>{finding.severity}</Badge> <strong>{visible(finding.message)}</strong>
                 </p>
                 <p>{visible(finding.advice)}</p>
-                {Object.keys(finding.details).length > 0 && <Json value={finding.details} />}
+                {Object.keys(finding.details).length > 0 && <Json value={rounded(finding.details)} />}
               </li>
             ))}
           </ul>

@@ -17,15 +17,16 @@ interface Change {
 const MOMENT = /^\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)$/
 
 function said(value: unknown, zone: string): string {
-  if (typeof value === "string" && MOMENT.test(value)) return absolute(new Date(value), zone)
-  return clipped(typeof value === "object" && value !== null ? JSON.stringify(value) : String(value), 120)
+  if (typeof value !== "string") return clipped(JSON.stringify(value), 120)
+  return MOMENT.test(value) ? absolute(new Date(value), zone) : `“${clipped(value, 120)}”`
 }
 
 /** One change in words. */
 export function changeText({ field, before, after }: Change, zone: string): string {
+  if (field === "shipped_variant") return `shipped ${said(after, zone)}`
   const name = (field ?? "something").replaceAll("_", " ")
-  if (after === null || after === undefined) return `removed ${name}`
-  if (before === null || before === undefined) return `set ${name} to ${said(after, zone)}`
+  if (after === null || after === undefined || after === "") return `removed ${name}`
+  if (before === null || before === undefined || before === "") return `set ${name} to ${said(after, zone)}`
   return typeof after === "object" ? `changed ${name}` : `changed ${name} from ${said(before, zone)} to ${said(after, zone)}`
 }
 

@@ -10,13 +10,13 @@ import { usePlace, useSettled, useTitle } from "../kit/hooks"
 import { Empty, Loaded } from "../kit/states"
 import { counted, countText, visible } from "../lib/format"
 import { ask } from "../lib/router"
-import { symmetric } from "../lib/scale"
 import { Row } from "./ListRow"
-import { bestOf, chunksOf, listQuery, makersOf, MOST_SORTED, nextOrder, PAGE, sorted, sortsHere, type Summary } from "./listing"
+import { bestOf, chunksOf, listQuery, makersOf, MOST_SORTED, nextOrder, PAGE, sharedLimit, sorted, sortsHere, type Summary } from "./listing"
 
 const STATUSES = [["", "Any"], ["draft", "Draft"], ["running", "Running"], ["paused", "Paused"], ["exposure_frozen", "Closed to new people"], ["stopped", "Ended"]] as const
+const WAIT_MS = 2000
 // Name, key of the order, and whether its largest come first.
-const COLUMNS = [["Name", "name", false], ["Status", "status", false], ["Age", "duration", true], ["People", "people", true], ["First primary metric", "effect", true], ["Certainty", "certainty", true], ["Made by", "created_by", false]] as const
+const COLUMNS = [["Name", "name", false], ["Status", "status", false], ["Age", "duration", true], ["People", "people", true], ["Verdict", "verdict", true], ["First primary metric", "effect", true], ["Certainty", "certainty", true], ["Created by", "created_by", false]] as const
 
 export default function Experiments({ project, zone }: { project: string; zone: string }) {
   useTitle("Experiments")
@@ -30,8 +30,13 @@ export default function Experiments({ project, zone }: { project: string; zone: 
   const list = useGet("/api/projects/{project_id}/experiments/", { project_id: project }, listQuery(query, order, session?.user.id))
   // What is stored of a hundred rows in one request.
   const chunks = chunksOf((list.value?.results ?? []).map((each) => each.id))
-  const stored = useAddresses<Summary[]>(chunks.map((ids) => address("/api/projects/{project_id}/experiments/results_summary/", { project_id: project }, { ids })))
+  const addresses = chunks.map((ids) => address("/api/projects/{project_id}/experiments/results_summary/", { project_id: project }, { ids }))
+  const [waits, setWaits] = useState(false)
+  const stored = useAddresses<Summary[]>(addresses, waits ? WAIT_MS : undefined)
   const summaries = new Map(stored.flatMap((each) => each.value ?? []).map((each) => [each.experiment_id, each]))
+  // Verdicts that the server did not have at hand follow; those of all pages are not waited for.
+  const waiting = !here && [...summaries.values()].some((each) => !each.is_fresh)
+  useEffect(() => setWaits(waiting), [waiting])
   return (
     <>
       <header class="page-head">
@@ -42,7 +47,7 @@ export default function Experiments({ project, zone }: { project: string; zone: 
         {({ count, results }) => {
           if (count === 0) return <Nothing filtered={filtered} project={project} />
           const rows = here ? sorted(results, summaries, order).slice(offset, offset + PAGE) : results
-          const limit = symmetric(rows.flatMap((each) => bestOf(summaries.get(each.id) ?? NOBODY)?.bounds ?? []))
+          const limit = sharedLimit(rows.flatMap((each) => [bestOf(summaries.get(each.id) ?? NOBODY)?.bounds ?? []] as [number, number][]))
           return (
             <>
               <div class="card table-card" tabindex={0} role="region" aria-label="Experiments">
@@ -117,7 +122,7 @@ function Filters({ known }: { known: [string, string][] }) {
     <div class="filters" role="search">
       <Search label="Search" value={text} onInput={setText} />
       <Select label="Status" value={value("status")} options={STATUSES} onChange={change("status")} />
-      <Select label="Made by" value={by} options={[["", "Everybody"], ["me", "Me"], ...people]} onChange={change("by")} />
+      <Select label="Created by" value={by} options={[["", "Everybody"], ["me", "Me"], ...people]} onChange={change("by")} />
       <Select label="Archive" value={value("archived")} options={[["", "Not archived"], ["true", "Archived"]]} onChange={change("archived")} />
     </div>
   )

@@ -4,11 +4,11 @@ import { Badge, Link, Name } from "../kit/basics"
 import { clipped, counted, countText, MISSING, visible } from "../lib/format"
 import { pathOf } from "../lib/router"
 import { linear } from "../lib/scale"
-import { absolute, daysBetween } from "../lib/time"
+import { absolute, daysBetween, hourText } from "../lib/time"
 import { STATUS_WORDS } from "../lib/words"
 import { FOREST_EDGE } from "../plots/axis"
 import { Interval } from "../plots/forest"
-import { bestOf, type Experiment, type Summary, warningOf } from "./listing"
+import { bestOf, countedAt, type Experiment, type Summary, type VerdictWords, verdictWords, warningOf } from "./listing"
 import { changeText, certaintyOf, meanOf, styleOf } from "./reading"
 
 const FOREST = 110
@@ -25,6 +25,7 @@ interface RowProps {
 export function Row({ experiment, summary, limit, project, zone }: RowProps) {
   const { start_date: start, end_date: end, feature_flag: flag, created_by: maker } = experiment
   const warning = warningOf(experiment, summary)
+  const old = summary && summary.people !== null ? countedAt(summary) : null
   return (
     <tr>
       <th scope="row">
@@ -48,12 +49,31 @@ export function Row({ experiment, summary, limit, project, zone }: RowProps) {
         )}
       </td>
       <td data-label="Age">{start ? <time dateTime={start} title={`Since ${absolute(new Date(start), zone)} ${zone}`}>{counted(daysBetween(new Date(start), end ? new Date(end) : new Date()), "day")}</time> : MISSING}</td>
-      <td class="number" data-label="People">{summary && summary.people !== null ? countText(summary.people) : MISSING}</td>
+      <td class="number" data-label="People">
+        {summary && summary.people !== null ? countText(summary.people) : MISSING}
+        {old && (
+          <span class="quiet as-of">
+            as of <time dateTime={old} title={`${absolute(new Date(old), zone)} ${zone}`}>{hourText(new Date(old), zone)}</time>
+          </span>
+        )}
+      </td>
+      <td data-label="Verdict">
+        <VerdictCell verdict={verdictWords(experiment, summary)} title={summary?.verdict?.headline} />
+      </td>
       {summary ? <Effect summary={summary} limit={limit} /> : <td colspan={2} />}
-      <td data-label="Made by">
+      <td data-label="Created by">
         <Name text={String(maker?.first_name || maker?.email || MISSING)} />
       </td>
     </tr>
+  )
+}
+
+function VerdictCell({ verdict, title }: { verdict: VerdictWords | null; title: string | undefined }) {
+  if (!verdict) return <span class="quiet">{MISSING}</span>
+  return (
+    <span title={title && clipped(title, 300)}>
+      {verdict.needs && <Badge kind="needs">Needs you</Badge>} {verdict.words}
+    </span>
   )
 }
 
@@ -69,7 +89,7 @@ function Effect({ summary, limit }: { summary: Summary; limit: number }) {
         <div class="effect-line">
           <Interval axis={axis} bounds={best.bounds} effect={best.effect} tone="unclear" units={units} label={visible(best.row.key.slice(0, 80))} height={24} />
           <span class="effect-words">
-            {changeText(best.effect, units, meanOf(summary.metric.metric_type, best.baseline))} <span class="quiet"><Name text={best.row.key} /></span>
+            {changeText(best.effect, units, meanOf(summary.metric.metric_type, best.baseline))} <span class="quiet">{best.of > 1 && `best of ${best.of}: `}<Name text={best.row.key} /></span>
           </span>
         </div>
       </td>

@@ -4,7 +4,7 @@ import type { Schemas } from "../api/client"
 import { Dot, Name } from "../kit/basics"
 import { usePlace, useWidth } from "../kit/hooks"
 import { ask } from "../lib/router"
-import { clipped, intervalText, MISSING, visible } from "../lib/format"
+import { clipped, intervalText, levelText, MISSING, visible } from "../lib/format"
 import { type ForestAxis, forestAxis } from "../plots/axis"
 import { ForestTicks, Interval } from "../plots/forest"
 import { Details } from "./Details"
@@ -64,7 +64,7 @@ function MetricTable({ metrics, axis, title, ...props }: TableProps) {
     ask({ open: [...next].join(",") })
   }
   return (
-    <div class="card table-card" tabindex={0} role="region" aria-label={title}>
+    <div class="card table-card" tabindex={0} role="region" aria-label={`${title}, table`}>
       <table class="metrics">
         <colgroup>
           {["metric", "variant", "people", "value", "change", "certainty", "forest"].map((name) => (
@@ -88,7 +88,7 @@ function MetricTable({ metrics, axis, title, ...props }: TableProps) {
               {statistics.method === "bayesian" ? "Chance to win" : "p-value"}
             </th>
             <th scope="col" class="forest-cell">
-              <span class="unseen">Interval</span>
+              <span class="axis-title">{levelText(statistics.level)} interval of the change</span>
               <ForestTicks axis={axis} units={style} />
             </th>
           </tr>
@@ -118,7 +118,7 @@ function MetricBody({ metric, axis, open, toggle, results, places, experiment, p
       </button>
       <span class="quiet">
         {metric.value_label}
-        {metric.goal === "decrease" && ", less is better"}
+        {metric.goal === "decrease" ? ", less is better: ← better, worse →" : ": ← worse, better →"}
       </span>
     </th>
   )
@@ -172,7 +172,7 @@ function whyEmpty(metric: Metric): string {
 function Row({ reading, metric, axis, results }: { reading: Reading; metric: Metric; axis: ForestAxis; results: Results }) {
   const style = styleOf(metric, results.statistics)
   const clear = reading.tone !== "unclear"
-  const level = `${Number((results.statistics.level * 100).toPrecision(6))} % interval`
+  const level = `${levelText(results.statistics.level)} interval`
   const bayesian = results.statistics.method === "bayesian"
   return (
     <>

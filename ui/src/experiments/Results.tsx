@@ -12,7 +12,9 @@ import { toast } from "../kit/toasts"
 import { clipped } from "../lib/format"
 import { pathOf } from "../lib/router"
 import { STATUS_WORDS } from "../lib/words"
+import { Hatches } from "../plots/hatches"
 import { Actions } from "./Actions"
+import { Decision } from "./Decision"
 import { EXPERIMENT, type ExperimentParts, RESULTS } from "./addresses"
 import { Exposures } from "./Exposures"
 import { Health } from "./Health"
@@ -56,17 +58,7 @@ export default function ExperimentPage({ project, id, zone }: { project: string;
             </div>
             <Actions experiment={found} results={results.value ?? null} project={project} />
           </header>
-          {found.conclusion && (
-            <p class="card conclusion">
-              Concluded: <strong>{found.conclusion.replace("_", " ")}</strong>
-              {found.conclusion_comment && (
-                <>
-                  {" – "}
-                  <Theirs text={found.conclusion_comment} most={400} />
-                </>
-              )}
-            </p>
-          )}
+          {found.end_date !== null && <Decision experiment={found} results={results.value ?? null} project={project} zone={zone} />}
           <Tabs tabs={TABS} current={tab} to={(key) => ({ path: pathOf("p", project, "experiments", id), query: new URLSearchParams(key === "results" ? {} : { tab: key }) })} />
           {tab === "results" && (found.start_date !== null ? <ResultsTab experiment={found} results={results} parts={parts} zone={zone} project={project} /> : <Draft />)}
           {tab === "setup" && <Setup experiment={found} zone={zone} />}
@@ -114,6 +106,7 @@ function ResultsTab({ experiment, results, parts, zone, project }: TabProps) {
     <>
       {results.error !== undefined && <Failure error={results.error} refetch={results.refetch} what="The newest results could not be loaded" />}
       <VerdictCard experiment={experiment} results={found} project={project} />
+      <Hatches />
       <Exposures results={found} places={places} zone={zone} started={experiment.start_date} />
       <MetricTables experiment={experiment} results={found} places={places} parts={parts} />
       <footer class="method">

@@ -37,7 +37,7 @@ export function Setup({ experiment, zone }: { experiment: Schemas["ExperimentOut
         <ul class="plain">
           {variantsOf(experiment).map((variant, at) => (
             <li key={variant.key}>
-              <Dot place={at} /> <Name text={variant.key} /> {variant.share === null ? "" : `${variant.share} %`}
+              <Dot place={at} /> <Name text={variant.key} /> {variant.share === null ? "" : `${variant.share}%`}
             </li>
           ))}
         </ul>

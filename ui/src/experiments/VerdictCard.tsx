@@ -7,40 +7,8 @@ import { pathOf } from "../lib/router"
 import { visible } from "../lib/format"
 import { dayText } from "../lib/time"
 import { ActionDialog } from "./Actions"
-import { actionsOf, type Action } from "./lifecycle"
+import { stepOf } from "./decision"
 import type { Results, Verdict } from "./reading"
-
-interface Step {
-  action?: Action
-  tab?: string
-  words: string
-}
-
-/** The button of a verdict's next action: something to do, or where to look; null: only waiting helps. */
-export function stepOf(verdict: Verdict): Step | null {
-  switch (verdict.next_action.code) {
-    case "ship_variant":
-      return { action: "ship_variant", words: `Ship ${visible(verdict.next_action.variant ?? "")} …` }
-    case "keep_baseline":
-    case "stop":
-    case "stop_for_harm":
-      return { action: "end", words: "End …" }
-    case "choose_variant":
-    case "weigh":
-      return { action: "ship_variant", words: "Ship a variant …" }
-    case "fix":
-    case "fix_assignment":
-    case "fix_exposures":
-    case "fix_flag":
-    case "fix_metric":
-      return { tab: "health", words: "Where to look" }
-    case "add_metric":
-    case "write_plan":
-      return { tab: "setup", words: "Look at the set-up" }
-    default:
-      return null
-  }
-}
 
 const DECIDED: ReadonlySet<string> = new Set(["better", "worse", "mixed", "inconclusive"])
 
@@ -62,8 +30,7 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
   const [open, setOpen] = useState(false)
   const verdict = results.verdict
   if (!verdict) return null
-  const step = stepOf(verdict)
-  const allowed = step?.action === undefined || actionsOf(experiment).includes(step.action)
+  const step = stepOf(experiment, verdict, results.statistics.baseline)
   const to = pathOf("p", project, "experiments", experiment.id)
   return (
     <section class={`card verdict ${verdict.state}`} aria-labelledby="verdict">
@@ -85,7 +52,7 @@ export function VerdictCard({ experiment, results, project }: CardProps) {
           </details>
         )}
       </div>
-      {step && allowed && (
+      {step && (
         <div class="next">
           {step.tab ? (
             <Link class="button" to={to} query={new URLSearchParams({ tab: step.tab })}>

@@ -25,10 +25,11 @@ export function nodeName(node: unknown): string {
 
 function measured(node: unknown): string {
   const found = object(node)
-  const math = text(found.math) ?? "total"
   const property = text(found.math_property) ?? text(found.math_hogql)
+  const math = text(found.math) ?? "total"
   const filters = list(found.properties).length
   const only = filters ? `, with ${filters} ${filters === 1 ? "filter" : "filters"}` : ""
+  if (property && text(found.math) === null) return `“${property}” of “${nodeName(node)}”${only}`
   const words = MATHS[math] ?? math
   return `${property ? `${words} “${property}” of “${nodeName(node)}”` : `${words} “${nodeName(node)}”`}${only}`
 }

@@ -1,7 +1,5 @@
 // What may be done with an experiment in its state, and what follows from it.
 
-import { variantsOf } from "./definition"
-
 export type Action =
   | "launch" | "pause" | "resume" | "freeze_exposure" | "unfreeze_exposure" | "end" | "ship_variant" | "archive" | "unarchive" | "duplicate" | "reset"
 
@@ -86,7 +84,5 @@ export function switching(totals: Readonly<Record<string, number>>, variant: str
   return Object.entries(totals).reduce((sum, [key, count]) => (key === variant || key === "$multiple" ? sum : sum + count), 0)
 }
 
-export function firstOther(experiment: object, wanted: string | null | undefined): string {
-  const keys = variantsOf(experiment).map((each) => each.key)
-  return wanted && keys.includes(wanted) ? wanted : (keys[1] ?? keys[0] ?? "")
-}
+/** What people may write down as the conclusion of an experiment. */
+export const CONCLUSION_WORDS: Record<string, string> = { won: "Won", lost: "Lost", inconclusive: "Inconclusive", stopped_early: "Stopped early", invalid: "Invalid" }

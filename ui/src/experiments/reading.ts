@@ -1,7 +1,7 @@
 // Results as rows of a table: every figure that the page shows and the API does not name itself, as a pure function.
 
 import type { Schemas } from "../api/client"
-import { effectText, type EffectStyle, meanText, MISSING, numberText, percentText, pText } from "../lib/format"
+import { effectText, type EffectStyle, levelText, meanText, MISSING, numberText, percentText, pText } from "../lib/format"
 
 export type Results = Schemas["ExperimentResultsOut"]
 export type Metric = Schemas["MetricOut"]
@@ -149,7 +149,7 @@ export function placesOf(baseline: string | null, keys: readonly string[]): Map<
 
 /** How the numbers are made, in sentences. */
 export function methodTexts(statistics: Statistics): string[] {
-  const level = `${Number((statistics.level * 100).toPrecision(6))} %`
+  const level = levelText(statistics.level)
   const relative = statistics.difference_type === "relative"
   const said = [
     statistics.method === "bayesian"

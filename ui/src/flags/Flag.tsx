@@ -14,7 +14,9 @@ export default function FlagPage({ project, zone, id }: { project: string; zone:
   useTitle(flag.value ? clipped(flag.value.key, 80) : "Flag")
   return (
     <Loaded answer={flag}>
-      {(found) => (
+      {(found) => {
+        const payloads = Object.entries((found.filters.payloads ?? {}) as Record<string, unknown>)
+        return (
         <>
           <header class="page-head">
             <h1>
@@ -30,7 +32,7 @@ export default function FlagPage({ project, zone, id }: { project: string; zone:
             </p>
           )}
           <p class="quiet">
-            Version {found.version}, changed <When at={found.updated_at} zone={zone} />, last asked for <When at={found.last_called_at} zone={zone} />.
+            Version {found.version}, changed <When at={found.updated_at} zone={zone} />, {found.last_called_at ? <>last asked for <When at={found.last_called_at} zone={zone} /></> : "never asked for"}.
           </p>
           {found.experiment_set_metadata.length > 0 && (
             <p>
@@ -49,13 +51,30 @@ export default function FlagPage({ project, zone, id }: { project: string; zone:
                 <li key={at}>{clipped(line, 600)}</li>
               ))}
             </ul>
+            {payloads.length > 0 && (
+              <>
+                <h3>Payloads</h3>
+                <dl class="json">
+                  {payloads.map(([key, value]) => (
+                    <div key={key}>
+                      <dt>
+                        <Name text={key} />
+                      </dt>
+                      <dd>{clipped(typeof value === "string" ? value : JSON.stringify(value), 600)}</dd>
+                    </div>
+                  ))}
+                </dl>
+              </>
+            )}
+            {typeof found.filters.aggregation_group_type_index === "number" && <p>It decides by groups of type {found.filters.aggregation_group_type_index}, not by people.</p>}
             <details>
               <summary>As JSON</summary>
               <Json value={found.filters} />
             </details>
           </section>
         </>
-      )}
+        )
+      }}
     </Loaded>
   )
 }

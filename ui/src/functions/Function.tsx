@@ -5,21 +5,30 @@ import { Badge, Name, Theirs, When } from "../kit/basics"
 import { Json } from "../kit/json"
 import { useTitle } from "../kit/hooks"
 import { Loaded } from "../kit/states"
-import { clipped, countText, visible } from "../lib/format"
+import { clipped, countText, MISSING, visible } from "../lib/format"
+import { stateOf } from "./state"
+
+const EVERY_MS = 10_000
 
 export default function FunctionPage({ project, zone, id }: { project: string; zone: string; id: string }) {
   const parts = { project_id: project, function_id: id }
   const hog = useGet("/api/projects/{project_id}/hog_functions/{function_id}/", parts)
   const logs = useGet("/api/projects/{project_id}/hog_functions/{function_id}/logs/", parts, { limit: 50 })
-  const totals = useGet("/api/projects/{project_id}/hog_functions/{function_id}/metrics/totals/", parts)
+  const totals = useGet("/api/projects/{project_id}/hog_functions/{function_id}/metrics/totals/", parts, { breakdown_by: "name" })
+  const breaker = useGet("/api/projects/{project_id}/hog_functions/{function_id}/status/", parts, {}, EVERY_MS)
+  const healths = useGet("/api/projects/{project_id}/hog_functions/health/", { project_id: project }, {}, EVERY_MS)
+  const dead = useGet("/api/projects/{project_id}/hog_functions/dead_letters/", { project_id: project }, { function_id: id, limit: 1 })
+  const health = healths.value?.find((each) => each.id === id) ?? null
   useTitle(hog.value?.name ? clipped(hog.value.name, 80) : "Function")
   return (
     <Loaded answer={hog}>
-      {(found) => (
+      {(found) => {
+        const state = stateOf(found.enabled === true, breaker.value?.state ?? null, health)
+        return (
         <>
           <header class="page-head">
             <h1>
-              <Name text={found.name ?? "Function without a name"} /> <Badge kind={found.enabled ? "good" : ""}>{found.enabled ? "on" : "off"}</Badge> <Badge>{String(found.type).replaceAll("_", " ")}</Badge>
+              <Name text={found.name ?? "Function without a name"} /> <Badge kind={state.kind}>{state.word}</Badge> <Badge>{String(found.type).replaceAll("_", " ")}</Badge>
             </h1>
           </header>
           {found.description && (
@@ -30,6 +39,29 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
           <p class="quiet">
             Version {found.version}, changed <When at={found.updated_at} zone={zone} />.
           </p>
+          {state.why && (
+            <div class="caution" role="note">
+              <p>
+                <strong>{state.why}</strong>
+              </p>
+              {health?.last_error && (
+                <p>
+                  Last error, <When at={health.last_error.timestamp} zone={zone} />: <Theirs text={health.last_error.message} most={300} />
+                </p>
+              )}
+            </div>
+          )}
+          <section class="part">
+            <h2>Now</h2>
+            <dl class="facts">
+              {([["Runs waiting", health?.unfinished ?? 0], ["Failed in 24 hours", health?.failed ?? 0], ["Succeeded in 24 hours", health?.succeeded ?? 0], ["Dead letters", dead.value?.count]] as const).map(([name, count]) => (
+                <div key={name}>
+                  <dt>{name}</dt>
+                  <dd>{healths.value === undefined || count === undefined ? MISSING : countText(count)}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
           <section class="part">
             <h2>Runs of the last week</h2>
             <Loaded answer={totals} rows={1}>
@@ -64,7 +96,7 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
                 <ul class="plain">
                   {results.map((line, at) => (
                     <li key={`${line.timestamp} ${at}`}>
-                      <When at={line.timestamp} zone={zone} precise /> <Badge>{line.level.toLowerCase()}</Badge> <Theirs text={line.message} most={500} />
+                      <When at={line.timestamp} zone={zone} precise /> <Badge kind={line.level.toLowerCase() === "error" ? "critical" : ""}>{line.level.toLowerCase()}</Badge> <Theirs text={line.message} most={500} />
                     </li>
                   ))}
                   {results.length === 0 && <li>There are no log lines.</li>}
@@ -73,7 +105,8 @@ export default function FunctionPage({ project, zone, id }: { project: string; z
             </Loaded>
           </section>
         </>
-      )}
+        )
+      }}
     </Loaded>
   )
 }

@@ -1,7 +1,8 @@
 // Buttons, links, badges, texts of others, moments.
 
 import type { ComponentChildren } from "preact"
-import { useRef, useState } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
+import { colourOf } from "../lib/colours"
 import { clipped, MAX_SHOWN, visible } from "../lib/format"
 import { go, href } from "../lib/router"
 import { absolute, ago } from "../lib/time"
@@ -60,6 +61,37 @@ export function Link({ to, query, children, class: name, current, row }: LinkPro
     <a href={href(to, query)} class={name} onClick={follow} aria-current={current ? "page" : undefined} data-row={row}>
       {children}
     </a>
+  )
+}
+
+interface MenuProps {
+  label: string
+  children: ComponentChildren
+}
+
+/** Further buttons behind one; Escape, a click elsewhere and a choice close it. */
+export function Menu({ label, children }: MenuProps) {
+  const element = useRef<HTMLDetailsElement>(null)
+  useEffect(() => {
+    const close = (event: Event) => {
+      const menu = element.current
+      if (!menu?.open || (event instanceof KeyboardEvent ? event.key !== "Escape" : event.target instanceof Node && menu.querySelector("summary")?.contains(event.target))) return
+      if (event.type === "mousedown" && event.target instanceof Node && menu.contains(event.target)) return
+      menu.open = false
+      if (event instanceof KeyboardEvent) menu.querySelector("summary")?.focus()
+    }
+    for (const kind of ["keydown", "mousedown", "click"]) document.addEventListener(kind, close)
+    return () => {
+      for (const kind of ["keydown", "mousedown", "click"]) document.removeEventListener(kind, close)
+    }
+  }, [])
+  return (
+    <details class="menu" ref={element}>
+      <summary class="button">
+        {label} <span aria-hidden="true">▾</span>
+      </summary>
+      <div class="menu-items">{children}</div>
+    </details>
   )
 }
 
@@ -128,12 +160,12 @@ export function Copy({ text, label = WORDS.copy }: { text: string; label?: strin
   )
 }
 
-/** A dot in the colour of a variant, by its place among them; those for whom no colour is left have a number. */
+/** A dot in the colour of a variant, by its place among them; those for whom no colour of their own is left have a number, too. */
 export function Dot({ place }: { place: number }) {
   const numbered = place > 5
   const width = !numbered ? 10 : place > 9 ? 24 : 16
   return (
-    <svg class={`dot variant-${Math.min(place, 6)}`} width={width} height={numbered ? 16 : 10} aria-hidden="true">
+    <svg class={`dot variant-${colourOf(place)}`} width={width} height={numbered ? 16 : 10} aria-hidden="true">
       {numbered ? (
         <>
           <rect width={width} height="16" rx="8" />

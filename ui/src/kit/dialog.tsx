@@ -47,14 +47,16 @@ interface ConfirmProps {
   verb: string
   danger?: boolean
   /** What has to be typed before something that cannot be undone. */
-  typed?: string
+  typed?: string | undefined
+  /** Whether everything is chosen that has to be. */
+  ready?: boolean
   children: ComponentChildren
   act: () => Promise<unknown>
   onClose: () => void
 }
 
 /** Asks before something happens; the default is that it does not. */
-export function Confirm({ title, verb, danger, typed, children, act, onClose }: ConfirmProps) {
+export function Confirm({ title, verb, danger, typed, ready = true, children, act, onClose }: ConfirmProps) {
   const [busy, setBusy] = useState(false)
   const [fault, setFault] = useState<string | null>(null)
   const [text, setText] = useState("")
@@ -88,7 +90,7 @@ export function Confirm({ title, verb, danger, typed, children, act, onClose }: 
       )}
       <div class="buttons">
         <Button onClick={onClose}>{WORDS.cancel}</Button>
-        <Button kind={danger ? "danger" : "primary"} disabled={busy || (typed !== undefined && text !== typed)} onClick={() => void go()}>
+        <Button kind={danger ? "danger" : "primary"} disabled={busy || !ready || (typed !== undefined && text !== typed)} onClick={() => void go()}>
           {verb}
         </Button>
       </div>

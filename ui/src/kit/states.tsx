@@ -57,7 +57,14 @@ export function told(error: unknown): Told {
 }
 
 export function Failure({ error, refetch, what = WORDS.failed }: { error: unknown; refetch?: () => void; what?: string }) {
-  const { detail, requestId } = told(error)
+  const { detail, requestId, status } = told(error)
+  if (status === 404)
+    return (
+      <div class="empty" role="alert">
+        <h1>{WORDS.gone}</h1>
+        <p>It may have been deleted, or the address is of another project.</p>
+      </div>
+    )
   return (
     <div class="failure" role="alert">
       <p>

@@ -62,7 +62,14 @@ export function meanText(value: number | null, isShare: boolean): string {
   return isShare && value !== null ? `${(value * 100).toFixed(2)}%` : numberText(value)
 }
 
+/** The level of an interval: "95%". */
+export function levelText(level: number): string {
+  return `${Number((level * 100).toPrecision(6))}%`
+}
+
+/** A p-value with its sign of relation; a very small one, and one near one, as a bound. */
 export function pText(value: number): string {
+  if (value > 0.99) return "p > 0.99"
   return value < 0.0001 ? "p < 0.0001" : `p = ${general(value, 2)}`
 }
 

@@ -9,13 +9,31 @@ export function ruleTexts(filters: unknown): string[] {
     const properties = list(group.properties)
     const share = typeof group.rollout_percentage === "number" ? group.rollout_percentage : 100
     const who = properties.length
-      ? properties.map((each) => `${String(each.key)} ${String(each.operator ?? "exact")} ${valueText(each.value)}`).join(" and ")
+      ? properties.map((each) => conditionText(each)).join(" and ")
       : "everybody"
     const forced = text(group.variant)
-    return `${share} % of ${who}${forced ? ` get ${forced}` : ""}`
+    return `${share}% of ${who}${forced ? ` get ${forced}` : ""}`
   })
-  const variants = list(object(found.multivariate).variants).map((each) => `${String(each.key)} ${String(each.rollout_percentage)} %`)
+  const variants = list(object(found.multivariate).variants).map((each) => `${String(each.key)} ${String(each.rollout_percentage)}%`)
   return variants.length ? [...groups, `variants: ${variants.join(", ")}`] : groups
+}
+
+const OPERATORS: Record<string, string> = {
+  exact: "is", is_not: "is not", icontains: "contains", not_icontains: "does not contain", regex: "matches", not_regex: "does not match",
+  gt: "is greater than", gte: "is at least", lt: "is less than", lte: "is at most", is_set: "is set", is_not_set: "is not set",
+  is_date_before: "is before", is_date_after: "is after", is_date_exact: "is on", in: "is in", not_in: "is not in", flag_evaluates_to: "is",
+  between: "is between", not_between: "is not between",
+}
+const WITHOUT_VALUE: ReadonlySet<string> = new Set(["is_set", "is_not_set"])
+const OF: Record<string, string> = { cohort: "cohort ", flag: "flag " }
+
+/** One condition: "plan is pro", "email is not set". */
+function conditionText(condition: Record<string, unknown>): string {
+  const operator = String(condition.operator ?? (condition.type === "cohort" ? "in" : "exact"))
+  const words = OPERATORS[operator] ?? operator.replaceAll("_", " ")
+  if (condition.type === "cohort") return `${words} cohort ${text(condition.cohort_name) ?? valueText(condition.value)}`
+  const name = `${OF[String(condition.type)] ?? ""}${String(condition.key)}`
+  return WITHOUT_VALUE.has(operator) ? `${name} ${words}` : `${name} ${words} ${valueText(condition.value)}`
 }
 
 function valueText(value: unknown): string {

@@ -33,6 +33,13 @@ export function absolute(moment: Date, zone: string, milliseconds = false): stri
   return zoned(options, zone).format(moment)
 }
 
+/** "14:05", in a zone; of another day with the day before it. */
+export function hourText(moment: Date, zone: string): string {
+  const hour: Intl.DateTimeFormatOptions = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }
+  const isToday = dateText(moment, zone) === dateText(new Date(), zone)
+  return zoned(isToday ? hour : { ...hour, month: "short", day: "numeric" }, zone).format(moment)
+}
+
 /** "Nov 2" of a day like 2026-11-02. */
 export function dayText(day: string): string {
   return zoned({ month: "short", day: "numeric" }, "UTC").format(new Date(`${day.slice(0, 10)}T00:00:00Z`))

@@ -25,6 +25,13 @@ export function tickText(value: number, style: EffectStyle): string {
   return effectText(value, style).replace(/\.0(?=%)/, "")
 }
 
+const HALF_LABEL = 22
+
+/** Where the name of a day stands: below its place, but inside of the plot. */
+export function labelAt(x: number, width: number): { x: number; "text-anchor": "middle" | "end" } {
+  return x > width - HALF_LABEL ? { x: width - 2, "text-anchor": "end" } : { x, "text-anchor": "middle" }
+}
+
 /** The range of a course over days: from the 5th to the 95th percentile of its bounds, and zero. */
 export function courseRange(bounds: readonly number[]): readonly [number, number] {
   const sorted = bounds.filter(Number.isFinite).sort((a, b) => a - b)

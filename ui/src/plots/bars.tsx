@@ -2,6 +2,8 @@
 
 import { clipped, countText } from "../lib/format"
 import { everyNth, linear, ticks } from "../lib/scale"
+import { labelAt } from "./axis"
+import { Bar } from "./hatches"
 import { dayText } from "../lib/time"
 import { useWidth } from "../kit/hooks"
 
@@ -60,10 +62,10 @@ export function StackedDays({ days, stacks, title, label = dayText }: StackedPro
                   const count = stack.counts[at] ?? 0
                   const from = y(below)
                   below += count
-                  return <rect key={stack.key} class={`fill variant-${Math.min(stack.place, 6)}`} x={left} width={bar} y={y(below)} height={Math.max(0, from - y(below))} />
+                  return <Bar key={stack.key} place={stack.place} x={left} width={bar} y={y(below)} height={Math.max(0, from - y(below))} />
                 })}
                 {at % step === 0 && (
-                  <text x={left + bar / 2} y={HEIGHT - 6} text-anchor="middle">
+                  <text {...labelAt(left + bar / 2, width)} y={HEIGHT - 6}>
                     {label(day)}
                   </text>
                 )}
@@ -92,7 +94,7 @@ export function ShareBar({ share, largest, title }: { share: Share; largest: num
     <div class="plot share" ref={element}>
       {width > 0 && (
         <svg width={width} height={18} role="img" aria-label={clipped(title, 200)}>
-          <rect class={`fill variant-${Math.min(share.place, 6)}`} x={0} y={3} width={x(share.count)} height={12} rx={2} />
+          <Bar place={share.place} x={0} y={3} width={x(share.count)} height={12} rx={2} />
           {share.expected !== null && <line class="expected" x1={x(share.expected)} x2={x(share.expected)} y1={0} y2={18} />}
         </svg>
       )}
@@ -108,7 +110,7 @@ export function StepBar({ count, of, place, title }: { count: number; of: number
       {width > 0 && (
         <svg width={width} height={14} role="img" aria-label={title}>
           <rect class="track" x={0} y={1} width={width} height={12} rx={2} />
-          <rect class={`fill variant-${Math.min(place, 6)}`} x={0} y={1} width={of > 0 ? (width * count) / of : 0} height={12} rx={2} />
+          <Bar place={place} x={0} y={1} width={of > 0 ? (width * count) / of : 0} height={12} rx={2} />
         </svg>
       )}
     </div>

@@ -2,10 +2,11 @@
 
 import { useState } from "preact/hooks"
 import { clipped, effectText, type EffectStyle, intervalText } from "../lib/format"
+import { colourOf, hatchOf } from "../lib/colours"
 import { everyNth, linear, ticks } from "../lib/scale"
 import { dayText } from "../lib/time"
 import { useWidth } from "../kit/hooks"
-import { courseRange, tickText } from "./axis"
+import { courseRange, labelAt, tickText } from "./axis"
 
 export interface CoursePoint {
   effect: number
@@ -76,12 +77,12 @@ export function Course({ days, lines, units: said, title }: CourseProps) {
             </g>
           ))}
           {days.map((each, at) => at % step === 0 && (
-            <text key={each} x={x(at)} y={HEIGHT - 6} text-anchor={at === 0 ? "start" : "middle"}>
+            <text key={each} {...labelAt(x(at), width)} y={HEIGHT - 6} {...(at === 0 && { "text-anchor": "start" })}>
               {dayText(each)}
             </text>
           ))}
           {lines.map((line) => (
-            <g key={line.key} class={`variant-${Math.min(line.place, 6)}`} data-variant={line.key}>
+            <g key={line.key} class={`variant-${colourOf(line.place)} hatched-${hatchOf(line.place)}`} data-variant={line.key}>
               {stretches(line.points).map((stretch) => (
                 <g key={stretch[0]?.[0]}>
                   <path class="band" d={`M ${[...stretch.map(([at, point]) => `${x(at).toFixed(1)} ${cut(point.bounds[1])}`), ...[...stretch].reverse().map(([at, point]) => `${x(at).toFixed(1)} ${cut(point.bounds[0])}`)].join(" L ")} Z`} />

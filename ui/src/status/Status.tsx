@@ -24,13 +24,13 @@ export default function StatusPage({ zone }: { zone: string }) {
   )
 }
 
-const seconds = (value: number | null) => (value === null ? "–" : value < 1 ? "under 1 s" : `${countText(value)} s`)
+const seconds = (value: number | null) => (value === null ? "none" : value < 1 ? "under 1 s" : `${countText(value)} s`)
 
 function Found({ found, zone }: { found: SystemStatus; zone: string }) {
   const facts: [string, string, string?][] = [
     ["Events waiting in the log", countText(found.event_log.waiting_records), `${bytesText(found.event_log.waiting_bytes)} of ${bytesText(found.event_log.limit_bytes)}`],
     ["Oldest waiting event", seconds(found.event_log.oldest_s)],
-    ["Ingested", `${countText(found.ingestion.events_per_s)} per s`, `${seconds(found.ingestion.lag_s)} behind`],
+    ["Ingested", `${countText(found.ingestion.events_per_s)} per s`, found.event_log.oldest_s === null ? "nothing waits" : `${seconds(found.ingestion.lag_s)} behind`],
     ["Runs of functions waiting", countText(found.delivery.waiting), `${countText(found.delivery.running)} running`],
     ["Dead letters", countText(found.delivery.dead)],
     ["Oldest run that is due", seconds(found.delivery.oldest_due_s)],

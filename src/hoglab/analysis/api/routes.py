@@ -8,9 +8,12 @@ from hoglab.analysis.api import schemas
 from hoglab.analysis.api.live import LiveResults
 from hoglab.analysis.results import (
     SCOPES,
+    Briefs,
+    BriefWriter,
     ExperimentHealth,
     ExperimentResults,
     ExposureCounts,
+    LaunchChecks,
     ResultSummaries,
     experiment_results_router,
 )
@@ -36,25 +39,37 @@ def routers(service: ResultsService, events: EventStore) -> list[ResourceRouter]
     exposures = ExposureCounts(service)
     live = LiveResults(service, exposures)
     health = ExperimentHealth(service, exposures, events)
+    briefs = Briefs(service.now)
+    writer = BriefWriter(
+        service.query_runner, ExperimentResults(service, exposures, health, briefs=briefs, budget_s=None).read
+    )
     return [
         results_router(service),
         recalculations_router(Recalculations(service)),
         query_router(live),
-        health_router(health),
+        health_router(health, LaunchChecks(service, events)),
         experiment_results_router(
-            ExperimentResults(service, exposures, health), ResultSummaries(service, exposures)
+            ExperimentResults(service, exposures, health, briefs=briefs),
+            ResultSummaries(service, exposures, briefs, writer),
         ),
     ]
 
 
-def health_router(health: ExperimentHealth) -> ResourceRouter:
-    """Return the routes of ``/experiments/{id}/health``."""
+def health_router(health: ExperimentHealth, launch_checks: LaunchChecks) -> ResourceRouter:
+    """Return the routes of ``/experiments/{id}/health`` and ``/experiments/{id}/launch_checks``."""
     routes = ResourceRouter("/experiments", tag="experiments", scopes=SCOPES)
 
     @routes.get("/{experiment_id}/health/", response=schemas.HealthOut, heavy=True, reads_events=True)
     def experiment_health(call: Call, experiment_id: IntId) -> dict[str, Any]:
         """List findings about an experiment, each with what is wrong and what to do about it."""
         return health.examine(call.project, experiment_id)
+
+    @routes.get(
+        "/{experiment_id}/launch_checks/", response=schemas.LaunchChecksOut, heavy=True, reads_events=True
+    )
+    def read_launch_checks(call: Call, experiment_id: IntId) -> dict[str, Any]:
+        """List the conditions that an experiment should meet before its launch. The launch does not depend on them."""
+        return launch_checks.read(call.project, experiment_id)
 
     return routes
 

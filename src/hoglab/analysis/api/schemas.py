@@ -249,6 +249,33 @@ class HealthOut(WireModel):
     findings: list[FindingOut]
 
 
+class LaunchCheckOut(WireModel):
+    """One condition for the launch of an experiment."""
+
+    code: str
+    """Code of the condition, for programs: `split`, `flag_unshared`, `has_metric`, `metric_events`, `flag_called`, or
+    the code of a finding about a definition."""
+    passed: bool
+    """Whether the condition is met."""
+    is_blocking: bool
+    """Whether there are no results, or wrong ones, while it is not met."""
+    message: str
+    """State of the condition in a sentence."""
+    advice: str | None
+    """Advice on meeting it; null where it is met."""
+
+
+class LaunchChecksOut(WireModel):
+    """Conditions for the launch of an experiment."""
+
+    experiment_id: int
+    """The id of the experiment."""
+    is_ready: bool
+    """Whether all blocking conditions are met."""
+    checks: list[LaunchCheckOut]
+    """The conditions, in the order in which an experiment is set up."""
+
+
 class QueryStatusOut(WireModel):
     """An asynchronous query. ``results`` are there when it is complete and ``error`` is false."""
 

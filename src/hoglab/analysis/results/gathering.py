@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, ShownMetric, is_computed, value_label
+from hoglab.analysis.execution import MULTIPLE_VARIANT
 from hoglab.analysis.presentation import without_step_sessions
 from hoglab.analysis.results.health import status_of
 from hoglab.analysis.results.judging import COUNT_EVERYBODY, corrected, judged, verdict_object
@@ -22,6 +23,7 @@ from hoglab.http.fields.dates import format_moment
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hoglab.analysis.results.briefs import Briefs
     from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.results.health import ExperimentHealth, Finding
     from hoglab.analysis.timeseries import ResultsService
@@ -46,16 +48,22 @@ class ExperimentResults:
         exposures: ExposureCounts,
         health: ExperimentHealth,
         *,
+        briefs: Briefs | None = None,
         budget_s: float | None = BUDGET_S,
     ) -> None:
-        """Take a budget; without one everything is computed before the answer, one part after the other."""
+        """Take a budget; without one everything is computed before the answer, one part after the other.
+
+        Verdicts are noted in ``briefs``, for lists.
+        """
         self._service = service
         self._exposures = exposures
         self._health = health
+        self._briefs = briefs
         self._budget_s = budget_s
 
     def read(self, project: Project, experiment_id: int, *, refresh: bool = False) -> dict[str, Any]:
         """Return the results of an experiment; with ``refresh`` of all events stored now. Raises 404."""
+        began = self._service.now()
         inputs = self._service.plan_of(project, experiment_id)
         if inputs.span(self._service.now()) is None:
             return self._not_started(inputs)
@@ -78,7 +86,11 @@ class ExperimentResults:
                     work.begin(metric["uuid"], self._refreshing(inputs, metric, force=True))
             pending, errors = work.ended()
         examined = work.answer(self._examining(inputs, exposures))
-        return self._answer(inputs, exposures, (examined or {}).get("findings"), pending, errors)
+        answer = self._answer(inputs, exposures, (examined or {}).get("findings"), pending, errors)
+        if self._briefs is not None and (answer["status"] == "complete" or self._budget_s is None):
+            people = None if exposures is None else people_of(exposures["total_exposures"])
+            self._briefs.note(inputs, began, people, answer["verdict"])
+        return answer
 
     def _behind(
         self, inputs: ExperimentInputs, counted: CachedAnswer, before: Mapping[str, Any] | None
@@ -293,6 +305,11 @@ def _is_alike(counts: Mapping[str, int], totals: Mapping[str, int]) -> bool:
 
 def _detail(error: WireError) -> str:
     return str((error.body or {}).get("detail"))
+
+
+def people_of(totals: Mapping[str, int]) -> int:
+    """Return the number of people who saw one variant only."""
+    return sum(count for variant, count in totals.items() if variant != MULTIPLE_VARIANT)
 
 
 def _head(inputs: ExperimentInputs) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *_about_metrics(facts),
         *_about_counted(facts),
         *_about_plan(facts),
-        *_about_definitions(facts.plan, facts.unreadable),
+        *definition_findings(facts.plan, facts.unreadable),
         *_about_failures(facts),
     ]
     order = list(Severity)
@@ -158,7 +158,7 @@ def _about_flag(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "flag_reaches_nobody",
             Severity.CRITICAL,
-            f"No condition of the feature flag “{key}” has a rollout above 0 %, so nobody gets a variant.",
+            f"No condition of the feature flag “{key}” has a rollout above 0%, so nobody gets a variant.",
             "Raise the rollout of a condition of the flag.",
         )
     if facts.edits:
@@ -231,7 +231,7 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "variant_without_exposures",
             Severity.CRITICAL,
-            f"Nobody has seen {_listed(empty)}, while {total} people have seen other variants.",
+            f"Nobody has seen {listed(empty)}, while {total} people have seen other variants.",
             "Check the rollout of the variants and any condition that overrides the variant.",
             {"variants": empty},
         )
@@ -252,7 +252,7 @@ def _about_exposures(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "multiple_variants",
             Severity.WARNING if crossing is None else Severity.CRITICAL,
-            f"{percentage:.1f} % of the people have seen several variants and are left out of the comparison. "
+            f"{percentage:.1f}% of the people have seen several variants and are left out of the comparison. "
             "Those who are left are no longer a random part of all people.",
             "Identify people before the flag is evaluated, or turn on persistence across authentication steps.",
             {"people": facts.exposures.get(MULTIPLE_VARIANT, 0)},
@@ -277,7 +277,7 @@ def _about_metrics(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "metric_without_events",
             Severity.WARNING,
-            f"The metric “{_name(metric)}” has no data: no {_listed(missing)} event came since the start.",
+            f"The metric “{_name(metric)}” has no data: no {listed(missing)} event came since the start.",
             "Check the name of the event and that your code sends it.",
             {"metric_uuid": metric["uuid"], "events": missing},
         )
@@ -324,7 +324,8 @@ def _about_plan(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _about_definitions(inputs: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
+def definition_findings(inputs: ExperimentInputs, unreadable: Uncomputable) -> Iterator[Finding]:
+    """Yield the findings about parts of an experiment that can never be computed, or have no effect."""
     if unreadable.exposures is not None:
         yield Finding(
             "exposures_not_computable",
@@ -407,9 +408,10 @@ def _times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], joint: str = "or") -> str:
+    """Return names in quotation marks, joined by commas and a word before the last one."""
     quoted = [f"“{name}”" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {joint} {quoted[-1]}"
 
 
 # -- collecting the facts ------------------------------------------------------------------------------------------
@@ -445,9 +447,9 @@ class ExperimentHealth:
         the events cannot be read.
         """
         now, start = self._service.now(), inputs.row.start_date
-        unreadable = _unreadable(inputs, self._events.dialect)
+        unreadable = unreadable_parts(inputs, self._events.dialect)
         if start is None or start > now:
-            return [*_about_definitions(inputs, unreadable), _NOT_STARTED]
+            return [*definition_findings(inputs, unreadable), _NOT_STARTED]
         counted = _NONE_COUNTED if unreadable.exposures is not None else exposures()
         return diagnose(self._facts(inputs, start, now, unreadable, counted))
 
@@ -480,7 +482,7 @@ class ExperimentHealth:
             exposures=totals,
             mismatch=exposures["sample_ratio_mismatch"],
             multiple_percentage=None if bias is None else bias["multiple_variant_percentage"],
-            seen_events=self._seen(inputs, start),
+            seen_events=seen_events(self._events, inputs, start),
             edits=[edit for entry in entries if (edit := _edit(entry, start, row.end_date)) is not None],
             sharing=[(other.id, other.name) for other in others if other.is_running and other.id != row.id],
             unreadable=unreadable,
@@ -498,13 +500,15 @@ class ExperimentHealth:
                 failed[metric["uuid"]] = failure, self._service.series.has_result(key)
         return failed
 
-    def _seen(self, inputs: ExperimentInputs, since: datetime) -> set[str]:
-        names = sorted({name for metric in inputs.metrics for name in metrics.event_names(metric)})
-        if not names:
-            return set()
-        values = {"project": inputs.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
-        with explained_failures(TIMEOUT_S), self._events.reader() as reader:
-            return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
+
+def seen_events(events: EventStore, inputs: ExperimentInputs, since: datetime) -> set[str]:
+    """Return the events named by the metrics that arrived since a moment. Raises `ComputationError`."""
+    names = sorted({name for metric in inputs.metrics for name in metrics.event_names(metric)})
+    if not names:
+        return set()
+    values = {"project": inputs.project.id, "since": since, "names": names[:MAX_EVENT_NAMES]}
+    with explained_failures(TIMEOUT_S), events.reader() as reader:
+        return {row[0] for row in reader.execute(_EVENTS, values, timeout_s=TIMEOUT_S)}
 
 
 def _newest_results(
@@ -519,7 +523,8 @@ def _newest_results(
     return {uuid: point.result for uuid, point in points.items() if point is not None and point.result}
 
 
-def _unreadable(inputs: ExperimentInputs, dialect: Dialect) -> Uncomputable:
+def unreadable_parts(inputs: ExperimentInputs, dialect: Dialect) -> Uncomputable:
+    """Return the parts of an experiment that can never be computed as they are defined."""
     named = Named(inputs.project.id, inputs.reader, inputs.cohorts, dialect)
     problems = {metric["uuid"]: named.metric_problem(metric) for metric in inputs.metrics}
     return Uncomputable(

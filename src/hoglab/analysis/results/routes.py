@@ -26,7 +26,10 @@ def experiment_results_router(results: ExperimentResults, summaries: ResultSumma
 
     @routes.get("/results_summary/", query=SummariesQuery, response=list[ResultSummaryOut])
     def results_summary(call: Call) -> list[dict[str, Any]]:
-        """List the newest stored results of the first primary metric of several experiments. Nothing is computed."""
+        """List the verdicts on several experiments, with the results of their first primary metrics, as far as known.
+
+        Nothing is computed before the answer; verdicts that are missing or old are computed after it.
+        """
         return summaries.read(call.project, call.validate_query(SummariesQuery).ids)
 
     @routes.get(

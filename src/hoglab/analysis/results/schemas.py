@@ -424,8 +424,23 @@ class ResultsQuery(WireModel):
     """Whether to compute what came since the stored results; without, they may be a minute old."""
 
 
+class VerdictSummaryOut(WireModel):
+    """Verdict on an experiment, in brief."""
+
+    state: State
+    """State of the experiment."""
+    headline: str
+    """State in a sentence."""
+    next_action: NextActionOut
+    """Recommended next action."""
+    numbers: VerdictNumbersOut
+    """Progress of the experiment."""
+    withholds_decisions: bool
+    """Whether something critical is wrong with the experiment or a primary metric."""
+
+
 class ResultSummaryOut(WireModel):
-    """Result of the first primary metric of an experiment."""
+    """Verdict on an experiment, and the result of its first primary metric."""
 
     experiment_id: int
     """The id of the experiment."""
@@ -435,6 +450,12 @@ class ResultSummaryOut(WireModel):
     """Number of exposed people at the last count; null while it is not known."""
     metric: MetricOut | None
     """The first primary metric with its newest stored result; null without one."""
+    as_of: str | None
+    """Time of the count of people and of the verdict; null where nothing is known."""
+    is_fresh: bool
+    """Whether that is recent. Else it is being computed: ask again in a few seconds."""
+    verdict: VerdictSummaryOut | None
+    """Verdict; null before the start, without a metric, and while it is not known."""
     withholds_decisions: bool
     """Whether nothing may be marked: the groups have the wrong sizes, or too many people saw several variants."""
 

@@ -1,4 +1,7 @@
-"""The first primary metric of many experiments in one answer, from stored results: for lists of experiments."""
+"""Verdicts and first primary metrics of many experiments in one answer, for lists of experiments.
+
+The answer holds what is known, with its moment. Verdicts that are missing or old are computed after it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hoglab.analysis.definitions import ExperimentInputs, is_computed, read_inputs
 from hoglab.analysis.presentation import without_step_sessions
-from hoglab.analysis.results.gathering import metric_object, statistics_object
+from hoglab.analysis.results.gathering import metric_object, people_of, statistics_object
 from hoglab.analysis.results.judging import COUNT_EVERYBODY
 from hoglab.analysis.timeseries import store
 from hoglab.experiments import store as experiments_store
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hoglab.analysis.query.model import Span
+    from hoglab.analysis.results.briefs import Briefs, BriefWriter
     from hoglab.analysis.results.exposures import ExposureCounts
     from hoglab.analysis.timeseries import ResultsService
     from hoglab.http.identity import Project
@@ -30,11 +34,15 @@ MAX_IDS = 100
 
 
 class ResultSummaries:
-    """The results of the first primary metrics of experiments. Nothing is computed. Thread-safe."""
+    """What is known of the results of experiments. Nothing is computed before the answer. Thread-safe."""
 
-    def __init__(self, service: ResultsService, exposures: ExposureCounts) -> None:
+    def __init__(
+        self, service: ResultsService, exposures: ExposureCounts, briefs: Briefs, writer: BriefWriter
+    ) -> None:
         self._service = service
         self._exposures = exposures
+        self._briefs = briefs
+        self._writer = writer
 
     def read(self, project: Project, ids: str) -> list[dict[str, Any]]:
         """Return the summaries of the existing experiments, in the order of the ids. Raises 400."""
@@ -47,12 +55,35 @@ class ResultSummaries:
                 read_inputs(connection, project, row) for row in rows if row is not None and not row.deleted
             ]
             metrics = [_metric(connection, inputs) for inputs in plans]
-        return [self._summary(inputs, metric) for inputs, metric in zip(plans, metrics, strict=True)]
+        summaries = [self._summary(inputs, metric) for inputs, metric in zip(plans, metrics, strict=True)]
+        self._writer.want(
+            project, [summary["experiment_id"] for summary in summaries if not summary["is_fresh"]]
+        )
+        return summaries
 
     def _summary(self, inputs: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
-        kept, span = None, inputs.span(self._service.now())
-        if span is not None:
-            kept = self._service.query_runner.cached(self._exposures.of(inputs), fresh=False)
+        brief = self._briefs.of(inputs)
+        summary: dict[str, Any] = {
+            "experiment_id": inputs.row.id,
+            "statistics": statistics_object(inputs),
+            "metric": metric,
+        }
+        if inputs.span(self._service.now()) is None:
+            return summary | _NOT_STARTED
+        if brief is None:
+            return summary | self._stored(inputs, metric)
+        return summary | {
+            "people": brief.people,
+            "as_of": format_moment(brief.at),
+            "is_fresh": self._briefs.is_fresh(brief, ended=inputs.row.is_stopped),
+            "verdict": None if brief.verdict is None else {name: brief.verdict[name] for name in _SHOWN},
+            "withholds_decisions": brief.verdict is not None and brief.verdict["withholds_decisions"],
+        }
+
+    def _stored(self, inputs: ExperimentInputs, metric: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what is known of an experiment without a verdict: of the last count, or of the stored result."""
+        span = inputs.span(self._service.now())
+        kept = self._service.query_runner.cached(self._exposures.of(inputs), fresh=False)
         exposures = {} if kept is None else kept.answer
         totals: dict[str, int] = exposures.get("total_exposures") or {}
         mismatch = exposures.get("sample_ratio_mismatch")
@@ -61,13 +92,25 @@ class ResultSummaries:
             if kept is None
             else mismatch is not None and mismatch["is_mismatch"]
         )
+        counted_at = None if kept is None else format_moment(kept.computed_at)
         return {
-            "experiment_id": inputs.row.id,
-            "statistics": statistics_object(inputs),
-            "people": sum(totals.values()) if kept is not None else _people(metric),
-            "metric": metric,
+            "people": people_of(totals) if kept is not None else _people(metric),
+            "as_of": counted_at if metric is None or kept is not None else metric["computed_at"],
+            "is_fresh": False,
+            "verdict": None,
             "withholds_decisions": is_mismatch or crossing_percentage(totals) is not None,
         }
+
+
+_NOT_STARTED: dict[str, Any] = {
+    "people": None,
+    "as_of": None,
+    "is_fresh": True,
+    "verdict": None,
+    "withholds_decisions": False,
+}
+_SHOWN = ("state", "headline", "next_action", "numbers", "withholds_decisions")
+"""Parts of a verdict that a list shows."""
 
 
 def _metric(connection: Connection, inputs: ExperimentInputs) -> dict[str, Any] | None:

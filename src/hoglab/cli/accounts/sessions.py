@@ -30,6 +30,8 @@ def login(
     from hoglab.storage.directory import served_at
 
     settings = existing_settings(data)
+    if not settings.ui:
+        raise OperatorError("the web UI is off (HOGLAB_UI=false), so there is nothing to log in to")
     with opened_database(data) as (database, accounts):
         user_id = accounts.owner_id() if user is None else accounts.user_id(user)
         token = SessionService(database, accounts).new_link(user_id)

@@ -62,7 +62,7 @@ class _Said:
 
     @property
     def numbers(self) -> str:
-        """``“Revenue”: +5.0% (95 % interval +1.0% … +9.0%)``; without an interval ``“Revenue”: from 20% to 0%``."""
+        """``“Revenue”: +5.0% (95% interval +1.0% … +9.0%)``; without an interval ``“Revenue”: from 20% to 0%``."""
         if self.evidence.interval is None:
             before, after = self.evidence.means or (None, None)
             former, present = (mean_text(mean, is_share=self.metric.is_share) for mean in (before, after))
@@ -73,7 +73,7 @@ class _Said:
         means = self.evidence.means
         is_odd = self.case.is_relative and means is not None and means[0] < 0
         way = f"from {number_text(means[0])} to {number_text(means[1])}, " if means and is_odd else ""
-        return f"“{self.metric.name}”: {way}{self.effect} ({self.case.level * 100:g} % interval {interval})"
+        return f"“{self.metric.name}”: {way}{self.effect} ({self.case.level * 100:g}% interval {interval})"
 
     @property
     def reason(self) -> Reason:

@@ -1,0 +1,1 @@
+function e(e){return typeof e==`object`&&e&&!Array.isArray(e)?e:{}}function t(t){return Array.isArray(t)?t.map(e):[]}var n=e=>typeof e==`string`&&e!==``?e:null;export{e as n,n as r,t};
