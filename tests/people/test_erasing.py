@@ -17,6 +17,7 @@ from hoglab.people.erasing import JOB, ErasedFrom, PersonErasing
 from hoglab.people.reading import PersonView
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import (
+    flag_log_in,
     invocation,
     log_entry,
     person,
@@ -204,6 +205,23 @@ def test_lines_go_by_the_event_that_they_are_about(erasing: PersonErasing, queue
     with queue.read() as connection:
         [left] = connection.scalars(sa.select(log_entry.c.instance_id))
     assert left != str(EVENT)
+
+
+def test_log_ins_go_by_either_of_their_ids(erasing: PersonErasing, database: Database) -> None:
+    known = [
+        (1, "somebody", "visitor"),
+        (1, "later", "somebody"),
+        (1, "other", "visitor"),
+        (2, "somebody", "x"),
+    ]
+    with database.write() as tx:
+        for project_id, distinct_id, anonymous_id in known:
+            row = {"project_id": project_id, "distinct_id": distinct_id, "anonymous_id": anonymous_id}
+            tx.connection.execute(sa.insert(flag_log_in).values(expires_at=NOW, **row))
+    erasing.carry_out()
+    with database.read() as connection:
+        left = connection.execute(sa.select(flag_log_in.c.project_id, flag_log_in.c.distinct_id)).all()
+    assert sorted(map(tuple, left)) == [(1, "other"), (2, "somebody")]
 
 
 def test_what_another_process_erases_is_left_to_it(

@@ -23,6 +23,7 @@ from hoglab.people.reading import PersonView, distinct_ids_of, persons_for
 from hoglab.storage.database import Rebuildable, among, listed
 from hoglab.storage.database.person_search import person_search
 from hoglab.storage.database.tables import (
+    flag_log_in,
     ingestion_warning,
     internal_event,
     person,
@@ -360,5 +361,12 @@ def _forget_notes(connection: Connection, persons: ErasedPersons) -> None:
     connection.execute(
         sa.delete(internal_event).where(
             event.project_id == persons.project_id, among(event.distinct_id, listed(persons.distinct_ids))
+        )
+    )
+    log_in, ids = flag_log_in.c, listed(persons.distinct_ids)
+    connection.execute(
+        sa.delete(flag_log_in).where(
+            log_in.project_id == persons.project_id,
+            among(log_in.distinct_id, ids) | among(log_in.anonymous_id, ids),
         )
     )
