@@ -50,6 +50,7 @@ from hoglab.functions.service import FunctionService
 from hoglab.http.fields.dates import utc_now
 from hoglab.people import PersonService
 from hoglab.storage.database import Database, tables
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import InvocationQueue
@@ -110,7 +111,7 @@ class House:
 
     def dispatch(self, events: list[IngestedEvent]) -> None:
         self._offset += 1
-        self.delivery.dispatcher.dispatch(events, log_offset=self._offset)
+        self.delivery.dispatcher.dispatch(events, log_offset=SequenceNumber(self._offset))
 
     def close(self) -> None:
         self.delivery.stop(10)
@@ -138,7 +139,7 @@ def ingested(event: dict[str, Any]) -> IngestedEvent:
         "full",
         "",
         {},
-        1,
+        SequenceNumber(1),
         None,
         None,
         None,

@@ -25,6 +25,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from benchmarks._driver import Served, posts, run, served
+from hoglab.storage.event_log import SequenceNumber
 
 TOKEN = "phc_benchmark_token"  # noqa: S105 - project tokens are public
 PERSONS = 10_000
@@ -89,7 +90,7 @@ async def serve_flags(
     for flag in flags(count):
         service.create(project, None, {**flag, "ensure_experience_continuity": continuity})
     people = PersonService(database)
-    people.apply([Seen(number) for number in range(PERSONS)], log_offset=1)
+    people.apply([Seen(number) for number in range(PERSONS)], log_offset=SequenceNumber(1))
     known = None if forgetful else people.known
     evaluator = FlagEvaluator(database, FlagRegistry(database), accounts.project_by_token, known)
     await serve(app_of(accounts, hot=hot_routes(evaluator, accounts)))
@@ -101,7 +102,7 @@ class Seen:
     project_id = 1
     event = "$set"
     timestamp = datetime(2026, 1, 1, tzinfo=UTC)
-    log_offset = 1
+    log_offset = SequenceNumber(1)
 
     def __init__(self, number: int) -> None:
         self.uuid: UUID = uuid4()

@@ -33,6 +33,7 @@ from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import IngestedEvent, LogIngestion, Quarantine
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.duckdb import MEMORY
@@ -55,13 +56,13 @@ class Keeper:
 
     def __init__(self) -> None:
         self.rows: list[EventRow] = []
-        self.offset = 0
+        self.offset = SequenceNumber(0)
 
-    def position(self) -> int:
+    def position(self) -> SequenceNumber:
         return self.offset
 
     def dispatch(
-        self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: object = None
+        self, events: Sequence[IngestedEvent], *, log_offset: SequenceNumber | None, done: object = None
     ) -> None:
         del done  # there are no partitions
         if len(self.rows) < REFERENCE_ROWS:

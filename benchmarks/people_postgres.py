@@ -31,6 +31,7 @@ from benchmarks.cost_per_million import _spent
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.engines import upgrade_databases
+from hoglab.storage.event_log import SequenceNumber
 
 GOAL = 0.6
 BATCH = 1_000
@@ -66,7 +67,7 @@ class Event:
 
     distinct_id: str
     properties: dict[str, Any]
-    log_offset: int
+    log_offset: SequenceNumber
     project_id: int = 1
     uuid: UUID = field(default_factory=lambda: UUID(int=random.getrandbits(128), version=4))
     event: str = "viewed"
@@ -109,8 +110,8 @@ def bare(connection: psycopg.Connection[Any], rows: list[tuple[str, dict[str, An
 
 
 def ours(people: PersonService, rows: list[tuple[str, dict[str, Any] | None]], number: int) -> None:
-    events = [Event(name, {"$set": sets} if sets else {}, number + 1) for name, sets in rows]
-    people.apply(events, log_offset=number + 1)
+    events = [Event(name, {"$set": sets} if sets else {}, SequenceNumber(number + 1)) for name, sets in rows]
+    people.apply(events, log_offset=SequenceNumber(number + 1))
 
 
 def main() -> None:

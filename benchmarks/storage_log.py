@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.embedded import EmbeddedEventLog
 
-from hoglab.storage.event_log import EventLog
+from hoglab.storage.event_log import EventLog, Offset, numbered
 from hoglab.storage.event_log.log import LogLimits
 
 PRODUCERS = 64
@@ -119,14 +119,14 @@ async def measure(kind: str, size: int, seconds: float) -> tuple[float, str]:
 
 def consume(log: EventLog, stop: threading.Event) -> None:
     """What ingestion does to the log while others append: read, commit, trim."""
-    position = 0
+    position = Offset(0)
     while not stop.is_set():
         if not log.wait(position, 0.1):
             continue
         records = log.read(position, max_records=1000, max_bytes=8_000_000)
         position = records[-1].offset
         log.commit("benchmark", position)
-        log.trim(position)
+        log.trim(numbered(position))
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ import msgspec
 import orjson
 from tests.embedded import EmbeddedEventStore
 
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.rows import table_of
 
@@ -63,7 +64,7 @@ def rows(count: int, offset: int, *, age: timedelta = timedelta(0)) -> list[Even
             person_mode="full",
             elements_chain="",
             groups={0: "acme"} if number % 3 == 0 else {},
-            log_offset=offset,
+            log_offset=SequenceNumber(offset),
             feature_flag="experiment" if number % 20 == 0 else None,
             feature_flag_response="test" if number % 20 == 0 else None,
             session_id=f"session-{number % 500}",

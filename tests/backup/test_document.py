@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.ingestion.conftest import event, record
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
-from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operate.md"
@@ -68,7 +67,7 @@ def place(start_server: StartServer, tmp_path: Path) -> Place:
 def quarantine(data: Path, offset: int) -> None:
     database = Database.open(data / "queue.db", queue_metadata)
     payload = record(event("broken"))
-    Quarantine(SqlQuarantineStore(database)).put(LogRecord(offset, datetime.now(UTC), payload), "because")
+    Quarantine(SqlQuarantineStore(database)).put(SequenceNumber(offset), payload, "because")
     database.dispose()
 
 

@@ -26,7 +26,7 @@ from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import Quarantine
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
-from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 
 KEY = "phx_" + "e" * 43
@@ -142,7 +142,7 @@ def quarantined(data: Path) -> None:
     )  # fmt: skip
     payload = encode_record(header, f'{{"batch":[{{"event":"{MARK}"}}]}}'.encode())
     database = Database.open(data / "queue.db", queue_metadata)
-    Quarantine(SqlQuarantineStore(database)).put(LogRecord(1_000_000, datetime.now(UTC), payload), "wrong")
+    Quarantine(SqlQuarantineStore(database)).put(SequenceNumber(1_000_000), payload, "wrong")
     database.dispose()
 
 

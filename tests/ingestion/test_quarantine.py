@@ -19,7 +19,7 @@ from hoglab.ingestion import IngestedEvent, Quarantine
 from hoglab.ingestion.quarantine import QuarantineFullError
 from hoglab.storage.database import DatabaseUnreadableError
 from hoglab.storage.database.tables import person
-from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 from hoglab.storage.event_store import EventBatch, EventRow, EventStoreUnavailableError
 
@@ -180,7 +180,7 @@ def test_a_replayed_record_is_ingested_once_and_a_bad_one_comes_back(house: Any,
 
 class TestQuarantine:
     def put(self, quarantine: Quarantine, offset: int, payload: bytes) -> None:
-        quarantine.put(LogRecord(offset, NOW, payload), "because")
+        quarantine.put(SequenceNumber(offset), payload, "because")
 
     def test_it_is_never_emptied_by_itself(self, house: Any) -> None:
         for offset in range(1, 1_101):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hoglab.http.health import Problem
     from hoglab.settings import Settings
     from hoglab.storage.engines import Engines, IngestionEngines
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import EventStore
 
 
@@ -39,8 +40,8 @@ class IngestionView:
     service: LogIngestion | PartitionedIngestion | None
     """The loop of this process, if it has one."""
     stored: StoredPosition
-    done: Callable[[], int]
-    """The offset up to which everything is stored, and dispatched as well."""
+    done: Callable[[], SequenceNumber]
+    """The number of the record up to which everything is stored, and dispatched as well."""
     newest_place: Callable[[], int] | None
     """The place up to which all events are stored; None where the store knows by itself."""
     waiting: Callable[[], int]
@@ -71,7 +72,7 @@ class IngestionView:
             flag_calls=FlagCalls(engines.database),
         )
 
-        def done() -> int:
+        def done() -> SequenceNumber:
             return alone.position
 
         def waiting() -> int:

@@ -13,7 +13,7 @@ from hoglab.storage.database.integrity import MAX_PROBLEMS, examined, examined_l
 from hoglab.storage.database.migrations import HEADS
 from hoglab.storage.directory import DataDirectory, DirectoryLockedError
 from hoglab.storage.engines import EventFile
-from hoglab.storage.event_log import LogStats
+from hoglab.storage.event_log import LogStats, Offset, SequenceNumber
 from hoglab.storage.event_log.extent import log_stats, unread_records
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.examination import StoreReport, examine
@@ -39,7 +39,7 @@ class _Log:
 
     known: LogStats
 
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         return self.known.last_offset
 
     def stats(self) -> LogStats:
@@ -52,8 +52,8 @@ class _Store:
 
     report: StoreReport
 
-    def position(self) -> int:
-        return self.report.position
+    def position(self) -> SequenceNumber:
+        return SequenceNumber(self.report.position)
 
     def identity(self) -> tuple[str, int, int] | None:
         return self.report.identity
@@ -199,7 +199,7 @@ def _check_log(path: Path, report: CheckReport, *, full: bool) -> LogStats:
         report.facts.append(
             f"quarantine: {log.quarantined:,} records, see `hoglab ingestion quarantine list`"
         )
-    return LogStats(log.first, log.last, log.count, 0)
+    return LogStats(Offset(log.first), Offset(log.last), log.count, 0)
 
 
 def _is_record(payload: bytes) -> bool:

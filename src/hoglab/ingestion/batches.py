@@ -9,6 +9,7 @@ import structlog
 
 from hoglab.capture.records import RecordError, decode_record
 from hoglab.ingestion.normalise import Event, events_of
+from hoglab.storage.event_log import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,11 +77,12 @@ class BatchSize:
         self._events = max(self._least, min(fitting, 2 * self._events))
 
 
-def batch_of(record: LogRecord) -> Batch:
-    """Return a record alone. Raises `RecordError`."""
+def batch_of(record: LogRecord, sequence_offset: int = 0) -> Batch:
+    """Return a record alone, of a batch with this difference between numbers and offsets. Raises `RecordError`."""
     decoded = decode_record(record.payload)
     warnings: list[IngestionWarning] = []
-    return Batch([record], events_of(decoded, record.offset, warnings), warnings, decoded.json_bytes)
+    events = events_of(decoded, numbered(record.offset, sequence_offset), warnings)
+    return Batch([record], events, warnings, decoded.json_bytes)
 
 
 def batches_of(

@@ -16,6 +16,7 @@ from prometheus_client import Gauge
 from hoglab.ingestion.batches import Unreadable, ahead, batches_of
 from hoglab.ingestion.service import Ingestion
 from hoglab.ingestion.steps import BatchSteps, Cursor
+from hoglab.storage.event_log import Offset, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from hoglab.ingestion.quarantine import Quarantine
     from hoglab.ingestion.steps import Dispatcher, IngestedProject, IngestionLimits, Transformer
     from hoglab.people import PersonService
-    from hoglab.storage.event_log import EventLog, LogRecord
+    from hoglab.storage.event_log import EventLog, LogRecord, SequenceNumber
     from hoglab.storage.event_store import EventStore
 
 CONSUMER = "ingestion"
@@ -92,13 +93,13 @@ class LogIngestion(Ingestion):
         return super().stop(timeout_s)
 
     @property
-    def position(self) -> int:
-        """The log offset up to which everything is done."""
+    def position(self) -> SequenceNumber:
+        """The number of the record up to which everything is done."""
         return self._cursor.position
 
     def lag_s(self) -> float:
         """Return the age of the oldest record that waits to be ingested, in seconds; 0 when none does."""
-        oldest = self._log.oldest_after(self._cursor.position)
+        oldest = self._log.oldest_after(Offset(self._cursor.position))
         return 0.0 if oldest is None else max(0.0, time.time() - oldest.timestamp())
 
     def _recover(self) -> None:
@@ -108,7 +109,7 @@ class LogIngestion(Ingestion):
         """
         people, dispatcher, cursor = self._steps.people, self._steps.dispatcher, self._cursor
         stored = self._steps.store.position(cursor.partition)
-        last = self._log.last_offset()
+        last = numbered(self._log.last_offset())
         ingested = max(stored, people.position())
         if last < ingested:
             # Its next offsets would look like events that are stored or applied already, and be lost.
@@ -127,7 +128,7 @@ class LogIngestion(Ingestion):
         if not self._has_capacity():
             return
         self._replay(partial(self._log.append, insist=True))
-        position = self._cursor.position
+        position = Offset(self._cursor.position)
         if not self._log.wait(position, self._limits.idle_s):
             self._steps.rest()
             return
@@ -138,7 +139,7 @@ class LogIngestion(Ingestion):
         )
         # A batch must not reach beyond what is stored: it is stored as a whole or not at all.
         stored = self._steps.store.position(self._cursor.partition)
-        stored_records = [record for record in records if record.offset <= stored]
+        stored_records = [record for record in records if numbered(record.offset) <= stored]
         if records:
             started_at, self._steps.functions_s = self._clock(), 0.0
             self._ingest(stored_records or records, decoder)
@@ -180,7 +181,7 @@ class _LogCursor(Cursor):
         super().__init__()
         self._log = log
 
-    def commit(self, offset: int) -> None:
+    def commit(self, record: LogRecord) -> None:
         """Commit the position, so that the log may delete the records before it."""
-        self._log.commit(CONSUMER, offset)
-        super().commit(offset)
+        self._log.commit(CONSUMER, record.offset)
+        super().commit(record)

@@ -22,6 +22,7 @@ from hoglab.storage.json_text import json_bytes
 
 if TYPE_CHECKING:
     from hoglab.people import Attribution
+    from hoglab.storage.event_log import SequenceNumber
 
 MAX_UUID_CHARS = 45  # with braces and a prefix
 
@@ -46,7 +47,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     captured_at: datetime
     properties: dict[str, Any]
     historical: bool  # of a migration: stored, but nothing runs on it
-    log_offset: int
+    log_offset: SequenceNumber
 
     def repeats(self, before: Event) -> bool:
         """Return whether it is the event before it, sent once more. The store asks the same of later events."""
@@ -62,7 +63,9 @@ def _without_sent_at(properties: dict[str, Any]) -> bytes:
     return orjson.dumps(sent, option=orjson.OPT_SORT_KEYS)
 
 
-def events_of(record: DecodedRecord, log_offset: int, warnings: list[IngestionWarning]) -> list[Event]:
+def events_of(
+    record: DecodedRecord, log_offset: SequenceNumber, warnings: list[IngestionWarning]
+) -> list[Event]:
     """Return the events of a record in order. Events above the size limit are left out, with a warning."""
     header, envelope = record.header, record.envelope
     now = header.received_at

@@ -25,7 +25,7 @@ from hoglab.ingestion.service import Ingestion
 from hoglab.ingestion.steps import Cursor
 from hoglab.people import LogStage
 from hoglab.storage.database import DatabaseError
-from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log import Offset, SequenceNumber, numbered
 from hoglab.storage.event_log.partitions import (
     RENEW_EVERY_S,
     LeaseLostError,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from hoglab.ingestion.steps import BatchSteps
+    from hoglab.storage.event_log import LogRecord
     from hoglab.storage.event_log.partitions import LeasedLog, LogPartition, PartitionLease
     from hoglab.storage.event_store import PartitionedEventStore
 
@@ -76,7 +77,6 @@ class _PartitionCursor(Cursor):
         """The batch that is to be finished before anything else."""
         self.reached = log.leases.positions()[lease.partition]
         """The offset of the partition up to which everything is done."""
-        self._sequence_offset = 0
 
     def begin(self, batch: Batch) -> None:
         """Give the records of a batch their sequence numbers: the same ones if it was begun before.
@@ -86,30 +86,26 @@ class _PartitionCursor(Cursor):
         if self.open_batch is None:
             last = batch.records[-1].offset
             self.open_batch = self._leases.begin(self._lease, last, len(batch.events))
-        self._sequence_offset = sequence_offset = self.open_batch.sequence_offset
-        self.first_seq = self.reached + 1 + sequence_offset
-        batch.records = [
-            LogRecord(record.offset + sequence_offset, record.appended_at, record.payload)
-            for record in batch.records
-        ]
+        self.sequence_offset = sequence_offset = self.open_batch.sequence_offset
+        self.first_seq = numbered(Offset(self.reached + 1), sequence_offset)
         for event in batch.events:
-            event.log_offset += sequence_offset
+            event.log_offset = SequenceNumber(event.log_offset + sequence_offset)
 
-    def done(self, offset: int) -> PartitionDone:
-        """Return what dispatch notes: the partition is done up to the record with this sequence number."""
-        return PartitionDone(self._lease, offset - self._sequence_offset)
+    def done(self, record: LogRecord) -> PartitionDone:
+        """Return what dispatch notes: the partition is done up to a record."""
+        return PartitionDone(self._lease, record.offset)
 
-    def commit(self, offset: int) -> None:
+    def commit(self, record: LogRecord) -> None:
         """Move behind the record that dispatch has noted."""
-        super().commit(offset)
-        self._resume_after(offset - self._sequence_offset)
+        super().commit(record)
+        self._resume_after(record.offset)
 
-    def skip_empty(self, reached: int) -> None:
+    def skip_empty(self, reached: Offset) -> None:
         """Note that there are no records up to an offset. Raises `LeaseLostError`."""
         self._leases.finish(PartitionDone(self._lease, reached))
         self._resume_after(reached)
 
-    def _resume_after(self, reached: int) -> None:
+    def _resume_after(self, reached: Offset) -> None:
         self.reached = reached
         if self.open_batch is not None and reached >= self.open_batch.last:
             self.open_batch = None
@@ -251,7 +247,7 @@ class PartitionedIngestion(Ingestion):
         _TAKEN.inc()
         if (batch := cursor.open_batch) is not None:
             _TAKEN_OVER.inc()
-            bounds = [offset + batch.sequence_offset for offset in (cursor.reached, batch.last)]
+            bounds = [numbered(offset, batch.sequence_offset) for offset in (cursor.reached, batch.last)]
             cursor.add_pending_merges(self._steps.people.overrides_after(*bounds))
         self._readings[lease.partition] = _Reading(lease, self._log.source.partition(lease.partition), cursor)
         _OWNED.set(len(self._readings))

@@ -17,7 +17,7 @@ from hoglab.http.fields.dates import utc_now
 from hoglab.storage.event_log.quarantine import QuarantinedRecord
 
 if TYPE_CHECKING:
-    from hoglab.storage.event_log import LogRecord
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_log.quarantine import QuarantineState, QuarantineStore
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -49,11 +49,10 @@ class Quarantine:
 
     # --- ingestion's side
 
-    def put(self, record: LogRecord, reason: str) -> None:
-        """Keep a record, durably; putting one again replaces it. Raises `QuarantineFullError`."""
-        payload = record.payload
+    def put(self, number: SequenceNumber, payload: bytes, reason: str) -> None:
+        """Keep a record, durably, under its number; putting one again replaces it. Raises `QuarantineFullError`."""
         quarantined = QuarantinedRecord(
-            record.offset,
+            number,
             _project_of(payload),
             reason[:MAX_REASON_CHARS],
             len(payload),
@@ -75,7 +74,7 @@ class Quarantine:
         _BYTES.set(state.bytes)
         return state
 
-    def replaying(self) -> list[tuple[int, bytes]]:
+    def replaying(self) -> list[tuple[SequenceNumber, bytes]]:
         """Return offsets and payloads of some of the records that are to go back to the log, in order."""
         return self._store.replaying(REPLAYED_AT_ONCE)
 

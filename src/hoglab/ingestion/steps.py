@@ -28,6 +28,7 @@ from hoglab.ingestion.quarantine import QuarantineFullError
 from hoglab.people import ALL_EVENTS
 from hoglab.people.identity import clean_distinct_id
 from hoglab.storage.database import DatabaseError
+from hoglab.storage.event_log import SequenceNumber, numbered
 from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
 from hoglab.storage.event_store.ingested import IngestedEvent
 
@@ -77,12 +78,16 @@ class Transformer(Protocol):
 class Dispatcher(Protocol):
     """Starts what runs on stored events (spec: hog-runtime 0)."""
 
-    def position(self) -> int:
-        """Return the log offset up to which everything was dispatched, 0 at first."""
+    def position(self) -> SequenceNumber:
+        """Return the number of the record up to which everything was dispatched, 0 at first."""
         ...
 
     def dispatch(
-        self, events: Sequence[IngestedEvent], *, log_offset: int | None, done: PartitionDone | None = None
+        self,
+        events: Sequence[IngestedEvent],
+        *,
+        log_offset: SequenceNumber | None,
+        done: PartitionDone | None = None,
     ) -> None:
         """Enqueue invocations for events that are new, in log order, of any number of projects.
 
@@ -134,13 +139,15 @@ class Cursor:
 
     partition = 0
     stage: LogStage = ALL_EVENTS
-    first_seq: int | None = None
+    first_seq: SequenceNumber | None = None
     """``seq`` of the first event of the current batch; None where the store numbers events itself."""
 
     def __init__(self) -> None:
-        self.position = 0
-        """The offset up to which everything is done, as records have it once their batch is begun."""
-        self.dispatched = 0
+        self.position = SequenceNumber(0)
+        """The number of the last record that is done, with all before it."""
+        self.dispatched = SequenceNumber(0)
+        self.sequence_offset = 0
+        """The difference between the numbers of the records of the current batch and their offsets."""
         self.pending_merges: dict[tuple[int, UUID], PersonOverride] = {}
         """Merges that persons have and the store does not have yet, by project and old person id."""
 
@@ -150,17 +157,21 @@ class Cursor:
             {(override.project_id, override.old_person_id): override for override in overrides}
         )
 
-    def begin(self, batch: Batch) -> None:
-        """Give the records of a batch the offsets by which their effects are known."""
+    def number_of(self, record: LogRecord) -> SequenceNumber:
+        """Return the number by which the effects of a record of the current batch are known."""
+        return numbered(record.offset, self.sequence_offset)
 
-    def done(self, offset: int) -> PartitionDone | None:
+    def begin(self, batch: Batch) -> None:
+        """Give the records of a batch, and their events, the numbers by which their effects are known."""
+
+    def done(self, record: LogRecord) -> PartitionDone | None:
         """Return progress of a partition for dispatch to note; None where it has a position of its own."""
-        del offset
+        del record
         return None
 
-    def commit(self, offset: int) -> None:
-        """Note that everything is done up to an offset."""
-        self.position = offset
+    def commit(self, record: LogRecord) -> None:
+        """Note that everything is done up to a record of the current batch."""
+        self.position = self.number_of(record)
 
 
 class BatchSteps:
@@ -231,20 +242,20 @@ class BatchSteps:
             _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
             # Their events were changed by the failed attempt, so they are decoded again.
             for record in batch.records:
-                if record.offset > cursor.position and not self.stopping.is_set():
+                if cursor.number_of(record) > cursor.position and not self.stopping.is_set():
                     self._finish_alone(cursor, record)
 
     def _finish_alone(self, cursor: Cursor, record: LogRecord) -> None:
         """Process one record; quarantine it when it fails at every attempt while healthy ones get through."""
         for attempt in range(1, self.limits.attempts + 1):
             try:
-                self._process(cursor, batch_of(record))
+                self._process(cursor, batch_of(record, cursor.sequence_offset))
             except SERVERS_FAULT:
                 raise
             except Exception as error:
                 self._dry_run(cursor, record)
                 if attempt == self.limits.attempts:
-                    _logger.exception("a record cannot be processed", offset=record.offset)
+                    _logger.exception("a record cannot be processed", offset=cursor.number_of(record))
                     self.quarantine_record(cursor, record, f"{type(error).__name__}: {error}")
                 elif self.stopping.wait(self.limits.retry_s):
                     return
@@ -256,7 +267,8 @@ class BatchSteps:
 
         Raises what any of the steps raises: then the server is at fault.
         """
-        batch = batch_of(record)
+        number = cursor.number_of(record)
+        batch = batch_of(record, cursor.sequence_offset)
         events = [
             Event(
                 project_id,
@@ -267,14 +279,14 @@ class BatchSteps:
                 datetime.now(UTC),
                 {"$set": {DRY_RUN_EVENT: True}},  # so that what is stored of the person is read
                 historical=False,
-                log_offset=record.offset,
+                log_offset=number,
             )
             for project_id, name in sorted(self.people.named_in(self._known(batch.events)))
         ]
         if self._transformer is not None:
             for project_id in {event.project_id for event in events}:
                 self._transformer.transform(project_id, [])
-        attributions = self.people.dry_run(events, log_offset=record.offset, stage=cursor.stage)
+        attributions = self.people.dry_run(events, log_offset=number, stage=cursor.stage)
         rows = [
             row_of(event, attribution, anonymize_ip=False, partition=cursor.partition)
             for event, attribution in zip(events, attributions, strict=True)
@@ -289,10 +301,11 @@ class BatchSteps:
 
     def quarantine_record(self, cursor: Cursor, record: LogRecord, reason: str) -> None:
         """Put a record into quarantine and continue after it."""
-        self.quarantine.put(record, reason)
+        number = cursor.number_of(record)
+        self.quarantine.put(number, record.payload, reason)
         _QUARANTINED.inc()
-        _logger.error("record_quarantined", offset=record.offset, reason=reason)
-        self.people.apply([], log_offset=record.offset, stage=cursor.stage)  # persons are never behind events
+        _logger.error("record_quarantined", offset=number, reason=reason)
+        self.people.apply([], log_offset=number, stage=cursor.stage)  # persons are never behind events
         self._advance(cursor, [], [], record)
 
     # --- one batch
@@ -301,7 +314,10 @@ class BatchSteps:
     def _process(self, cursor: Cursor, batch: Batch) -> None:
         events = self._transform(self._known(batch.events))
         applied = self.people.apply(
-            events, log_offset=batch.records[-1].offset, warnings=batch.warnings, stage=cursor.stage
+            events,
+            log_offset=cursor.number_of(batch.records[-1]),
+            warnings=batch.warnings,
+            stage=cursor.stage,
         )
         cursor.add_pending_merges(applied.overrides)
         project_ids = {event.project_id for event in events}
@@ -370,11 +386,11 @@ class BatchSteps:
         self, cursor: Cursor, rows: Sequence[EventRow], events: Sequence[Event], last: LogRecord
     ) -> None:
         """Store the rows of events, dispatch what is new, and move the position behind ``last``."""
-        offset = last.offset
-        again = offset <= self.store.position(cursor.partition)
+        number = cursor.number_of(last)
+        again = number <= self.store.position(cursor.partition)
         new = self.store.append(
             EventBatch(rows, list(cursor.pending_merges.values()), is_checked=True),
-            log_offset=offset,
+            log_offset=number,
             log_partition=cursor.partition,
             first_seq=cursor.first_seq,
         )
@@ -383,14 +399,14 @@ class BatchSteps:
             cursor.pending_merges = {}
             _STORED.inc(len(new))
             _RESENT.inc(len(rows) - len(new))
-        if self.dispatcher is not None and offset > cursor.dispatched:
+        if self.dispatcher is not None and number > cursor.dispatched:
             fresh = [
                 IngestedEvent(rows[position], events[position].properties)
                 for position in new
                 if not events[position].historical
             ]
             started_at = self._clock()
-            self.dispatcher.dispatch(fresh, log_offset=offset, done=cursor.done(offset))
-            cursor.dispatched = offset
+            self.dispatcher.dispatch(fresh, log_offset=number, done=cursor.done(last))
+            cursor.dispatched = number
             self.functions_s += self._clock() - started_at
-        cursor.commit(offset)
+        cursor.commit(last)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from uuid import UUID
 
 import msgspec
@@ -23,6 +23,9 @@ from hoglab.people.properties import (
     update,
 )
 from hoglab.storage.json_text import json_bytes
+
+if TYPE_CHECKING:
+    from hoglab.storage.event_log import SequenceNumber
 
 FORCE_UPGRADE_AGE = timedelta(minutes=1)
 """A person this much older than a personless event takes over the event."""
@@ -45,7 +48,7 @@ class PersonEvent(Protocol):
     distinct_id: str
     timestamp: datetime
     properties: dict[str, Any]
-    log_offset: int
+    log_offset: SequenceNumber
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from hoglab.storage.database.tables import (
     person_override,
 )
 from hoglab.storage.database.types import to_micros
-from hoglab.storage.event_log import ReadToken, ReadTokens
+from hoglab.storage.event_log import ReadToken, ReadTokens, SequenceNumber
 from hoglab.storage.event_store import ErasableEvents, EventsOfPersons
 from hoglab.storage.invocations import ErasedPersons
 from hoglab.storage.job_leases import JobName
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hoglab.storage.invocations import RunErasing
     from hoglab.storage.job_leases import JobLeases
 
-DEFERRED = 2**63 - 1
+DEFERRED = SequenceNumber(2**63 - 1)
 """The log offset of an erasure while its project's earlier events are deferred."""
 
 MAX_AT_ONCE = 1_000
@@ -60,7 +60,7 @@ _log = structlog.get_logger(__name__)
 class Log(ReadTokens, Protocol):
     """Event log as far as erasing needs it."""
 
-    def trim(self, up_to: int) -> int: ...
+    def trim(self, up_to: SequenceNumber) -> int: ...
 
 
 class Events(Protocol):
@@ -73,7 +73,7 @@ class Events(Protocol):
     def forget_overrides(self, project_id: int, person_ids: Sequence[UUID]) -> None: ...
 
     def distinct_ids_since(
-        self, project_id: int, distinct_ids: Sequence[str], log_offset: int
+        self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
     ) -> set[str]: ...
 
     def scrub(self) -> None: ...
@@ -88,7 +88,7 @@ class Erasure:
     person_ids: list[UUID]
     distinct_ids: list[str]
     delete_events: bool
-    log_offset: int
+    log_offset: SequenceNumber
     requested_at: datetime
 
 
@@ -113,7 +113,7 @@ class PersonErasing:
         database: Database,
         jobs: JobLeases,
         log: Log,
-        ingested: Callable[[], int],
+        ingested: Callable[[], SequenceNumber],
         places: ErasedFrom,
         now: Callable[[], datetime],
     ) -> None:
@@ -229,7 +229,7 @@ class PersonErasing:
         with self._database.read() as connection:
             waiting = connection.execute(asked).all()
         for erasure_id, project_id, requested_at in waiting:
-            offset = self._log.resolve(ReadToken(project_id, 0, to_micros(requested_at)))
+            offset = self._log.resolve(ReadToken(project_id, SequenceNumber(0), to_micros(requested_at)))
             if offset is not None:
                 with self._database.write() as tx:
                     change = sa.update(person_erasure).where(row.id == erasure_id)
@@ -275,7 +275,9 @@ class PersonErasing:
             )
         return erased
 
-    def _forget_returned(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> None:
+    def _forget_returned(
+        self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
+    ) -> None:
         """Delete persons whom events from before their deletion created again, and who have no newer events."""
         since = self._events.distinct_ids_since(project_id, distinct_ids, log_offset)
         with self._known.changing() as touch, self._database.write() as tx:

@@ -28,6 +28,7 @@ from hoglab.storage.event_store import PersonOverride
 
 if TYPE_CHECKING:
     from hoglab.storage.database import Database, Transaction
+    from hoglab.storage.event_log import SequenceNumber
 
 WARNING_RETENTION = timedelta(days=30)
 
@@ -94,7 +95,7 @@ class PersonService:
         self,
         events: Sequence[PersonEvent],
         *,
-        log_offset: int,
+        log_offset: SequenceNumber,
         warnings: Sequence[IngestionWarning] = (),
         stage: LogStage = ALL_EVENTS,
     ) -> Applied:
@@ -119,7 +120,7 @@ class PersonService:
     def _write(
         self,
         events: Sequence[PersonEvent],
-        log_offset: int,
+        log_offset: SequenceNumber,
         warnings: Sequence[IngestionWarning],
         stage: LogStage,
         *,
@@ -143,7 +144,7 @@ class PersonService:
         return False
 
     def dry_run(
-        self, events: Sequence[PersonEvent], *, log_offset: int, stage: LogStage = ALL_EVENTS
+        self, events: Sequence[PersonEvent], *, log_offset: SequenceNumber, stage: LogStage = ALL_EVENTS
     ) -> list[Attribution | None]:
         """Apply events like `apply` and roll it back. Return to whom the events would be attributed."""
         with suppress(_TakenBackError), self.known.changing() as touch, self._database.write() as tx:
@@ -161,7 +162,7 @@ class PersonService:
         touch: Callable[[Iterable[int]], None],
         events: Sequence[PersonEvent],
         stage: str,
-        log_offset: int,
+        log_offset: SequenceNumber,
         warnings: Sequence[IngestionWarning],
         *,
         shared: bool = False,
@@ -194,7 +195,7 @@ class PersonService:
         tx: Transaction,
         people: PeopleBatch,
         events: Sequence[PersonEvent],
-        offsets: tuple[int, int],  # applied before, and of this batch
+        offsets: tuple[SequenceNumber, SequenceNumber],  # applied before, and of this batch
         warnings: list[IngestionWarning],
         *,
         shared: bool,
@@ -225,12 +226,14 @@ class PersonService:
             warnings += store.save_groups(connection, project_id, groups.changes)
         return results, moved
 
-    def position(self, stage: LogStage = ALL_EVENTS) -> int:
+    def position(self, stage: LogStage = ALL_EVENTS) -> SequenceNumber:
         """Return the log offset up to which events were applied; 0 when none were."""
         with self._database.read() as connection:
             return store.load_position(connection, stage.name)
 
-    def overrides_after(self, log_offset: int, until: int | None = None) -> list[PersonOverride]:
+    def overrides_after(
+        self, log_offset: SequenceNumber, until: SequenceNumber | None = None
+    ) -> list[PersonOverride]:
         """Return the merges that log records after ``log_offset`` caused, up to ``until``.
 
         A crash may have kept them from the event store.

@@ -29,6 +29,7 @@ from hoglab.storage.database.tables import (
     person_distinct_id,
     person_override,
 )
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import PersonOverride
 
 NAMES_PER_QUERY = 2_000
@@ -154,7 +155,7 @@ def _keep_bucketing(connection: Connection, project_id: int, visitors: Mapping[i
 
 
 def save_overrides(
-    connection: Connection, project_id: int, overrides: Mapping[UUID, UUID], log_offset: int
+    connection: Connection, project_id: int, overrides: Mapping[UUID, UUID], log_offset: SequenceNumber
 ) -> list[PersonOverride]:
     """Write person overrides; older ones that led to a person who is gone now lead further.
 
@@ -207,15 +208,15 @@ def load_overrides(connection: Connection, after: int, until: int | None) -> lis
     return [PersonOverride(project_id, UUID(old), UUID(new), version) for project_id, old, new in rows]
 
 
-def load_position(connection: Connection, stage: str) -> int:
+def load_position(connection: Connection, stage: str) -> SequenceNumber:
     """Return the log offset up to which events of a stage were applied to persons; 0 when none were."""
     offset = connection.execute(
         sa.select(ingestion_progress.c.log_offset).where(ingestion_progress.c.stage == stage)
     ).scalar()
-    return offset or 0
+    return SequenceNumber(offset or 0)
 
 
-def save_position(connection: Connection, stage: str, log_offset: int) -> None:
+def save_position(connection: Connection, stage: str, log_offset: SequenceNumber) -> None:
     """Store the log offset up to which events of a stage were applied to persons."""
     moved = connection.execute(
         sa.update(ingestion_progress).where(ingestion_progress.c.stage == stage).values(log_offset=log_offset)

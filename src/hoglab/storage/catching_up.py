@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from hoglab.storage.event_log import ReadToken, ReadTokens
+from hoglab.storage.event_log import ReadToken, ReadTokens, SequenceNumber
 
 REQUEST_PATIENCE_S = 10.0
 """Time for which a request waits for events that were acknowledged before it."""
@@ -25,8 +25,8 @@ class NotCaughtUpError(Exception):
 class StoredPosition(Protocol):
     """Source of the position up to which events are stored."""
 
-    def position(self) -> int:
-        """Return the offset of the log up to which everything is stored."""
+    def position(self) -> SequenceNumber:
+        """Return the number of the record up to which everything is stored."""
         ...
 
 

@@ -22,13 +22,14 @@ from hoglab.storage.database.tables import (
     queue_installation,
 )
 from hoglab.storage.directory import DirectoryError
+from hoglab.storage.event_log import SequenceNumber
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hoglab.storage.database import Database
     from hoglab.storage.directory import DataDirectory
-    from hoglab.storage.event_log import LogStats
+    from hoglab.storage.event_log import LogStats, Offset
 
 PEOPLE_STAGE = "people"
 """The stage of ingestion that is finished before events are stored."""
@@ -118,7 +119,7 @@ def check_metadata_exists(
 class KnownLog(Protocol):
     """Event log as far as its identity is checked."""
 
-    def last_offset(self) -> int: ...
+    def last_offset(self) -> Offset: ...
 
     def stats(self) -> LogStats: ...
 
@@ -132,7 +133,7 @@ class WritableStore(Protocol):
 class KnownStore(Protocol):
     """Event store as far as its identity is checked."""
 
-    def position(self) -> int: ...
+    def position(self) -> SequenceNumber: ...
 
     def identity(self) -> tuple[str, int, int] | None: ...
 
@@ -273,11 +274,11 @@ class Installation:
     def _known_identity(self) -> Identity | None:
         return self._in(self._database, installation)
 
-    def applied(self) -> int:
+    def applied(self) -> SequenceNumber:
         """Return the record of the event log up to which persons are known."""
         query = sa.select(sa.func.max(ingestion_progress.c.log_offset))
         with self._database.read() as connection:
-            return connection.scalar(query) or 0
+            return SequenceNumber(connection.scalar(query) or 0)
 
     def _changes(self) -> int:
         return changes(self._database)

@@ -31,6 +31,7 @@ from hoglab.functions.runtime import filter_globals
 from hoglab.functions.status import DEGRADED_STATE, DISABLED_STATE
 from hoglab.hog import HogLimit, HogRuntimeError, HogThrow, from_json
 from hoglab.storage.database.errors import DatabaseError
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.invocations import (
     ConsumerPosition,
     InvocationBatch,
@@ -145,9 +146,9 @@ class EventDispatcher:
 
     # --- what ingestion calls
 
-    def position(self) -> int:
+    def position(self) -> SequenceNumber:
         """Return the log offset up to which everything was dispatched; 0 at first."""
-        return self._queue.position(CONSUMER)
+        return SequenceNumber(self._queue.position(CONSUMER))
 
     def has_capacity(self) -> bool:
         """Return whether more may be enqueued now; if not, events wait where they are."""
@@ -157,15 +158,14 @@ class EventDispatcher:
         self,
         events: Sequence[IngestedEvent],
         *,
-        log_offset: int | None,
+        log_offset: SequenceNumber | None,
         dead: Sequence[DeadLetter] = (),
         done: PartitionDone | None = None,
     ) -> None:
         """Enqueue the runs that events cause, and the position, in one transaction.
 
-        Events from elsewhere than the event log have no position; for a partition of the log, ``done`` is the
-        stored position. An event that no runs can be made of becomes a dead letter, as do the events in ``dead``.
-        Raises `DatabaseError`.
+        Events from elsewhere than the log have no position; of a partition, ``done`` is the stored one. An event that
+        no runs can be made of becomes a dead letter, as do the events in ``dead``. Raises `DatabaseError`.
         """
         reached = None if log_offset is None else done or ConsumerPosition(CONSUMER, log_offset)
         self.progress.beat()

@@ -18,6 +18,7 @@ from hoglab.delivery.dispatch.dispatcher import EventDispatcher, Subscribers
 from hoglab.delivery.runs.dead_letters import INTERNAL, dead_id, reason_of
 from hoglab.http.fields.dates import utc_now
 from hoglab.storage.database import DatabaseError, Rebuildable
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 from hoglab.storage.invocations import DeadLetter
@@ -155,7 +156,7 @@ def _as_stored(event: InternalEvent) -> IngestedEvent:
         person_mode="propertyless" if person is None else "full",
         elements_chain="",
         groups={},
-        log_offset=0,
+        log_offset=SequenceNumber(0),
         feature_flag=None,
         feature_flag_response=None,
         session_id=None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hoglab.storage.event_log import Offset
     from hoglab.storage.event_log.backlog import Backlog
 
 MIB = 1024 * 1024
@@ -52,7 +53,7 @@ class Admitted(NamedTuple):
     """
 
     owner: int
-    last_offset: int
+    last_offset: Offset
     sizes: list[int]
     newest_at: int
     oldest_left: int | None

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from hoglab.storage.database.counters import counters
 from hoglab.storage.database.tables import deferred_record, event_log_head, event_log_record
-from hoglab.storage.event_log import LogStats
+from hoglab.storage.event_log import LogStats, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,10 @@ READ_RECORDS = 200
 _BYTES = sa.func.coalesce(sa.func.sum(sa.func.length(event_log_record.c.payload)), 0)
 
 
-def last_offset(connection: Connection) -> int:
+def last_offset(connection: Connection) -> Offset:
     """Return the last offset that was given out, whether its record is still there or not; 0 for none."""
     given = counters(connection).last_number(connection, "event_log_record", "offset")
-    return max(given, connection.scalar(sa.select(event_log_head.c.last_offset)) or 0)
+    return Offset(max(given, connection.scalar(sa.select(event_log_head.c.last_offset)) or 0))
 
 
 def log_stats(connection: Connection) -> LogStats:
@@ -31,10 +31,10 @@ def log_stats(connection: Connection) -> LogStats:
     first, count, size = connection.execute(
         sa.select(sa.func.min(event_log_record.c.offset), sa.func.count(), _BYTES)
     ).one()
-    return LogStats(first or 0, last_offset(connection), count, size)
+    return LogStats(Offset(first or 0), last_offset(connection), count, size)
 
 
-def unread_records(connection: Connection, is_record: Callable[[bytes], bool]) -> list[int]:
+def unread_records(connection: Connection, is_record: Callable[[bytes], bool]) -> list[Offset]:
     """Return offsets of the records that cannot be read, in order; ``is_record``: whether a payload can."""
     query = sa.select(event_log_record.c.offset, event_log_record.c.payload)
     rows = connection.execution_options(yield_per=READ_RECORDS).execute(

@@ -11,7 +11,7 @@ import structlog
 
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.errors import explain
-from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_log import EventLogFullError, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class CommitWaiter(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
     @property
-    def future(self) -> asyncio.Future[int]: ...
+    def future(self) -> asyncio.Future[Offset]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -38,14 +38,14 @@ class Waiter:
 
     payload: bytes
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[int]
+    future: asyncio.Future[Offset]
     owner: int | None
     alone: bool
 
 
-def wake(offsets: Sequence[tuple[int, CommitWaiter]], error: Exception | None) -> None:
+def wake(offsets: Sequence[tuple[Offset, CommitWaiter]], error: Exception | None) -> None:
     """Tell each waiter its offset or the error, with one call into each event loop."""
-    futures_by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[int], int]]] = {}
+    futures_by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Offset], Offset]]] = {}
     for offset, waiter in offsets:
         futures_by_loop.setdefault(waiter.loop, []).append((waiter.future, offset))
     for loop, futures in futures_by_loop.items():
@@ -55,7 +55,7 @@ def wake(offsets: Sequence[tuple[int, CommitWaiter]], error: Exception | None) -
             _log.info("event_log_waiters_gone", records=len(futures))
 
 
-def _resolve(futures: list[tuple[asyncio.Future[int], int]], error: Exception | None) -> None:
+def _resolve(futures: list[tuple[asyncio.Future[Offset], Offset]], error: Exception | None) -> None:
     for future, offset in futures:
         if future.done():  # its caller was cancelled
             continue

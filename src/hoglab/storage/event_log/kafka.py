@@ -29,7 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from hoglab.storage.database import DatabaseError
-from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_log import EventLogFullError, Offset
 from hoglab.storage.event_log.group_commit import wake
 from hoglab.storage.event_log.kafka_partition import KafkaPartition
 from hoglab.storage.event_log.kafka_topic import KafkaAddress, prepared, reason
@@ -83,7 +83,7 @@ class _Append:
     records: Sequence[tuple[int, bytes]]
     size: int
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[int]
+    future: asyncio.Future[Offset]
 
 
 class KafkaEventLog:
@@ -93,7 +93,7 @@ class KafkaEventLog:
         self,
         address: KafkaAddress,
         *,
-        finished: Callable[[], Mapping[int, int]],
+        finished: Callable[[], Mapping[int, Offset]],
         max_backlog_bytes: int,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
@@ -178,7 +178,7 @@ class KafkaEventLog:
             except Exception as caught:
                 error = caught
             self._note(group, error)
-            wake([(0, append) for append in group], error)
+            wake([(Offset(0), append) for append in group], error)
 
     def _take_group(self) -> list[_Append]:
         group: list[_Append] = []
@@ -296,7 +296,7 @@ class KafkaEventLog:
         for number, offsets in waiting.items():
             WAITING.labels(number).set(offsets)
 
-    def _note_lag(self, ends: Mapping[int, int], finished: Mapping[int, int]) -> None:
+    def _note_lag(self, ends: Mapping[int, Offset], finished: Mapping[int, Offset]) -> None:
         """Remember since when each partition has waited, as far as this process has seen."""
         now = time.monotonic()
         for number, end in ends.items():
@@ -313,7 +313,7 @@ class KafkaEventLog:
         with self._work:
             return max((now - seen[0][1] for seen in self._seen.values() if seen), default=0.0)
 
-    def ends(self) -> dict[int, int]:
+    def ends(self) -> dict[int, Offset]:
         """Return the newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
         with answering(self._address):
             try:
@@ -323,10 +323,10 @@ class KafkaEventLog:
                 self._admin.list_topics(self._address.topic, timeout=ACKNOWLEDGED_WITHIN_S)
                 return self._ends()
 
-    def _ends(self) -> dict[int, int]:
+    def _ends(self) -> dict[int, Offset]:
         wanted = {TopicPartition(self._address.topic, number): _LATEST for number in range(self.partitions)}
         answers = self._admin.list_offsets(wanted, request_timeout=ACKNOWLEDGED_WITHIN_S)
-        return {place.partition: answer.result().offset for place, answer in answers.items()}
+        return {place.partition: Offset(answer.result().offset) for place, answer in answers.items()}
 
     def pending_offsets(self) -> int:
         """Return the number of offsets that waited for ingestion at the last look; cheap."""

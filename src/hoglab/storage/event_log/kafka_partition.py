@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from hoglab.storage.database import DatabaseError
-from hoglab.storage.event_log import LogRecord
+from hoglab.storage.event_log import LogRecord, Offset
 from hoglab.storage.event_log.kafka_topic import KafkaAddress, reason
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class KafkaPartition:
         )
         self._arrived: deque[LogRecord] = deque()
         self._is_assigned = False
-        self._after = 0  # everything up to it was given out
-        self._end = 0  # the partition ended there, when it was last read to its end
+        self._after = Offset(0)  # everything up to it was given out
+        self._end = Offset(0)  # the partition ended there, when it was last read to its end
         self._woken = threading.Event()
 
-    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+    def read(self, after: Offset, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
         """Return records with an offset above ``after`` that have arrived, in order.
 
         At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger. Raises `DatabaseError` also
@@ -70,7 +70,7 @@ class KafkaPartition:
             self._after = records[-1].offset
         return records
 
-    def wait(self, after: int, timeout_s: float) -> bool:
+    def wait(self, after: Offset, timeout_s: float) -> bool:
         """Wait until a record above ``after`` has arrived or the time is over, and return whether one has."""
         self._go_to(after)
         deadline = time.monotonic() + timeout_s
@@ -82,7 +82,7 @@ class KafkaPartition:
         return bool(self._arrived)
 
     @property
-    def reached(self) -> int:
+    def reached(self) -> Offset:
         """See `LogPartition`: commits of transactions have offsets, and are no records."""
         return self._after if self._arrived else max(self._after, self._end)
 
@@ -90,7 +90,7 @@ class KafkaPartition:
         """End the wait of the waiting consumer, or else the next wait."""
         self._woken.set()
 
-    def _go_to(self, after: int) -> None:
+    def _go_to(self, after: Offset) -> None:
         """Move the consumer behind an offset, unless it is there already."""
         if self._is_assigned and after in (self._after, self.reached):
             self._after = after
@@ -115,7 +115,7 @@ class KafkaPartition:
             if failure is None:
                 self._arrived.append(_record(message))
             elif failure.code() == _END:
-                self._end = message.offset() or 0
+                self._end = Offset(message.offset() or 0)
             elif failure.code() in _GONE:
                 self._is_assigned = False
                 raise DatabaseError(
@@ -141,4 +141,4 @@ def _record(message: Message) -> LogRecord:
     offset, (_, at) = message.offset(), message.timestamp()
     if offset is None:
         raise DatabaseError("a message of Kafka has no offset")
-    return LogRecord(offset + 1, datetime.fromtimestamp(at / 1000, UTC), message.value() or b"")
+    return LogRecord(Offset(offset + 1), datetime.fromtimestamp(at / 1000, UTC), message.value() or b"")

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
 from hoglab.storage.database.tables import queue_metadata
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_log.partitions import (
     LeaseLostError,
     LeaseRound,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from hoglab.storage.database.postgres.session import Connect
+    from hoglab.storage.event_log import Offset
 
 LEASE_S = 10.0
 """Time after its last renewal at which a lease ends."""
@@ -128,7 +130,7 @@ class LogLeases:
         self._session.rows(_MAKE, (partitions,))
         self._session.rows(_FIRST)
 
-    def positions(self) -> dict[int, int]:
+    def positions(self) -> dict[int, Offset]:
         """Return the offset up to which each partition is done with, 0 at first."""
         return dict(self._reader.rows(_POSITIONS))
 
@@ -163,7 +165,7 @@ class LogLeases:
         rows = self._session.rows(_OPEN_BATCH, lease._asdict())
         return OpenBatch(*rows[0]) if rows else None
 
-    def begin(self, lease: PartitionLease, last: int, events: int) -> OpenBatch:
+    def begin(self, lease: PartitionLease, last: Offset, events: int) -> OpenBatch:
         """See `Leases.begin`."""
         sequence_offset = self._session.value(_BEGIN, {**lease._asdict(), "last": last, "events": events})
         if sequence_offset is None:
@@ -180,13 +182,13 @@ class LogLeases:
         if connection.execute(_FENCE, lease._asdict()).first() is None:
             raise lost(lease)
 
-    def stored(self) -> int:
+    def stored(self) -> SequenceNumber:
         """Return the sequence number up to which everything is done."""
-        return int(self._reader.value(_STORED))
+        return SequenceNumber(self._reader.value(_STORED))
 
-    def last_sequence(self) -> int:
+    def last_sequence(self) -> SequenceNumber:
         """Return the newest sequence number that was given out, 0 at first."""
-        return int(self._reader.value(_LAST))
+        return SequenceNumber(self._reader.value(_LAST))
 
     def replace_log(self) -> None:
         """Delete the former log of one order. Raises `LogInUseError` while it has records that are not ingested."""
@@ -200,7 +202,7 @@ class LogLeases:
             for statement in _DROP_LOG:
                 connection.execute(statement.encode(), {})
 
-    def advance_sequence(self, number: int) -> None:
+    def advance_sequence(self, number: SequenceNumber) -> None:
         """Give out only sequence numbers above ``number`` from now on."""
         self._session.rows(_ADVANCE_SEQUENCE, (number,))
 

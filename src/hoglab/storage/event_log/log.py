@@ -19,7 +19,15 @@ import structlog
 
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.database.types import from_micros
-from hoglab.storage.event_log import EventLogFullError, LogRecord, LogStats, ReadToken
+from hoglab.storage.event_log import (
+    EventLogFullError,
+    LogRecord,
+    LogStats,
+    Offset,
+    ReadToken,
+    SequenceNumber,
+    numbered,
+)
 from hoglab.storage.event_log.backlog import Backlog
 from hoglab.storage.event_log.deferral import WINDOW_BYTES, Admitted, Deferral
 from hoglab.storage.event_log.group_commit import Waiter, wake
@@ -85,7 +93,7 @@ class LogLimits:
 class Stored(NamedTuple):
     """Stored group: ``ready`` has offsets from ``first`` on, ``deferred`` waits; ``at`` in microseconds."""
 
-    first: int
+    first: Offset
     at: int
     ready: Sequence[Waiter]
     deferred: Sequence[tuple[int, Waiter]]
@@ -119,8 +127,8 @@ class GroupCommitLog(ABC):
         self._backlog = Backlog(min(MIB, limits.max_backlog_bytes // 64, max(1, limits.window_bytes // 64)))
         self._deferral = Deferral(limits.window_bytes)
         self._admits_at = 0.0  # when deferred records may go into the log: later after a failure
-        self._newest_record = 0  # offset of the newest record that is stored, 0 for none
-        self._last_offset = 0  # the last one given out: deleted records and `advance_sequence` count
+        self._newest_record = Offset(0)  # offset of the newest record that is stored, 0 for none
+        self._last_offset = Offset(0)  # the last one given out: deleted records and `advance_sequence` count
         self._failing = False  # of the writer thread alone
         self._closed = threading.Event()
         self._threads = [
@@ -151,11 +159,11 @@ class GroupCommitLog(ABC):
     def _space_is_scarce(self) -> bool: ...
 
     @abstractmethod
-    def _lowest_position(self) -> int | None:
+    def _lowest_position(self) -> Offset | None:
         """Return lowest position of all consumers; None when there is no consumer."""
 
     @abstractmethod
-    def _move_position(self, consumer: str, offset: int) -> None: ...
+    def _move_position(self, consumer: str, offset: Offset) -> None: ...
 
     @abstractmethod
     def _delete_step(self, up_to: int) -> list[int]:
@@ -166,19 +174,19 @@ class GroupCommitLog(ABC):
         """Give space that deleted records took back to the disk."""
 
     @abstractmethod
-    def _extent(self) -> tuple[int, int, int]:
+    def _extent(self) -> tuple[Offset, int, int]:
         """Return first offset, number and bytes of the records that are stored; zeros for none."""
 
     @abstractmethod
-    def _oldest_stored(self, after: int) -> int | None:
+    def _oldest_stored(self, after: Offset) -> int | None:
         """Return acceptance time of the first record with an offset above, in microseconds."""
 
     @abstractmethod
-    def _last_of(self, owner: int, until: int) -> int | None:
+    def _last_of(self, owner: int, until: int) -> Offset | None:
         """Return the last offset of an owner's records that were accepted by a moment, in microseconds."""
 
     @abstractmethod
-    def _first_stored(self) -> int | None:
+    def _first_stored(self) -> Offset | None:
         """Return the first offset of all."""
 
     @abstractmethod
@@ -186,7 +194,7 @@ class GroupCommitLog(ABC):
         """Close the connections; called last, when the threads have ended."""
 
     @abstractmethod
-    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+    def read(self, after: Offset, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
         """Return records above ``after`` in order.
 
         At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger. Raises the errors of
@@ -194,12 +202,12 @@ class GroupCommitLog(ABC):
         """
 
     @abstractmethod
-    def position(self, consumer: str) -> int:
+    def position(self, consumer: str) -> Offset:
         """Return the last offset that this consumer has finished, 0 when it never committed."""
 
     @abstractmethod
-    def advance_sequence(self, offset: int) -> None:
-        """Give out only offsets above ``offset`` from now on; nothing changes when that is so already.
+    def advance_sequence(self, number: SequenceNumber) -> None:
+        """Give out only offsets above ``number`` from now on; nothing changes when that is so already.
 
         For a log that was lost or replaced beside stores that remember offsets of the old one.
         """
@@ -212,7 +220,7 @@ class GroupCommitLog(ABC):
 
     async def append(
         self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
-    ) -> int:
+    ) -> Offset:
         """Store one record and return its offset once it is on disk, 0 when it is deferred.
 
         Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the disk, of all or of
@@ -295,7 +303,7 @@ class GroupCommitLog(ABC):
 
     def _write_group(self, group: list[Waiter]) -> None:
         size = sum(len(waiter.payload) for waiter in group)
-        stored, error = Stored(0, 0, (), ()), None
+        stored, error = Stored(Offset(0), 0, (), ()), None
         with self._applying:
             try:
                 self._check_space(size)
@@ -315,20 +323,18 @@ class GroupCommitLog(ABC):
                 sizes = [(waiter.owner, len(waiter.payload)) for waiter in stored.ready]
                 self._note_stored(stored.first, sizes, stored.at)
         if error is None:
-            wake(
-                [*enumerate(stored.ready, stored.first), *((0, waiter) for _, waiter in stored.deferred)],
-                None,
-            )
+            ready = [(Offset(offset), waiter) for offset, waiter in enumerate(stored.ready, stored.first)]
+            wake([*ready, *((Offset(0), waiter) for _, waiter in stored.deferred)], None)
         else:
-            wake([(0, waiter) for waiter in group], error)
+            wake([(Offset(0), waiter) for waiter in group], error)
 
-    def _note_stored(self, first: int, records: Sequence[tuple[int | None, int]], at: int) -> None:
+    def _note_stored(self, first: Offset, records: Sequence[tuple[int | None, int]], at: int) -> None:
         """Count records of these owners and sizes that are in the log now, from this offset on."""
         if not records:
             return
         for offset, (owner, size) in enumerate(records, first):
             self._backlog.add(offset, size, at, owner)
-        self._last_offset = self._newest_record = first + len(records) - 1
+        self._last_offset = self._newest_record = Offset(first + len(records) - 1)
         self._arrived.notify_all()
 
     def _report(self, error: Exception | None) -> None:
@@ -350,7 +356,7 @@ class GroupCommitLog(ABC):
                 return
             if admitted is None:
                 return
-            first = admitted.last_offset - len(admitted.sizes) + 1
+            first = Offset(admitted.last_offset - len(admitted.sizes) + 1)
             with self._arrived:
                 self._deferral.note(admitted)
                 sizes = [(admitted.owner, size) for size in admitted.sizes]
@@ -358,7 +364,7 @@ class GroupCommitLog(ABC):
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def wait(self, after: int, timeout_s: float) -> bool:
+    def wait(self, after: Offset, timeout_s: float) -> bool:
         """Wait until a record above ``after`` exists or the time is over, and return whether one exists.
 
         Returns at once when the log is closed.
@@ -378,7 +384,7 @@ class GroupCommitLog(ABC):
 
     # -- consumers ----------------------------------------------------------------------------------
 
-    def commit(self, consumer: str, offset: int) -> None:
+    def commit(self, consumer: str, offset: Offset) -> None:
         """Mark everything up to and including ``offset`` as finished; never moves a position back."""
         self._move_position(consumer, offset)
         self._note_finished()
@@ -393,22 +399,21 @@ class GroupCommitLog(ABC):
 
     # -- deleting -----------------------------------------------------------------------------------
 
-    def trim(self, up_to: int) -> int:
+    def trim(self, up_to: SequenceNumber) -> int:
         """Delete records up to and including ``up_to``, but none that a consumer has not finished.
 
         Returns how many bytes of records went. There is no need to call it: finished records that are old
         or many are deleted by and by (`KEEP_FINISHED_S`, `KEEP_FINISHED_BYTES`).
         """
         lowest = self._lowest_position()
-        if lowest is not None:
-            up_to = min(up_to, lowest)
+        last = up_to if lowest is None else min(up_to, lowest)
         freed = 0
-        while not self._closed.is_set() and (step := self._delete_step(up_to)):
+        while not self._closed.is_set() and (step := self._delete_step(last)):
             freed += sum(step)
         with self._work:
-            self._backlog.drop(up_to)
-            if self._newest_record <= up_to:
-                self._newest_record = 0
+            self._backlog.drop(last)
+            if self._newest_record <= last:
+                self._newest_record = Offset(0)
         return freed
 
     def tidy(self) -> None:
@@ -421,7 +426,7 @@ class GroupCommitLog(ABC):
         with self._work:
             up_to = self._backlog.droppable(older_than=older_than, keep_bytes=keep_bytes)
         if up_to:
-            self.trim(up_to)
+            self.trim(SequenceNumber(up_to))
         self._give_back(scarce=scarce)
 
     def _tidy_until_closed(self) -> None:
@@ -444,7 +449,7 @@ class GroupCommitLog(ABC):
         with self._work:
             return LogStats(first, self._last_offset, records, size)
 
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         """Return the newest offset that was given out, 0 at first; cheap."""
         with self._work:
             return self._last_offset
@@ -458,10 +463,10 @@ class GroupCommitLog(ABC):
         """Return records of an owner that were accepted by now; cheap."""
         with self._work:
             deferred = self._deferral.oldest_of(owner) is not None
-            return ReadToken(owner, self._last_offset, self._now_us() if deferred else None)
+            return ReadToken(owner, numbered(self._last_offset), self._now_us() if deferred else None)
 
-    def resolve(self, token: ReadToken) -> int | None:
-        """Return the offset up to which all of it is in the log; None while a part is deferred.
+    def resolve(self, token: ReadToken) -> SequenceNumber | None:
+        """Return the number up to which all of it is in the log; None while a part is deferred.
 
         Where such records are gone from the log already, what is left of it begins behind all of them.
         """
@@ -475,10 +480,10 @@ class GroupCommitLog(ABC):
             return None
         offset, first = self._last_of(token.owner, until), self._first_stored()
         if offset is None:
-            offset = last if first is None else first - 1
-        return max(token.offset, offset)
+            offset = last if first is None else Offset(first - 1)
+        return max(token.offset, numbered(offset))
 
-    def oldest_after(self, position: int) -> datetime | None:
+    def oldest_after(self, position: Offset) -> datetime | None:
         """Return acceptance time of the oldest record that a consumer at ``position`` has not finished.
 
         The result is None for none.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hoglab.storage.event_log import LogRecord
+    from hoglab.storage.event_log import LogRecord, Offset, SequenceNumber
 
 MAX_PARTITIONS = 1024
 
@@ -39,7 +39,7 @@ class PartitionDone(NamedTuple):
     """The note that a partition is done up to an offset; it counts while the lease is still owned."""
 
     lease: PartitionLease
-    offset: int
+    offset: Offset
 
 
 class OpenBatch(NamedTuple):
@@ -49,7 +49,7 @@ class OpenBatch(NamedTuple):
     partitions, and their offsets in the partition.
     """
 
-    last: int
+    last: Offset
     sequence_offset: int
 
 
@@ -79,7 +79,7 @@ class PartitionedLog(Protocol):
         """
         ...
 
-    def ends(self) -> Mapping[int, int]:
+    def ends(self) -> Mapping[int, Offset]:
         """Return the newest offset of each partition, 0 for an empty one. Raises `DatabaseError`."""
         ...
 
@@ -103,21 +103,21 @@ class LogPartition(Protocol):
     """
 
     @property
-    def reached(self) -> int:
+    def reached(self) -> Offset:
         """The offset up to which it was read: all records up to there were returned.
 
         It may be passed as ``after``, and is above the last returned record where offsets without a record follow.
         """
         ...
 
-    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+    def read(self, after: Offset, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
         """Return records with an offset above ``after`` that are there, in order; empty when there are none.
 
         At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger.
         """
         ...
 
-    def wait(self, after: int, timeout_s: float) -> bool:
+    def wait(self, after: Offset, timeout_s: float) -> bool:
         """Wait until a record above ``after`` exists or the time is over, and return whether one exists."""
         ...
 
@@ -135,7 +135,7 @@ class Leases(Protocol):
     known by this one number, and one number says up to where everything is done.
     """
 
-    def positions(self) -> Mapping[int, int]:
+    def positions(self) -> Mapping[int, Offset]:
         """Return the offset up to which each partition is done with, 0 at first."""
         ...
 
@@ -155,7 +155,7 @@ class Leases(Protocol):
         """Return the batch that some process began, which is to be finished before anything else; None without one."""
         ...
 
-    def begin(self, lease: PartitionLease, last: int, events: int) -> OpenBatch:
+    def begin(self, lease: PartitionLease, last: Offset, events: int) -> OpenBatch:
         """Begin a batch of all records up to the offset ``last`` that are not done. Raises `LeaseLostError`.
 
         As many sequence numbers are given out as there are offsets, or ``events`` if these are more: each event may
@@ -171,11 +171,11 @@ class Leases(Protocol):
         """Keep other processes from taking a partition until a metadata transaction ends. Raises `LeaseLostError`."""
         ...
 
-    def stored(self) -> int:
+    def stored(self) -> SequenceNumber:
         """Return the sequence number up to which everything is done."""
         ...
 
-    def last_sequence(self) -> int:
+    def last_sequence(self) -> SequenceNumber:
         """Return the newest sequence number that was given out, 0 at first."""
         ...
 
@@ -183,7 +183,7 @@ class Leases(Protocol):
         """Delete the former log of one order. Raises `DatabaseError` while it has records that are not ingested."""
         ...
 
-    def advance_sequence(self, number: int) -> None:
+    def advance_sequence(self, number: SequenceNumber) -> None:
         """Give out only sequence numbers above ``number`` from now on."""
         ...
 

@@ -20,7 +20,7 @@ from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.locks import tried_again
 from hoglab.storage.database.postgres.session import NOW_US, PostgresSession
 from hoglab.storage.database.types import from_micros
-from hoglab.storage.event_log import EventLogFullError, LogRecord
+from hoglab.storage.event_log import EventLogFullError, LogRecord, Offset
 from hoglab.storage.event_log.deferral import STEP_RECORDS, Admitted, Deferral, step
 from hoglab.storage.event_log.group_commit import RETRY_DISK_S
 from hoglab.storage.event_log.log import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from hoglab.storage.database.postgres.session import Connect
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_log.group_commit import Waiter
 
 POLL_S = 0.5
@@ -177,7 +178,7 @@ class PostgresEventLog(GroupCommitLog):
                 if self._deferral.records:
                     self._work.notify()
 
-    def _catch_up(self, connection: psycopg.Connection[Any], last: int, deferrals: int) -> None:
+    def _catch_up(self, connection: psycopg.Connection[Any], last: Offset, deferrals: int) -> None:
         """Count what others did up to a state of the head. While `_applying` is held."""
         news, deferral = [], None
         if last > self._last_offset:
@@ -215,14 +216,16 @@ class PostgresEventLog(GroupCommitLog):
                 connection.execute(_DEFER, (now, owners, [waiter.payload for _, waiter in deferred]))
                 connection.execute(_MOVE_HEAD, (last, self._id))
                 deferrals += 1
-            stored = self._append(connection, ready, deferrals, now) if ready else Stored(0, now, (), ())
+            stored = (
+                self._append(connection, ready, deferrals, now) if ready else Stored(Offset(0), now, (), ())
+            )
             if stored is None:
                 raise DatabaseError(f"{self._name} was changed without its lock")
         self._deferrals = deferrals
         self._latest_us = now
         return stored._replace(deferred=deferred)
 
-    def _locked(self, connection: psycopg.Connection[Any]) -> tuple[int, int, int]:
+    def _locked(self, connection: psycopg.Connection[Any]) -> tuple[Offset, int, int]:
         """Keep others from appending until the end of the transaction; last offset, deferrals, and the moment."""
         row = connection.execute(_LOCK.encode()).fetchone()
         if row is None:
@@ -263,7 +266,7 @@ class PostgresEventLog(GroupCommitLog):
             last_id, _, newest_at = taken[-1]
             connection.execute(_ADMIT, (last, following, last_id))
             connection.execute(_FORGET, (following, last_id))
-            last += len(taken)
+            last = Offset(last + len(taken))
             connection.execute(_MOVE_HEAD, (last, self._id))
             admitted = Admitted(following, last, [size for _, size, _ in taken], newest_at, oldest_left)
         self._deferrals = deferrals + 1
@@ -285,41 +288,41 @@ class PostgresEventLog(GroupCommitLog):
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+    def read(self, after: Offset, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
         """Return records above ``after`` in order; see `GroupCommitLog.read`."""
         rows = self._reader.rows(_READ, (after, max_records, max_bytes))
         return [LogRecord(offset, from_micros(at), payload) for offset, at, payload in rows]
 
-    def position(self, consumer: str) -> int:
+    def position(self, consumer: str) -> Offset:
         """Return the last offset that this consumer has finished, 0 when it never committed."""
-        return self._reader.value(_POSITION, (consumer,)) or 0
+        return self._reader.value(_POSITION, (consumer,)) or Offset(0)
 
-    def _lowest_position(self) -> int | None:
-        lowest: int | None = self._reader.value(_LOWEST)
+    def _lowest_position(self) -> Offset | None:
+        lowest: Offset | None = self._reader.value(_LOWEST)
         return lowest
 
-    def _move_position(self, consumer: str, offset: int) -> None:
+    def _move_position(self, consumer: str, offset: Offset) -> None:
         self._keeper.rows(_COMMIT, (consumer, offset))
 
-    def _extent(self) -> tuple[int, int, int]:
+    def _extent(self) -> tuple[Offset, int, int]:
         first, records, size = self._reader.rows(_EXTENT)[0]
         return first, records, size
 
-    def _oldest_stored(self, after: int) -> int | None:
+    def _oldest_stored(self, after: Offset) -> int | None:
         oldest: int | None = self._reader.value(_OLDEST, (after,))
         return oldest
 
-    def _last_of(self, owner: int, until: int) -> int | None:
-        last: int | None = self._reader.value(_LAST_OF, (owner, until))
+    def _last_of(self, owner: int, until: int) -> Offset | None:
+        last: Offset | None = self._reader.value(_LAST_OF, (owner, until))
         return last
 
-    def _first_stored(self) -> int | None:
-        first: int | None = self._reader.value(_FIRST)
+    def _first_stored(self) -> Offset | None:
+        first: Offset | None = self._reader.value(_FIRST)
         return first
 
-    def advance_sequence(self, offset: int) -> None:
-        """Give out only offsets above ``offset`` from now on; nothing changes when that is so already."""
-        self._keeper.rows(_SKIP, (offset,))
+    def advance_sequence(self, number: SequenceNumber) -> None:
+        """Give out only offsets above ``number`` from now on; nothing changes when that is so already."""
+        self._keeper.rows(_SKIP, (number,))
         self._refresh()
 
     # -- deleting -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import Gauge
 
 from hoglab.storage.database.errors import DatabaseError
-from hoglab.storage.event_log import LogStats, ReadToken
+from hoglab.storage.event_log import LogStats, Offset, ReadToken, SequenceNumber
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,32 +42,32 @@ class IngestionProgress:
         self.source, self._leases = log.source, log.leases
         self._lock = threading.Lock()
         # A moment, and where the partitions ended then.
-        self._asked: tuple[int, Mapping[int, int]] | None = None
+        self._asked: tuple[int, Mapping[int, Offset]] | None = None
         # Moments, and up to which number everything was ingested when all that was accepted before was.
-        self._known: deque[tuple[int, int]] = deque(maxlen=KNOWN_MOMENTS)
+        self._known: deque[tuple[int, SequenceNumber]] = deque(maxlen=KNOWN_MOMENTS)
 
-    def position(self) -> int:
+    def position(self) -> SequenceNumber:
         """Return the number up to which everything is stored and dispatched. Raises `DatabaseError`."""
         return self._leases.stored()
 
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         """Return the newest number that was given out, 0 at first. Raises `DatabaseError`."""
-        return self._leases.last_sequence()
+        return Offset(self._leases.last_sequence())
 
     def stats(self) -> LogStats:
         """Return numbers from the first on: the partitions still have the records of every begun batch."""
         last = self._leases.last_sequence()
-        return LogStats(1 if last else 0, last, 0, 0)
+        return LogStats(Offset(1 if last else 0), Offset(last), 0, 0)
 
-    def advance_sequence(self, number: int) -> None:
+    def advance_sequence(self, number: SequenceNumber) -> None:
         """See `EventLog`: give out larger numbers only from now on. Raises `DatabaseError`."""
         self._leases.advance_sequence(number)
 
     def read_token(self, owner: int) -> ReadToken:
         """See `ReadTokens`; the token holds the time, because the number of the record is not known yet."""
-        return ReadToken(owner, 0, _now_us())
+        return ReadToken(owner, SequenceNumber(0), _now_us())
 
-    def resolve(self, token: ReadToken) -> int | None:
+    def resolve(self, token: ReadToken) -> SequenceNumber | None:
         """See `ReadTokens`; None while any of it is not ingested, and while the partitions do not answer."""
         until = token.deferred_until
         if until is None:
@@ -79,12 +79,12 @@ class IngestionProgress:
             _log.warning("event_log_progress_is_not_known", reason=str(error))
             return None
 
-    def trim(self, up_to: int) -> int:
+    def trim(self, up_to: SequenceNumber) -> int:
         """See `EventLog`: the topic has a retention of its own."""
         del up_to
         return 0
 
-    def _ingested_by(self, until: int) -> int | None:
+    def _ingested_by(self, until: int) -> SequenceNumber | None:
         """Return a number up to which all is, and everything that was accepted by a moment.
 
         The result is None if that is not ingested.

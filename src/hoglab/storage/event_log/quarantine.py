@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from hoglab.storage.event_log import SequenceNumber
+
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedRecord:
-    """A record that was put aside. ``offset`` is where it was in the event log, and its name from then on.
+    """A record that was put aside. ``offset`` is its number in the event log, and its name from then on.
 
     ``project_id`` is None when that could not be read; ``is_replaying`` when it is about to go back to the log.
     """
 
-    offset: int
+    offset: SequenceNumber
     project_id: int | None
     reason: str
     size: int
@@ -51,7 +53,7 @@ class QuarantineStore(Protocol):
         """Return number and size of all records."""
         ...
 
-    def replaying(self, limit: int) -> list[tuple[int, bytes]]:
+    def replaying(self, limit: int) -> list[tuple[SequenceNumber, bytes]]:
         """Return offsets and payloads of some of the records that are to go back to the log, in order."""
         ...
 

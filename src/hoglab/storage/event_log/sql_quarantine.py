@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hoglab.storage.database import Database
+    from hoglab.storage.event_log import SequenceNumber
 
 _column = quarantined_record.c
 _RECORD = [_column[name] for name in QuarantinedRecord.__dataclass_fields__]
@@ -41,7 +42,7 @@ class SqlQuarantineStore:
         with self._database.read() as connection:
             return _state(connection)
 
-    def replaying(self, limit: int) -> list[tuple[int, bytes]]:
+    def replaying(self, limit: int) -> list[tuple[SequenceNumber, bytes]]:
         """Return offsets and payloads of some of the records that are to go back to the log, in order."""
         query = sa.select(_column.offset, _column.payload).where(_column.is_replaying)
         with self._database.read() as connection:

@@ -15,7 +15,7 @@ from hoglab.storage.database.errors import DISK_ADVICE, explained
 from hoglab.storage.database.locks import write_lock
 from hoglab.storage.database.sqlite import connect
 from hoglab.storage.database.types import from_micros
-from hoglab.storage.event_log import EventLogFullError, LogRecord
+from hoglab.storage.event_log import EventLogFullError, LogRecord, Offset
 from hoglab.storage.event_log.deferral import STEP_RECORDS, Admitted, step
 from hoglab.storage.event_log.group_commit import RETRY_DISK_S
 from hoglab.storage.event_log.log import MIB, TIDY_STEP_RECORDS, GroupCommitLog, LogLimits, Stored
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_log.group_commit import Waiter
 
 MIN_FREE_DISK_BYTES = 200 * MIB
@@ -114,7 +115,7 @@ class SqliteEventLog(GroupCommitLog):
                 self._backlog.add(last_offset, size, newest_at, owner)
                 self._newest_record = last_offset
             self._deferral.load(self._reader.execute(_DEFERRED))
-        self._last_offset = 0 if row is None else int(row[0])
+        self._last_offset = Offset(0 if row is None else int(row[0]))
 
     # -- appending ----------------------------------------------------------------------------------
 
@@ -135,12 +136,12 @@ class SqliteEventLog(GroupCommitLog):
             ready, deferred = self._deferral.divide(group, self._backlog)
         return Stored(self._store(ready, deferred, now), now, ready, deferred)
 
-    def _store(self, ready: Sequence[Waiter], deferred: Sequence[tuple[int, Waiter]], now: int) -> int:
+    def _store(self, ready: Sequence[Waiter], deferred: Sequence[tuple[int, Waiter]], now: int) -> Offset:
         """Commit ready and deferred records, and return the offset of the first ready one."""
         connection = self._appender
         with self._turns.turn():
             row = connection.execute(_LAST).fetchone()
-            first = 1 if row is None else int(row[0]) + 1
+            first = Offset(1 if row is None else int(row[0]) + 1)
             values: list[int | bytes | None] = []
             for offset, waiter in enumerate(ready, first):
                 values += (offset, waiter.owner, now, waiter.payload)
@@ -172,7 +173,7 @@ class SqliteEventLog(GroupCommitLog):
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def read(self, after: int, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
+    def read(self, after: Offset, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
         """Return records above ``after`` in order; see `GroupCommitLog.read`."""
         records: list[LogRecord] = []
         size = 0
@@ -188,43 +189,47 @@ class SqliteEventLog(GroupCommitLog):
                 cursor.close()  # ends the snapshot, which would keep the write-ahead log from being reused
         return records
 
-    def position(self, consumer: str) -> int:
+    def position(self, consumer: str) -> Offset:
         """Return the last offset that this consumer has finished, 0 when it never committed."""
-        return self._number(_POSITION, consumer) or 0
+        return self._offset(_POSITION, consumer) or Offset(0)
 
-    def _lowest_position(self) -> int | None:
-        return self._number(_LOWEST)
+    def _lowest_position(self) -> Offset | None:
+        return self._offset(_LOWEST)
 
-    def _move_position(self, consumer: str, offset: int) -> None:
+    def _move_position(self, consumer: str, offset: Offset) -> None:
         with explained(self._name), self._turns.turn():
             self._keeper.execute(_COMMIT, (consumer, offset, self._now_us()))
 
-    def _extent(self) -> tuple[int, int, int]:
+    def _extent(self) -> tuple[Offset, int, int]:
         with self._reading, explained(self._name):
             first, records, size = self._reader.execute(_EXTENT).fetchone()
         return first, records, size
 
-    def _oldest_stored(self, after: int) -> int | None:
+    def _oldest_stored(self, after: Offset) -> int | None:
         return self._number(_OLDEST, after)
 
-    def _last_of(self, owner: int, until: int) -> int | None:
-        return self._number(_LAST_OF, owner, until)
+    def _last_of(self, owner: int, until: int) -> Offset | None:
+        return self._offset(_LAST_OF, owner, until)
 
-    def _first_stored(self) -> int | None:
-        return self._number(_FIRST)
+    def _first_stored(self) -> Offset | None:
+        return self._offset(_FIRST)
+
+    def _offset(self, query: str, *parameters: int | str) -> Offset | None:
+        number = self._number(query, *parameters)
+        return None if number is None else Offset(number)
 
     def _number(self, query: str, *parameters: int | str) -> int | None:
         with self._reading, explained(self._name):
             row = self._reader.execute(query, parameters).fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
-    def advance_sequence(self, offset: int) -> None:
-        """Give out only offsets above ``offset`` from now on; nothing changes when that is so already."""
+    def advance_sequence(self, number: SequenceNumber) -> None:
+        """Give out only offsets above ``number`` from now on; nothing changes when that is so already."""
         with explained(self._name), self._turns.turn():
-            self._keeper.execute(_SKIP, (offset,))
-            self._keeper.execute(_SKIP_FIRST, (offset,))
+            self._keeper.execute(_SKIP, (number,))
+            self._keeper.execute(_SKIP_FIRST, (number,))
             with self._work:
-                self._last_offset = max(self._last_offset, offset)
+                self._last_offset = max(self._last_offset, Offset(number))
 
     # -- deleting -----------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from uuid import UUID
 
 import msgspec
 
+from hoglab.storage.event_log import SequenceNumber
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from contextlib import AbstractContextManager
@@ -81,13 +83,15 @@ class EventRow(msgspec.Struct, frozen=True, gc=False):
     person_mode: str  # full, propertyless, force_upgrade
     elements_chain: str
     groups: Mapping[int, str]  # group type index -> group key
-    log_offset: int  # the event log record that it came in
+    log_offset: SequenceNumber  # the event log record that it came in
     # Copies of properties that nearly every analysis reads; None when missing. Text form of the value.
     feature_flag: str | None
     feature_flag_response: str | None
     session_id: str | None
     log_partition: int = 0  # the part of the event log that the record is in
-    first_offset: int = 0  # the record that it was new with, where a later one corrected it; else 0
+    first_offset: SequenceNumber = SequenceNumber(
+        0
+    )  # the record that it was new with, where a later one corrected it; else 0
 
     @property
     def identity(self) -> Identity:
@@ -158,7 +162,7 @@ class EventsOfPersons:
     project_id: int
     person_ids: Sequence[UUID]
     distinct_ids: Sequence[str]
-    log_offset: int
+    log_offset: SequenceNumber
 
 
 ErasableEvents = EventsBefore | EventsOfPersons
@@ -226,7 +230,12 @@ class EventStore(Protocol):
         ...
 
     def append(
-        self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
+        self,
+        batch: EventBatch,
+        *,
+        log_offset: SequenceNumber,
+        log_partition: int = 0,
+        first_seq: SequenceNumber | None = None,
     ) -> Sequence[int]:
         """Write rows, overrides and the log position, all of it once, also when the same is tried again.
 
@@ -245,10 +254,10 @@ class EventStore(Protocol):
         """Go through all steps of storing rows, and take it back. Raises `EventStoreUnavailableError`."""
         ...
 
-    def position(self, log_partition: int | None = None) -> int:
-        """Return the log offset up to which everything is stored; 0 for an empty store.
+    def position(self, log_partition: int | None = None) -> SequenceNumber:
+        """Return the number of the record up to which everything is stored; 0 for an empty store.
 
-        Without a partition where the log has several: the newest offset that anything is stored of.
+        Without a partition where the log has several: the newest number that anything is stored of.
         """
         ...
 
@@ -262,7 +271,7 @@ class EventStore(Protocol):
         """Return a reader for one thread. Raises `EventStoreUnavailableError`."""
         ...
 
-    def pause_writes(self) -> AbstractContextManager[int]:
+    def pause_writes(self) -> AbstractContextManager[SequenceNumber]:
         """Keep the writer away, so that the files can be copied; gives the position. Queries go on."""
         ...
 
@@ -289,7 +298,9 @@ class EventStore(Protocol):
         """Delete what is known of the merges of persons whose events are gone."""
         ...
 
-    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+    def distinct_ids_since(
+        self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
+    ) -> set[str]:
         """Return which of some distinct ids have events in later log records."""
         ...
 

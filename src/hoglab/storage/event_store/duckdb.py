@@ -18,6 +18,7 @@ import structlog
 from msgspec.structs import replace
 
 from hoglab.storage.database.errors import DISK_ADVICE
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.deadlines import QueryDeadlines
 from hoglab.storage.event_store.dialects.duckdb import DuckDb
@@ -194,7 +195,12 @@ class DuckDbEventStore:
     # -- writing ------------------------------------------------------------------------------------
 
     def append(
-        self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
+        self,
+        batch: EventBatch,
+        *,
+        log_offset: SequenceNumber,
+        log_partition: int = 0,
+        first_seq: SequenceNumber | None = None,
     ) -> Sequence[int]:
         """Write rows, overrides and the log position in one transaction, and return which of the rows are new.
 
@@ -215,7 +221,7 @@ class DuckDbEventStore:
             with self._sealing, self._writing:
                 return self._append(batch, log_offset, may_replace=True)
 
-    def _append(self, batch: EventBatch, log_offset: int, *, may_replace: bool) -> Sequence[int]:
+    def _append(self, batch: EventBatch, log_offset: SequenceNumber, *, may_replace: bool) -> Sequence[int]:
         self._make_usable()
         offsets = [row.log_offset for row in batch.rows]
         if max(offsets, default=0) > max(log_offset, self._position):
@@ -257,7 +263,7 @@ class DuckDbEventStore:
                 connection.execute("ROLLBACK")
 
     def _write(
-        self, batch: EventBatch, positions: Sequence[int], log_offset: int, *, may_replace: bool
+        self, batch: EventBatch, positions: Sequence[int], log_offset: SequenceNumber, *, may_replace: bool
     ) -> Sequence[int]:
         """Store the rows at some positions that say something new, and return the positions of the new events."""
         connection = self._file.connection
@@ -326,9 +332,9 @@ class DuckDbEventStore:
         stored = versions_new_between(self._file.connection, asked, min(offsets), max(offsets))
         return new_at(rows, positions, stored)
 
-    def position(self, log_partition: int | None = None) -> int:
+    def position(self, log_partition: int | None = None) -> SequenceNumber:
         """See `EventStore.position`; in other partitions than the first there is nothing."""
-        return 0 if log_partition else self._position
+        return SequenceNumber(0) if log_partition else self._position
 
     def check(self) -> None:
         """Raise `EventStoreUnavailableError` if a batch could not be written now, for health checks.
@@ -357,7 +363,7 @@ class DuckDbEventStore:
             self._load()
 
     @contextmanager
-    def pause_writes(self) -> Iterator[int]:
+    def pause_writes(self) -> Iterator[SequenceNumber]:
         """Keep the writer away, so that the files can be copied; gives the position. Queries go on.
 
         Raises `EventStoreUnavailableError`.
@@ -492,7 +498,9 @@ class DuckDbEventStore:
             except duckdb.Error as error:
                 raise self._file.explain(error) from error
 
-    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+    def distinct_ids_since(
+        self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
+    ) -> set[str]:
         """Return which of some distinct ids have events in later log records."""
         with self._cursor() as reader:
             return distinct_ids_since(reader, project_id, distinct_ids, log_offset)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store.deadlines import QueryDeadlines
 
 CLOSE_PATIENCE_S = 5.0
@@ -96,7 +97,7 @@ class DuckDbFile:
         """Readers that may see an old state of the file for long."""
         self._changed = threading.Condition()
 
-    def load(self) -> tuple[int, int]:
+    def load(self) -> tuple[SequenceNumber, int]:
         """Create the tables in a new file, or upgrade them, and return the log position and the next ``seq``.
 
         Raises `EventStoreUnavailableError` for a file of a newer program.

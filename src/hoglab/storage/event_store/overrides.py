@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import PersonOverride
 
     Person = tuple[int, UUID]
 
 
 def write_overrides(
-    connection: duckdb.DuckDBPyConnection, overrides: Sequence[PersonOverride], log_offset: int
+    connection: duckdb.DuckDBPyConnection, overrides: Sequence[PersonOverride], log_offset: SequenceNumber
 ) -> None:
     """Apply merges in order, inside the transaction of ``connection``.
 

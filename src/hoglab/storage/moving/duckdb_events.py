@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from hoglab.storage.database.types import to_micros
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.arrow import ArrowTable, integers, microseconds, small_integers, uuids
 from hoglab.storage.event_store.deadlines import QueryDeadlines
@@ -156,7 +157,7 @@ class DuckDbEvents:
         with self._writing(ArrowTable(columns)) as connection:
             connection.execute(_ADD_MERGES)
             connection.execute("UPDATE store_state SET position = $1, next_seq = $2", [position, next_seq])
-        self._position, self._next_seq = position, next_seq
+        self._position, self._next_seq = SequenceNumber(position), next_seq
 
     @contextmanager
     def _writing(self, incoming: ArrowTable) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hoglab.storage.database import tables
-from hoglab.storage.event_log import EventLogFullError
+from hoglab.storage.event_log import EventLogFullError, Offset
 from hoglab.storage.event_log.extent import READ_RECORDS
 from hoglab.storage.moving.errors import MoveError
 from hoglab.storage.moving.rows import batches
@@ -47,7 +47,7 @@ OF_A_LOG: frozenset[Table] = frozenset(
 )
 """The tables that tell of one log alone."""
 
-Finished = Mapping[int, int]
+Finished = Mapping[int, Offset]
 """Offsets up to which partitions are ingested; 0 where that is not on_progress."""
 
 
@@ -100,7 +100,7 @@ def rest_in_tables(connection: Connection, after: int) -> Iterator[bytes]:
 def rest_in_topic(log: PartitionedLog, finished: Finished) -> Iterator[tuple[int, LogRecord]]:
     """Yield records of a topic behind what is finished, with their partitions, one partition after the other."""
     for number, end in sorted(log.ends().items()):
-        after = finished.get(number, 0)
+        after = finished.get(number, Offset(0))
         with closing(log.partition(number)) as partition:
             while after < end:
                 if partition.wait(after, WAIT_S):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Table
 
+    from hoglab.storage.event_log import Offset
     from hoglab.storage.event_log.partitions import PartitionedLog
     from hoglab.storage.moving.events import MovingEvents
     from hoglab.storage.moving.location import Location, Opened
@@ -93,7 +94,7 @@ class MovedLog:
     topic: PartitionedLog
     is_left: bool
     """Whether the topic is what is left."""
-    finished: int | Mapping[int, int]
+    finished: int | Mapping[int, Offset]
     end: int
     """A number above all that are known; everything up to it is done in the other place."""
     format: RecordFormat
@@ -192,7 +193,7 @@ def _finished_records(old: Opened, events: MovingEvents) -> int:
     return stored
 
 
-def _finished_partitions(old: Opened) -> Mapping[int, int]:
+def _finished_partitions(old: Opened) -> Mapping[int, Offset]:
     """Return the offset up to which everything is done in each partition.
 
     Raises `MoveError` in the middle of a batch.

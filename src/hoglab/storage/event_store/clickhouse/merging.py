@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import PersonOverride
     from hoglab.storage.event_store.clickhouse.connection import Connection
 
@@ -28,7 +29,7 @@ MERGE_TYPES: Final = {
 
 
 def write_merges(
-    connection: Connection, overrides: Sequence[PersonOverride], partition: int, log_offset: int
+    connection: Connection, overrides: Sequence[PersonOverride], partition: int, log_offset: SequenceNumber
 ) -> None:
     """Apply merges in order. The same again changes nothing.
 

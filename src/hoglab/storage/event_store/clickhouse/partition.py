@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import EventRow
     from hoglab.storage.event_store.clickhouse.connection import Connection
     from hoglab.storage.event_store.once.known_keys import Keys
@@ -72,7 +73,7 @@ class Partition:
         # A server may have databases of several installations, and ends statements by their ids alone.
         self._inserts = f"hoglab-append-{connection.database}-{number}-"
         where = f"WHERE log_partition = {number}"
-        self.position: int
+        self.position: SequenceNumber
         [(self.position, next_seq)] = connection.rows(
             f"SELECT max(log_offset), max(next_seq) FROM {POSITIONS} {where}"  # noqa: S608
         )
@@ -102,7 +103,7 @@ class Partition:
         """Return the condition for events of some records of this partition."""
         return f"log_partition = {self.number} AND log_offset BETWEEN {first} AND {last}"
 
-    def recalled(self, rows: Sequence[EventRow], log_offset: int) -> Versions:
+    def recalled(self, rows: Sequence[EventRow], log_offset: SequenceNumber) -> Versions:
         """Return what earlier batches stored of rows for the log records they came in.
 
         After a batch that failed, or was not finished by a process before this one, some may be behind `position`, too.
@@ -159,7 +160,9 @@ class Partition:
             versions.setdefault(identity, []).append(version)
         return versions
 
-    def replace(self, rows: Sequence[EventRow], replaced: Sequence[Replacement], log_offset: int) -> None:
+    def replace(
+        self, rows: Sequence[EventRow], replaced: Sequence[Replacement], log_offset: SequenceNumber
+    ) -> None:
         """Delete versions that rows took the place of, and note it. The same again changes nothing."""
         olds = {old.seq: old for old, _ in replaced}
         listed = ", ".join(map(str, olds))
@@ -187,7 +190,7 @@ class Partition:
         self._next_seq = max(self._next_seq, first_seq or 1)
 
     def write(
-        self, rows: Sequence[EventRow], settled: WritePlan, log_offset: int, *, is_checked: bool
+        self, rows: Sequence[EventRow], settled: WritePlan, log_offset: SequenceNumber, *, is_checked: bool
     ) -> None:
         """Add the rows that are to be written, for a batch that ends with a record of the log.
 
@@ -213,11 +216,11 @@ class Partition:
             settings = {"insert_deduplication_token": token, "query_id": f"{self._inserts}{token}"}
             self._connection.insert(EVENTS, TYPES, columns, settings)
 
-    def advance(self, rows: Sequence[EventRow], stored: Sequence[int], log_offset: int) -> None:
+    def advance(self, rows: Sequence[EventRow], stored: Sequence[int], log_offset: SequenceNumber) -> None:
         """Note that everything up to a record is stored: of these rows those at some positions."""
         self._next_seq += len(rows)
         types = {"log_partition": "UInt16", "log_offset": "Int64", "next_seq": "Int64"}
-        columns = {
+        columns: dict[str, list[int]] = {
             "log_partition": [self.number],
             "log_offset": [log_offset],
             "next_seq": [self._next_seq],

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from hoglab.patterns import anchored
+from hoglab.storage.event_log import SequenceNumber
 from hoglab.storage.event_store import EventStoreUnavailableError
 from hoglab.storage.event_store.clickhouse.connection import Connection
 from hoglab.storage.event_store.clickhouse.erasing import AT_ONCE, WIDE, condition_of, listed
@@ -96,7 +97,12 @@ class ClickHouseEventStore:
     # -- writing ------------------------------------------------------------------------------------
 
     def append(
-        self, batch: EventBatch, *, log_offset: int, log_partition: int = 0, first_seq: int | None = None
+        self,
+        batch: EventBatch,
+        *,
+        log_offset: SequenceNumber,
+        log_partition: int = 0,
+        first_seq: SequenceNumber | None = None,
     ) -> Sequence[int]:
         """See `EventStore.append`."""
         with self._writing:
@@ -143,7 +149,7 @@ class ClickHouseEventStore:
         self.typed_columns.flush_usage()
 
     @contextmanager
-    def pause_writes(self) -> Iterator[int]:
+    def pause_writes(self) -> Iterator[SequenceNumber]:
         """See `EventStore.pause_writes`."""
         with self._writing:
             yield self._partition(0).position
@@ -171,13 +177,14 @@ class ClickHouseEventStore:
                 columns = columns_of(chosen, indexes_of(chosen), written, month=0, partition=partition.number)
                 self._connection.insert(REHEARSAL, TYPES, columns)
 
-    def position(self, log_partition: int | None = None) -> int:
+    def position(self, log_partition: int | None = None) -> SequenceNumber:
         """See `EventStore.position`."""
         if log_partition is not None:
             return self._partition(log_partition).position
         if 0 in self._partitions:
             return self._partitions[0].position
-        return int(self._connection.rows(f"SELECT max(log_offset) FROM {POSITIONS}")[0][0])  # noqa: S608
+        rows = self._connection.rows(f"SELECT max(log_offset) FROM {POSITIONS}")  # noqa: S608
+        return SequenceNumber(rows[0][0])
 
     def checkpoint(self) -> None:
         """See `EventStore.checkpoint`: the server writes by itself."""
@@ -203,7 +210,9 @@ class ClickHouseEventStore:
         where = f"project_id = {project_id} AND (old_person_id IN {people} OR person_id IN {people})"
         self._connection.command(f"ALTER TABLE {OVERRIDES} DELETE WHERE {where}", {**WIDE, **AT_ONCE})
 
-    def distinct_ids_since(self, project_id: int, distinct_ids: Sequence[str], log_offset: int) -> set[str]:
+    def distinct_ids_since(
+        self, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
+    ) -> set[str]:
         """See `EventStore.distinct_ids_since`."""
         where = f"project_id = {project_id} AND log_offset > {log_offset} AND distinct_id IN {listed(distinct_ids)}"
         rows = self._connection.rows(f"SELECT DISTINCT distinct_id FROM {EVENTS} WHERE {where}", WIDE)  # noqa: S608

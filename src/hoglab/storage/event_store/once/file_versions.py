@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import EventRow, Identity
     from hoglab.storage.event_store.once.versions import Replacement
 
@@ -148,7 +149,7 @@ def replace_versions(
     rows: Sequence[EventRow],
     replaced: Sequence[Replacement],
     seqs: Mapping[int, int],
-    log_offset: int,
+    log_offset: SequenceNumber,
 ) -> None:
     """Delete versions that rows took the place of, and note it; ``seqs`` are the new rows', by their positions.
 

@@ -20,6 +20,7 @@ from hoglab.storage.event_store.rows import as_json
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import EventRow, Identity
 
 SERVERS_OWN = "$sent_at"
@@ -45,8 +46,8 @@ class StoredVersion:
 
     place: Any
     seq: int
-    log_offset: int
-    first_offset: int
+    log_offset: SequenceNumber
+    first_offset: SequenceNumber
     timestamp: datetime
     said: Said | None = None
 
@@ -63,7 +64,7 @@ class WritePlan:
     """Outcome of a batch: positions of rows to be written, of rows that are new events, and what goes."""
 
     written: list[int] = field(default_factory=list)
-    first_offsets: dict[int, int] = field(default_factory=dict)
+    first_offsets: dict[int, SequenceNumber] = field(default_factory=dict)
     """Log offsets with which events were new, by positions of rows: only where that is not the row's own offset."""
     new: list[int] = field(default_factory=list)
     replaced: list[Replacement] = field(default_factory=list)

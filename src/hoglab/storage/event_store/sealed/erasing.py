@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from hoglab.storage.event_log import SequenceNumber
     from hoglab.storage.event_store import ErasableEvents, Reader
 
 _BLOCKS = (
@@ -72,7 +73,7 @@ def uuids(reader: Reader, events: ErasableEvents) -> list[UUID]:
 
 
 def distinct_ids_since(
-    reader: Reader, project_id: int, distinct_ids: Sequence[str], log_offset: int
+    reader: Reader, project_id: int, distinct_ids: Sequence[str], log_offset: SequenceNumber
 ) -> set[str]:
     """Return which of some distinct ids have events in later log records."""
     values = {"project_id": project_id, "distinct_ids": list(distinct_ids), "log_offset": log_offset}
