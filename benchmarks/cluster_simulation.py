@@ -30,7 +30,7 @@ from time import perf_counter
 
 from benchmarks._cluster_costs import Costs, measure
 from benchmarks.capture_batches import EVENTS
-from hoglab.ingestion.partitions import LINGER_S
+from hoglab.ingestion.loop import LINGER_S
 from hoglab.ingestion.steps import IngestionLimits
 from hoglab.storage.event_log.leases import LEASE_S
 from hoglab.storage.event_log.partitions import RENEW_EVERY_S

@@ -31,10 +31,11 @@ from hoglab.accounts.service import AccountService
 from hoglab.app import calm_garbage_collector
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import IngestedEvent, LogIngestion, Quarantine
+from hoglab.ingestion.steps import BatchSteps
 from hoglab.people import PersonService
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log import SequenceNumber
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.duckdb import MEMORY
 
@@ -150,8 +151,9 @@ def run_loop(
     speeds, known = [], 0
     for round_ in range(rounds):
         asyncio.run(fill(log, range(round_ * batches, (round_ + 1) * batches)))
-        quarantine = Quarantine(SqlQuarantineStore(house.queue_database))
-        ingestion = LogIngestion(log, store, people, accounts.project, quarantine, dispatcher=dispatcher)
+        quarantine = Quarantine(QuarantineStore(house.queue_database))
+        steps = BatchSteps(store, people, accounts.project, quarantine, dispatcher=dispatcher)
+        ingestion = LogIngestion.alone(log, steps)
         started_at, started_cpu = time.perf_counter(), time.process_time()
         ingestion.start()
         while ingestion.position < log.last_offset():

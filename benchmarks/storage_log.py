@@ -22,8 +22,8 @@ from pathlib import Path
 
 from tests.embedded import EmbeddedEventLog
 
-from hoglab.storage.event_log import EventLog, Offset, numbered
-from hoglab.storage.event_log.log import LogLimits
+from hoglab.storage.event_log import Offset, numbered
+from hoglab.storage.event_log.log import GroupCommitLog, LogLimits
 
 PRODUCERS = 64
 SIZES = (600, 5_000, 60_000)
@@ -117,7 +117,7 @@ async def measure(kind: str, size: int, seconds: float) -> tuple[float, str]:
     return rate, f"{speed}   p50 {middle:>6.1f} ms  p99 {late:>6.1f} ms"
 
 
-def consume(log: EventLog, stop: threading.Event) -> None:
+def consume(log: GroupCommitLog, stop: threading.Event) -> None:
     """What ingestion does to the log while others append: read, commit, trim."""
     position = Offset(0)
     while not stop.is_set():

@@ -17,7 +17,7 @@ from hoglab.ingestion.quarantine import Quarantine
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log import SequenceNumber
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operate.md"
 RECORD = 4711
@@ -67,7 +67,7 @@ def place(start_server: StartServer, tmp_path: Path) -> Place:
 def quarantine(data: Path, offset: int) -> None:
     database = Database.open(data / "queue.db", queue_metadata)
     payload = record(event("broken"))
-    Quarantine(SqlQuarantineStore(database)).put(SequenceNumber(offset), payload, "because")
+    Quarantine(QuarantineStore(database)).put(SequenceNumber(offset), payload, "because")
     database.dispose()
 
 

@@ -18,7 +18,7 @@ from tests.kafka import new_topic
 from tests.waiting import PATIENCE_S
 
 from hoglab.capture.decoding import Query
-from hoglab.capture.partitioning import DividedLog, partition_of
+from hoglab.capture.partitioning import partition_of
 from hoglab.capture.records import decode_record
 from hoglab.capture.refusal import Refusal
 from hoglab.capture.service import Capture, CaptureLimits, PathRules, Request
@@ -58,7 +58,7 @@ def log(options: EngineOptions) -> Iterator[KafkaEventLog]:
 @pytest.fixture
 def capture(log: KafkaEventLog) -> Iterator[Capture]:
     capture = Capture(
-        DividedLog(log),
+        log,
         lambda token: Project() if token == "phc_t" else None,
         lambda number: Project() if number == 5 else None,
         limits=CaptureLimits(event=20 * MIB),

@@ -17,10 +17,11 @@ from tests.waiting import PATIENCE_S
 
 from hoglab.accounts.service import AccountService
 from hoglab.ingestion import LogIngestion, Quarantine
+from hoglab.ingestion.steps import BatchSteps
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 
 pytestmark = pytest.mark.anyio
 
@@ -151,9 +152,8 @@ class Replay:
         self._queue = Database.open(folder / "queue.db", queue_metadata)
         self._log = server.log
         projects = AccountService(database).project
-        self._loop = LogIngestion(
-            server.log, self.store, self.people, projects, Quarantine(SqlQuarantineStore(self._queue))
-        )
+        quarantine = Quarantine(QuarantineStore(self._queue))
+        self._loop = LogIngestion.alone(server.log, BatchSteps(self.store, self.people, projects, quarantine))
         self._loop.start()
 
     async def send(self, path: str, body: bytes, **headers: str) -> None:

@@ -27,7 +27,7 @@ from hoglab.ingestion import Quarantine
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
 from hoglab.storage.event_log import SequenceNumber
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 
 KEY = "phx_" + "e" * 43
 TOKEN = "phc_" + "e" * 43
@@ -142,7 +142,7 @@ def quarantined(data: Path) -> None:
     )  # fmt: skip
     payload = encode_record(header, f'{{"batch":[{{"event":"{MARK}"}}]}}'.encode())
     database = Database.open(data / "queue.db", queue_metadata)
-    Quarantine(SqlQuarantineStore(database)).put(SequenceNumber(1_000_000), payload, "wrong")
+    Quarantine(QuarantineStore(database)).put(SequenceNumber(1_000_000), payload, "wrong")
     database.dispose()
 
 

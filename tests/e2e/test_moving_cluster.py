@@ -23,7 +23,7 @@ from tests.embedded import EmbeddedEventLog
 from tests.kafka import new_topic
 from tests.waiting import PATIENCE_S
 
-from hoglab.capture.partitioning import DividedLog
+from hoglab.capture.partitioning import append_record
 from hoglab.capture.records import derived_uuid, encode_record, new_header, read_header
 from hoglab.storage.engines import EngineOptions, SharedEngines
 from hoglab.storage.table_files import TableDirectory
@@ -188,7 +188,7 @@ def test_there_and_back(
     options = EngineOptions(TableDirectory(data / "warehouse"), postgres_url, events_url, topic)
     with SharedEngines.on_server(options) as engines:
         assert engines.leased is not None
-        asyncio.run(DividedLog(engines.leased.source).append(tail))
+        asyncio.run(append_record(engines.leased.source, tail))
     assert "is in Kafka: name it with --event-log" in refused(
         "directory", data, **{**cluster, "HOGLAB_EVENT_LOG_URL": ""}
     )

@@ -16,7 +16,6 @@ ALLOWED = {
     "flags/matching/outcome.py FlagOutcome.__init__": 8,
     "hog/run.py Execution.__init__": 8,
     "hog/stdlib/registry.py function": 14,
-    "ingestion/loop.py LogIngestion.__init__": 10,
     "ingestion/steps.py BatchSteps.__init__": 9,
     "reports/report.py metric_report": 8,
     "storage/event_store/duckdb.py DuckDbEventStore.__init__": 8,

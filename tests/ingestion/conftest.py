@@ -18,10 +18,11 @@ from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
 from hoglab.capture.records import encode_record, new_header
 from hoglab.ingestion import IngestionLimits, LogIngestion, Quarantine
+from hoglab.ingestion.steps import BatchSteps
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 
 ONE, TWO = "phc_first_project", "phc_second_project"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -44,12 +45,11 @@ class House:
         self.log = EmbeddedEventLog(self.folder / "queue.db")
         self.store = self.make_store(self.folder / "events.duckdb")
         self.people = PersonService(self.database)
-        self.quarantine = Quarantine(SqlQuarantineStore(self.queue))
+        self.quarantine = Quarantine(QuarantineStore(self.queue))
         self.ingestion = self.make_ingestion()
 
     def make_ingestion(self) -> LogIngestion:
-        return LogIngestion(
-            self.log,
+        steps = BatchSteps(
             self.store,
             self.people,
             self.accounts.project,
@@ -57,6 +57,7 @@ class House:
             limits=self.limits,
             **self.parts,
         )
+        return LogIngestion.alone(self.log, steps)
 
     def close(self) -> None:
         assert self.ingestion.stop(10)

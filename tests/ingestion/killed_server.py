@@ -16,26 +16,27 @@ from hoglab.accounts.service import AccountService
 from hoglab.capture import Capture, capture_routes
 from hoglab.http.server import claim, serve, stop_on_signals
 from hoglab.ingestion import IngestionLimits, LogIngestion, Quarantine
+from hoglab.ingestion.steps import BatchSteps
 from hoglab.people import PersonService
 from hoglab.storage.database import Database
 from hoglab.storage.database.tables import queue_metadata
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 
 
 async def main(folder: Path) -> None:
     database = Database.open(folder / "hoglab.db")
     accounts = AccountService(database)
     log = EmbeddedEventLog(folder / "queue.db")
-    quarantine = Quarantine(SqlQuarantineStore(Database.open(folder / "queue.db", queue_metadata)))
+    quarantine = Quarantine(QuarantineStore(Database.open(folder / "queue.db", queue_metadata)))
     store = EmbeddedEventStore(folder / "events.duckdb")
-    ingestion = LogIngestion(
-        log,
+    steps = BatchSteps(
         store,
         PersonService(database),
         accounts.project,
         quarantine,
         limits=IngestionLimits(batch_events=200),  # many small batches: many places to be killed at
     )
+    ingestion = LogIngestion.alone(log, steps)
     ingestion.start()
     app = app_of(accounts, hot=capture_routes(Capture(log, accounts.project_by_token)))
     stop = asyncio.Event()

@@ -319,13 +319,12 @@ def test_merges_reach_the_store_after_a_crash_between_the_two(house: Any) -> Non
     house.ingestion.stop(10)
     house.send(event("$identify", "user", properties={"$anon_distinct_id": "anon"}))
     # What the loop does first with that record, and then the process ends:
-    record = house.log.read(1, max_records=1, max_bytes=1)[0]
     crashed = house.make_ingestion()
     crashed._steps.store = FragileStore(house.folder / "other.duckdb")
     crashed._steps.store.failures = 10**9
-    crashed._cursor.position = 1
+    crashed._keeper.start()
     with ThreadPoolExecutor(1) as decoder, pytest.raises(EventStoreUnavailableError):
-        crashed._ingest([record], decoder)
+        crashed._turn(decoder)
     crashed._steps.store.close()
     assert set(house.rows("person_id")) == {derived_person_id(1, "user"), derived_person_id(1, "anon")}
     house.restart()
@@ -432,6 +431,32 @@ def test_a_log_that_was_lost_goes_on_above_what_the_store_holds(house: Any, disp
     house.run()
     assert house.rows("event", "event = 'new'") == ["new"]
     assert dispatcher.names()[-1] == "new"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_records_that_the_store_has_and_a_new_log_lacks_are_passed_over(
+    house: Any, dispatcher: Recorder, waits: bool
+) -> None:
+    """Dispatch lacks them, too; ``waits``: a record behind them is in the log before ingestion begins."""
+    for number in range(5):
+        house.send(event("e", number=number + 1))
+    house.run()
+    house.close()
+    for path in house.folder.glob("queue.db*"):
+        path.unlink()
+    dispatcher.offset = 2
+    house.open()
+    house.log.advance_sequence(5)
+    if waits:
+        house.send(event("new", number=9))
+    house.ingestion.start()
+    if not waits:
+        house.wait(lambda: house.ingestion.owned() == [0])
+        house.send(event("new", number=9))
+    house.run()
+    assert house.rows() == ["e"] * 5 + ["new"]
+    assert dispatcher.names() == ["e"] * 5 + ["new"]
+    assert house.log.position("ingestion") == 6
 
 
 def test_stopping_is_quick_and_starting_is_not_needed(house: Any) -> None:

@@ -26,9 +26,8 @@ from tests.kafka import new_topic
 
 from hoglab.accounts.bootstrap import bootstrap
 from hoglab.accounts.service import AccountService
-from hoglab.capture.partitioning import DividedLog, partition_of
-from hoglab.ingestion import IngestedEvent, Quarantine
-from hoglab.ingestion.partitions import PartitionedIngestion
+from hoglab.capture.partitioning import append_record, partition_of
+from hoglab.ingestion import IngestedEvent, LogIngestion, Quarantine
 from hoglab.ingestion.steps import BatchSteps
 from hoglab.people import PersonService
 from hoglab.storage.catching_up import CatchUp
@@ -38,9 +37,8 @@ from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import EngineOptions, IngestionEngines, upgrade_databases
 from hoglab.storage.event_log import EventLogFullError
 from hoglab.storage.event_log.leases import LogLeases
-from hoglab.storage.event_log.partitions import LeasedLog, PartitionDone
-from hoglab.storage.event_log.progress import IngestionProgress
-from hoglab.storage.event_store import PartitionedEventStore
+from hoglab.storage.event_log.partitions import PartitionDone
+from hoglab.storage.event_log.progress import IngestionProgress, LeasedLog
 from hoglab.storage.invocations import InvocationBatch, NewInvocation
 from hoglab.storage.table_files import TableDirectory
 
@@ -136,8 +134,8 @@ class Loop:
         )
         opened.callback(leases.close)
         self.leases = leases
-        assert isinstance(engines.store, PartitionedEventStore)
-        self.store = engines.store
+        assert engines.shared_store is not None
+        self.store = engines.shared_store
         self.log = LeasedLog(engines.leased.source, Watched(leases, steps, "begin"))  # type: ignore[arg-type]
         pipeline = BatchSteps(
             Watched(engines.store, steps, "append"),  # type: ignore[arg-type]
@@ -151,8 +149,7 @@ class Loop:
         engines.store._partition = lambda number: Watched(  # type: ignore[attr-defined]
             partition(number), steps, "write", "advance"
         )
-        append = DividedLog(engines.leased.source).append_again
-        self.ingestion = PartitionedIngestion(self.log, engines.store, pipeline, append=append)
+        self.ingestion = LogIngestion.shared(self.log, engines.shared_store, pipeline)
 
     def start(self) -> None:
         self.ingestion.start()
@@ -222,9 +219,8 @@ class House:
 
     def _is_taken(self, payload: bytes) -> bool:
         """Whether brokers acknowledge a record, which those that have just started may not."""
-        log = DividedLog(self.watcher.log.source)
         try:
-            asyncio.run(log.append(payload))
+            asyncio.run(append_record(self.watcher.log.source, payload))
         except EventLogFullError:
             return False
         return True
@@ -330,7 +326,7 @@ def test_what_another_loop_stored_meanwhile_is_known(house: House) -> None:
     assert second.steps.taken["append"]
     second.ingestion.stop(30)
     wait_for(lambda: len(first.ingestion.owned()) == 4)
-    asyncio.run(DividedLog(house.watcher.log.source).append(record(meanwhile)))
+    asyncio.run(append_record(house.watcher.log.source, record(meanwhile)))
     house.send(event("after", named(partition)))
     house.check()
 

@@ -20,7 +20,7 @@ from hoglab.ingestion.quarantine import QuarantineFullError
 from hoglab.storage.database import DatabaseUnreadableError
 from hoglab.storage.database.tables import person
 from hoglab.storage.event_log import SequenceNumber
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.quarantine import QuarantineStore
 from hoglab.storage.event_store import EventBatch, EventRow, EventStoreUnavailableError
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -188,7 +188,7 @@ class TestQuarantine:
         assert house.quarantine.count() == 1_100
 
     def test_it_takes_no_more_than_its_limit_and_says_so(self, house: Any) -> None:
-        quarantine = Quarantine(SqlQuarantineStore(house.queue), max_bytes=100)
+        quarantine = Quarantine(QuarantineStore(house.queue), max_bytes=100)
         self.put(quarantine, 1, b"x" * 90)
         with pytest.raises(QuarantineFullError, match="HOGLAB_QUARANTINE_MAX_BYTES"):
             self.put(quarantine, 2, b"x" * 20)

@@ -17,10 +17,11 @@ from tests.generated import examples
 from tests.storage.engines import Engine, NewEngine
 from tests.waiting import PATIENCE_S, wait_for
 
-from hoglab.storage.event_log import EventLog, EventLogFullError
+from hoglab.storage.event_log import EventLog, EventLogFullError, LogReader, LogWriter, Offset
 from hoglab.storage.event_log import log as event_log_module
 from hoglab.storage.event_log.backlog import Backlog
 from hoglab.storage.event_log.log import MAX_RECORD_BYTES, GroupCommitLog
+from hoglab.storage.event_log.sole import SoleReader
 
 MANY = 1 << 40
 
@@ -40,14 +41,14 @@ def log(engine: Engine) -> Iterator[GroupCommitLog]:
         yield log
 
 
-def append(log: EventLog, *payloads: bytes) -> list[int]:
+def append(log: GroupCommitLog, *payloads: bytes) -> list[int]:
     async def run() -> list[int]:
         return list(await asyncio.gather(*(log.append(payload) for payload in payloads)))
 
     return asyncio.run(run())
 
 
-def payloads(log: EventLog, after: int = 0) -> list[bytes]:
+def payloads(log: GroupCommitLog, after: int = 0) -> list[bytes]:
     return [record.payload for record in log.read(after, max_records=10_000, max_bytes=MANY)]
 
 
@@ -55,6 +56,17 @@ class TestAppendAndRead:
     def test_it_is_an_event_log(self, log: GroupCommitLog) -> None:
         as_protocol: EventLog = log
         assert as_protocol.stats().records == 0
+
+    def test_it_is_a_log_of_one_partition(self, log: GroupCommitLog) -> None:
+        writer: LogWriter = log
+        assert (writer.partitions, writer.max_record_bytes) == (1, MAX_RECORD_BYTES)
+        asyncio.run(writer.append_all([(0, b"a"), (0, b"b")]))
+        reader: LogReader = SoleReader(log)
+        assert reader.wait(Offset(0), 0)
+        [first] = reader.read(Offset(0), max_records=1, max_bytes=MANY)
+        [second] = reader.read(first.offset, max_records=9, max_bytes=MANY)
+        assert (first.payload, second.payload, reader.reached) == (b"a", b"b", 0)
+        assert not reader.wait(second.offset, 0)
 
     def test_an_empty_log(self, log: GroupCommitLog) -> None:
         assert log.read(0, max_records=10, max_bytes=10) == []

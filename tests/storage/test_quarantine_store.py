@@ -9,14 +9,13 @@ import pytest
 from tests.storage.engines import Engine
 
 from hoglab.storage.event_log.quarantine import QuarantinedRecord, QuarantineState, QuarantineStore
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def store(engine: Engine) -> QuarantineStore:
-    return SqlQuarantineStore(engine.database)
+    return QuarantineStore(engine.database)
 
 
 def record(offset: int, payload: bytes = b"\x00x", **fields: Any) -> QuarantinedRecord:

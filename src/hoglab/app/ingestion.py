@@ -1,4 +1,4 @@
-"""Ingestion of a process: a loop over a log of one order, or over the partitions of a log."""
+"""Ingestion of a process: the loop over the log, or over the partitions that the process has leases of."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from hoglab.functions.runtime.transformations import Supervision, Transformation
 from hoglab.http.fields.dates import utc_now
 from hoglab.ingestion.flag_calls import FlagCalls
 from hoglab.ingestion.loop import LAG_SECONDS, LogIngestion
-from hoglab.ingestion.partitions import PartitionedIngestion
 from hoglab.ingestion.quarantine import Quarantine
 from hoglab.ingestion.steps import BatchSteps
 from hoglab.storage.catching_up import StoredPosition
 from hoglab.storage.event_log.progress import IngestionProgress
-from hoglab.storage.event_store import PartitionedEventStore
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -28,8 +26,9 @@ if TYPE_CHECKING:
     from hoglab.functions.secrets.box import SecretBox
     from hoglab.http.health import Problem
     from hoglab.settings import Settings
-    from hoglab.storage.engines import Engines, IngestionEngines
+    from hoglab.storage.engines import Engines, IngestionEngines, SharedEngines
     from hoglab.storage.event_log import SequenceNumber
+    from hoglab.storage.event_log.progress import LeasedLog
     from hoglab.storage.event_store import EventStore
 
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 class IngestionView:
     """Ingestion as seen by a process that reads events, whichever process ingests them."""
 
-    service: LogIngestion | PartitionedIngestion | None
+    service: LogIngestion | None
     """The loop of this process, if it has one."""
     stored: StoredPosition
     done: Callable[[], SequenceNumber]
@@ -52,25 +51,10 @@ class IngestionView:
     @classmethod
     def of(cls, services: SharedServices, engines: Engines, quarantine: Quarantine) -> IngestionView:
         """Build the loop that the event log needs, and return the view of it."""
-        log, store = engines.log, engines.store
-        if isinstance(log, IngestionProgress):
-            loop = None
-            if Capability.INGESTION in services.role.capabilities:
-                loop = _partitioned(services, store, quarantine)
-            LAG_SECONDS.set_function(log.source.lag_s)
-            # Places of events are of the same count as numbers of records.
-            place = log.position
-            return cls(loop, log, log.position, place, log.source.pending_offsets, log.source.lag_s)
-        alone = LogIngestion(
-            log,
-            store,
-            services.people,
-            services.accounts.project,
-            quarantine,
-            dispatcher=services.delivery.dispatcher,
-            transformer=_transformations(services),
-            flag_calls=FlagCalls(engines.database),
-        )
+        log, store = engines.sole_log, engines.store
+        if log is None:
+            return cls._of_partitions(services, engines, quarantine)
+        alone = LogIngestion.alone(log, _steps(services, store, quarantine))
 
         def done() -> SequenceNumber:
             return alone.position
@@ -80,15 +64,42 @@ class IngestionView:
 
         return cls(alone, store, done, None, waiting, alone.lag_s)
 
+    @classmethod
+    def _of_partitions(
+        cls, services: SharedServices, engines: Engines, quarantine: Quarantine
+    ) -> IngestionView:
+        leased = _leased(engines)
+        loop = None
+        if Capability.INGESTION in services.role.capabilities:
+            loop = _shared_ingestion(services, engines, quarantine)
+        else:
+            LAG_SECONDS.set_function(leased.source.lag_s)
+        progress = IngestionProgress(leased)
+        # Places of events are of the same count as numbers of records.
+        place = progress.position
+        return cls(
+            loop, progress, progress.position, place, leased.source.pending_offsets, leased.source.lag_s
+        )
 
-def _partitioned(services: SharedServices, store: EventStore, quarantine: Quarantine) -> PartitionedIngestion:
+
+def _leased(engines: SharedEngines) -> LeasedLog:
+    if engines.leased is None:
+        raise ValueError("the event log of one process is ingested by the one with the API")
+    return engines.leased
+
+
+def _shared_ingestion(
+    services: SharedServices, engines: Engines | IngestionEngines, quarantine: Quarantine
+) -> LogIngestion:
     """Return the loop over the partitions that this process has leases of."""
-    leased = services.shared_engines.leased
-    if leased is None or not isinstance(store, PartitionedEventStore):
+    store = engines.shared_store
+    if store is None:
         raise ValueError("partitions of an event log are ingested into a store that several processes write")
-    from hoglab.capture.partitioning import DividedLog  # its hash is installed where Kafka's client is
+    return LogIngestion.shared(_leased(engines), store, _steps(services, store, quarantine))
 
-    steps = BatchSteps(
+
+def _steps(services: SharedServices, store: EventStore, quarantine: Quarantine) -> BatchSteps:
+    return BatchSteps(
         store,
         services.people,
         services.accounts.project,
@@ -97,9 +108,6 @@ def _partitioned(services: SharedServices, store: EventStore, quarantine: Quaran
         transformer=_transformations(services),
         flag_calls=FlagCalls(services.shared_engines.database),
     )
-    LAG_SECONDS.set_function(leased.source.lag_s)
-    append = DividedLog(leased.source).append_again
-    return PartitionedIngestion(leased, store, steps, append=append)
 
 
 def _transformations(services: SharedServices) -> Transformations:
@@ -133,7 +141,7 @@ class IngestionServices(SharedServices):
         super().__init__(settings, engines, secrets, accounts, resources)
         self._store = engines.store
         self._quarantine = Quarantine(engines.quarantine, max_bytes=settings.quarantine_max_bytes)
-        self.ingestion = _partitioned(self, engines.store, self._quarantine)
+        self.ingestion = _shared_ingestion(self, engines, self._quarantine)
 
     def background(self) -> list[Service]:
         """Return the background services, in the order of starting."""

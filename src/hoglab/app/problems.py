@@ -11,8 +11,8 @@ from hoglab.delivery.service import Delivery
 from hoglab.flags.matching.registry import FlagRegistry
 from hoglab.functions.runtime.registry import FunctionRegistry
 from hoglab.http.health import Problem
+from hoglab.ingestion import LogIngestion
 from hoglab.ingestion.quarantine import Quarantine
-from hoglab.ingestion.service import Ingestion
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.engines import Engines, SharedEngines
@@ -38,7 +38,7 @@ class SharedComponents:
 def problems(
     engines: Engines,
     shared: SharedComponents,
-    ingestion: Ingestion | None,
+    ingestion: LogIngestion | None,
     lag_s: Callable[[], float],
     quarantine: Quarantine,
     integrity: IntegrityWatch,
@@ -95,7 +95,7 @@ def shared_problems(shared: SharedComponents) -> list[Problem]:
     return problems
 
 
-def ingestion_problems(store: EventStore, ingestion: Ingestion | None) -> list[Problem]:
+def ingestion_problems(store: EventStore, ingestion: LogIngestion | None) -> list[Problem]:
     """Return the current problems of the event store, and of the ingestion of this process, if it has one."""
     problems = []
     try:

@@ -50,7 +50,6 @@ from hoglab.storage.database import DatabaseError
 from hoglab.storage.database.integrity import IntegrityWatch
 from hoglab.storage.directory import DataDirectory
 from hoglab.storage.engines import Engines
-from hoglab.storage.event_store import PartitionedEventStore
 from hoglab.storage.event_store.maintenance import Maintenance, PeriodicTask
 from hoglab.storage.identity import ChangeCounterMirror
 from hoglab.storage.job_leases import JobLeases
@@ -225,8 +224,8 @@ class Services(SharedServices):
 
     def _maintenance_without(self) -> list[Service]:
         """Return the maintenance of a process that does no analysis."""
-        store = self.engines.store
-        if not isinstance(store, PartitionedEventStore):
+        store = self.engines.shared_store
+        if store is None:
             return []
         return [
             Maintenance(
@@ -280,7 +279,7 @@ def _periodic_tasks(services: Services) -> list[PeriodicTask]:
         PeriodicTask("log-ins", TIDY_EVERY_S, SharedLogIns(database).forget_old, failures),
         PeriodicTask("queries", TIDY_EVERY_S, services.results.query_runner.forget_old, (DatabaseError,)),
     ]
-    store = services.engines.store
-    if isinstance(store, PartitionedEventStore):
+    store = services.engines.shared_store
+    if store is not None:
         tasks.append(PeriodicTask("typed columns", MAINTAIN_COLUMNS_EVERY_S, store.maintain_columns))
     return tasks

@@ -28,10 +28,8 @@ from hoglab.people import PersonService
 from hoglab.settings.rooms import capture_limits, delivery_config, expression_limits
 from hoglab.storage.change_watch import ChangeWatch
 from hoglab.storage.engines import SharedEngines
-from hoglab.storage.event_log.partitions import PartitionedLog
 
 if TYPE_CHECKING:
-    from hoglab.capture.service import AcceptingLog
     from hoglab.settings import Settings
 
 T = TypeVar("T")
@@ -63,7 +61,7 @@ class SharedServices:
         self.people = people = PersonService(database)
         self.capture = capture = opened(
             Capture(
-                _accepting(engines),
+                engines.accepting,
                 accounts.project_by_token,
                 accounts.project,
                 has_several_projects=accounts.has_several_projects,
@@ -117,12 +115,3 @@ class SharedServices:
         if Capability.SDK in self.role.capabilities and not self.preload.is_done:
             problems.append(Problem("flags", "are not loaded yet"))
         return in_role(problems, self.role)
-
-
-def _accepting(engines: SharedEngines) -> AcceptingLog:
-    """Return the log that requests are accepted into, as capture appends to it."""
-    if not isinstance(engines.accepting, PartitionedLog):
-        return engines.accepting
-    from hoglab.capture.partitioning import DividedLog  # its hash is installed where Kafka's client is
-
-    return DividedLog(engines.accepting)

@@ -1,8 +1,8 @@
-"""One request as records of a log of several partitions: each event in the partition of its distinct id.
+"""One request as records of the event log: each event in the partition of its distinct id.
 
-A request whose events all belong to one partition is one record, the bytes that came. Others become a record for each
-partition, with JSON text encoded again and the places that the events had, so that derived uuids are the same
-however many partitions there are.
+A request whose events all belong to one partition is one record, the bytes that came: each request, where the log has
+one partition. Others become a record for each partition, with JSON text encoded again and the places that the events
+had, so that derived uuids are the same however many partitions there are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import xxhash
 
 from hoglab.capture.envelope import NO_JSON, IncomingEvent
 from hoglab.capture.records import RecordError, decode_record, encode_record
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hoglab.capture.records import DecodedRecord
-    from hoglab.storage.event_log.partitions import PartitionedLog
+    from hoglab.storage.event_log import LogWriter
 
 MAX_HEADER_INDEXES = 10_000
 """Events of a part of a request, whose places are in the header: it is at most 64 KiB."""
@@ -34,36 +33,36 @@ _ENCODER = msgspec.json.Encoder()
 
 def partition_of(project_id: int, distinct_id: str, partitions: int) -> int:
     """Return the partition of a distinct id: 64-bit xxHash of the project (4 bytes, big-endian) and the id, modulo."""
+    if partitions == 1:
+        return 0
+    import xxhash  # it is installed where Kafka's client is
+
     return xxhash.xxh64_intdigest(project_id.to_bytes(4) + distinct_id.encode()) % partitions
 
 
-class DividedLog:
-    """A log of several partitions, for capture: see `hoglab.capture.service.AcceptingLog`."""
+async def append_record(
+    log: LogWriter, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
+) -> None:
+    """Store a record of a request in the partitions of its events; see `LogWriter.append_all` for the options.
 
-    def __init__(self, log: PartitionedLog) -> None:
-        self._log = log
+    Raises `EventLogFullError`, and `Refusal` 413 for an event that does not fit by itself.
+    """
+    partitions, most = log.partitions, log.max_record_bytes
+    if partitions == 1 and len(payload) <= most:
+        records = [(0, payload)]
+    elif len(payload) <= _INLINE_BYTES:
+        records = divided(payload, partitions, most)
+    else:
+        records = await asyncio.to_thread(divided, payload, partitions, most)
+    await log.append_all(records, insist=insist, owner=owner, alone=alone)
 
-    async def append(
-        self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
-    ) -> None:
-        """Store a record of a request in the partitions of its events. Whose it is makes no difference.
 
-        Raises `EventLogFullError`, and `Refusal` 413 for an event that does not fit by itself.
-        """
-        del owner, alone
-        partitions, most = self._log.partitions, self._log.max_record_bytes
-        if len(payload) <= _INLINE_BYTES:
-            records = divided(payload, partitions, most)
-        else:
-            records = await asyncio.to_thread(divided, payload, partitions, most)
-        await self._log.append_all(records, insist=insist)
-
-    async def append_again(self, payload: bytes) -> None:
-        """Store a record that was in a partition before, however much waits; one that cannot be read as it is."""
-        try:
-            await self.append(payload, insist=True)
-        except RecordError:
-            await self._log.append_all([(0, payload)], insist=True)
+async def append_again(log: LogWriter, payload: bytes) -> None:
+    """Store a record that was in a partition before, however much waits; one that cannot be read as it is."""
+    try:
+        await append_record(log, payload, insist=True)
+    except RecordError:
+        await log.append_all([(0, payload)], insist=True)
 
 
 def divided(record: bytes, partitions: int, max_bytes: int) -> list[tuple[int, bytes]]:

@@ -13,6 +13,7 @@ import structlog
 
 from hoglab.capture.decoding import Query, decode_payload
 from hoglab.capture.envelope import read_envelope
+from hoglab.capture.partitioning import append_record
 from hoglab.capture.records import encode_record, new_header
 from hoglab.capture.refusal import Refusal, bad_token, unread
 from hoglab.capture.v1 import V1Batch, V1Head, V1Refusal, read_batch
@@ -27,6 +28,8 @@ from hoglab.storage.event_log import EventLogFullError
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
     from datetime import datetime
+
+    from hoglab.storage.event_log import LogWriter
 
 
 MIB = 1024 * 1024
@@ -86,14 +89,6 @@ class Request:
     """Scope in which the memory of the request is booked (`hoglab.http.requests.budget`)."""
 
 
-class AcceptingLog(Protocol):
-    """Event log as far as capture needs it, whether or not that has partitions; see `EventLog.append`."""
-
-    async def append(
-        self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
-    ) -> object: ...
-
-
 class Capture:
     """Takes requests of the event endpoints into the event log.
 
@@ -102,7 +97,7 @@ class Capture:
 
     def __init__(
         self,
-        log: AcceptingLog,
+        log: LogWriter,
         project_by_token: Callable[[str], KnownProject | None],
         project_by_id: Callable[[int], KnownProject | None] = lambda _: None,
         *,
@@ -227,7 +222,7 @@ class Capture:
         """Append a request to the log. Raises `Refusal` 503, and 413 for an event that the log cannot take."""
         try:
             alone = not self._has_several_projects()
-            await self._log.append(record, insist=insist, owner=project.id, alone=alone)
+            await append_record(self._log, record, insist=insist, owner=project.id, alone=alone)
         except EventLogFullError as error:
             _logger.warning("event log is full", reason=str(error))
             raise Refusal(503, "transient error, please retry", error.retry_after_s) from error

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
@@ -25,11 +26,12 @@ from prometheus_client import Counter, Histogram
 from hoglab.ingestion.batches import Batch, BatchSize, batch_of
 from hoglab.ingestion.normalise import Event, row_of
 from hoglab.ingestion.quarantine import QuarantineFullError
-from hoglab.people import ALL_EVENTS
+from hoglab.people import ALL_EVENTS, LogStage
 from hoglab.people.identity import clean_distinct_id
 from hoglab.storage.database import DatabaseError
-from hoglab.storage.event_log import SequenceNumber, numbered
-from hoglab.storage.event_store import EventBatch, EventRow, PersonOverride
+from hoglab.storage.event_log import Offset, SequenceNumber, numbered
+from hoglab.storage.event_log.partitions import PartitionDone
+from hoglab.storage.event_store import EventBatch, EventRow
 from hoglab.storage.event_store.ingested import IngestedEvent
 
 if TYPE_CHECKING:
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
 
     from hoglab.ingestion.flag_calls import FlagCalls
     from hoglab.ingestion.quarantine import Quarantine
-    from hoglab.people import LogStage, PersonService
+    from hoglab.people import PersonService
     from hoglab.storage.event_log import LogRecord
-    from hoglab.storage.event_log.partitions import PartitionDone
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_log.partitions import Ledger, OpenBatch, PartitionLease
+    from hoglab.storage.event_store import EventStore, PersonOverride
 
 MIB = 1024 * 1024
 
@@ -135,19 +137,27 @@ class IngestionLimits:
 
 
 class Cursor:
-    """Progress through a log, or a partition of one. Its reader sets `position` at first."""
+    """Progress through a partition, under a lease. Raises `LeaseLostError` when that is another process's."""
 
-    partition = 0
-    stage: LogStage = ALL_EVENTS
-    first_seq: SequenceNumber | None = None
-    """``seq`` of the first event of the current batch; None where the store numbers events itself."""
-
-    def __init__(self) -> None:
-        self.position = SequenceNumber(0)
-        """The number of the last record that is done, with all before it."""
-        self.dispatched = SequenceNumber(0)
+    def __init__(self, ledger: Ledger, lease: PartitionLease, *, dispatched: SequenceNumber) -> None:
+        """Continue where the ledger says; ``dispatched``: the record up to which dispatch has everything."""
+        self._ledger = ledger
+        self._lease = lease
+        self.partition = lease.partition
+        self.stage = (
+            LogStage(f"people-{lease.partition}", partial(ledger.fence, lease=lease))
+            if ledger.is_shared
+            else ALL_EVENTS
+        )
+        self.open_batch: OpenBatch | None = ledger.open_batch(lease)
+        """The batch that is to be finished before anything else."""
+        self.reached = ledger.positions()[lease.partition]
+        """The offset up to which everything is done."""
+        self.dispatched = dispatched
         self.sequence_offset = 0
         """The difference between the numbers of the records of the current batch and their offsets."""
+        self.first_seq: SequenceNumber | None = None
+        """``seq`` of the first event of the current batch; None where the store numbers events itself."""
         self.pending_merges: dict[tuple[int, UUID], PersonOverride] = {}
         """Merges that persons have and the store does not have yet, by project and old person id."""
 
@@ -162,16 +172,36 @@ class Cursor:
         return numbered(record.offset, self.sequence_offset)
 
     def begin(self, batch: Batch) -> None:
-        """Give the records of a batch, and their events, the numbers by which their effects are known."""
+        """Give the records of a batch, and their events, their numbers: the same ones if it was begun before."""
+        if self.open_batch is None:
+            last = batch.records[-1].offset
+            self.open_batch = self._ledger.begin(self._lease, last, len(batch.events))
+        self.sequence_offset = self.open_batch.sequence_offset
+        if self._ledger.is_shared:  # places of events are of the same count
+            self.first_seq = numbered(Offset(self.reached + 1), self.sequence_offset)
+        if self.sequence_offset:
+            for event in batch.events:
+                event.log_offset = SequenceNumber(event.log_offset + self.sequence_offset)
 
     def done(self, record: LogRecord) -> PartitionDone | None:
-        """Return progress of a partition for dispatch to note; None where it has a position of its own."""
-        del record
-        return None
+        """Return what dispatch notes with its runs, under the lease; None where it has a position of its own."""
+        return PartitionDone(self._lease, record.offset) if self._ledger.is_shared else None
 
     def commit(self, record: LogRecord) -> None:
-        """Note that everything is done up to a record of the current batch."""
-        self.position = self.number_of(record)
+        """Move behind a record of the current batch, of which everything is done."""
+        if not self._ledger.is_shared:
+            self._ledger.finish(PartitionDone(self._lease, record.offset))
+        self._resume_after(record.offset)
+
+    def skip_empty(self, reached: Offset) -> None:
+        """Note that there are no records up to an offset."""
+        self._ledger.finish(PartitionDone(self._lease, reached))
+        self._resume_after(reached)
+
+    def _resume_after(self, reached: Offset) -> None:
+        self.reached = reached
+        if self.open_batch is not None and reached >= self.open_batch.last:
+            self.open_batch = None
 
 
 class BatchSteps:
@@ -200,7 +230,7 @@ class BatchSteps:
         self._project = project
         self._transformer = transformer
         self._flag_calls = flag_calls
-        self._clock = clock
+        self.clock = clock
         self.batch_events = BatchSize(
             limits.batch_events,
             first=limits.batch_events if transformer is None else limits.first_events,
@@ -242,7 +272,7 @@ class BatchSteps:
             _logger.exception("a batch failed; its records are tried one by one", records=len(batch.records))
             # Their events were changed by the failed attempt, so they are decoded again.
             for record in batch.records:
-                if cursor.number_of(record) > cursor.position and not self.stopping.is_set():
+                if record.offset > cursor.reached and not self.stopping.is_set():
                     self._finish_alone(cursor, record)
 
     def _finish_alone(self, cursor: Cursor, record: LogRecord) -> None:
@@ -359,7 +389,7 @@ class BatchSteps:
     def _transform(self, events: list[Event]) -> list[Event]:
         if self._transformer is None:
             return events
-        started_at = self._clock()
+        started_at = self.clock()
         by_project: dict[int, list[Event]] = {}
         for event in events:
             by_project.setdefault(event.project_id, []).append(event)
@@ -373,7 +403,7 @@ class BatchSteps:
                 event.distinct_id = clean_distinct_id(event.distinct_id) or before[id(event)]
             kept += transformed
         if events:
-            took_s = self._clock() - started_at
+            took_s = self.clock() - started_at
             self.batch_events.note(len(events), took_s)
             self.functions_s += took_s
         return kept
@@ -405,8 +435,8 @@ class BatchSteps:
                 for position in new
                 if not events[position].historical
             ]
-            started_at = self._clock()
+            started_at = self.clock()
             self.dispatcher.dispatch(fresh, log_offset=number, done=cursor.done(last))
             cursor.dispatched = number
-            self.functions_s += self._clock() - started_at
+            self.functions_s += self.clock() - started_at
         cursor.commit(last)

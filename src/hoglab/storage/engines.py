@@ -6,18 +6,17 @@ Others know them by the protocols of this room: `hoglab.storage.event_log`, `hog
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hoglab.storage.database import Database, tables
 from hoglab.storage.database.errors import UnsupportedDatabaseError
-from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, GroupCommitLog, LogLimits
-from hoglab.storage.event_log.partitions import LeasedLog
-from hoglab.storage.event_log.progress import IngestionProgress
-from hoglab.storage.event_log.sql_quarantine import SqlQuarantineStore
+from hoglab.storage.event_log.log import MAX_BACKLOG_BYTES, LogLimits
+from hoglab.storage.event_log.progress import IngestionProgress, LeasedLog
+from hoglab.storage.event_log.quarantine import QuarantineStore
 from hoglab.storage.event_log.sqlite import MIN_FREE_DISK_BYTES, SqliteEventLog
 from hoglab.storage.event_store.duckdb import MEMORY, QUERY_TIMEOUT_S, DuckDbEventStore
 from hoglab.storage.event_store.duckdb_file import HEADER_BYTES, stamp
@@ -36,9 +35,10 @@ if TYPE_CHECKING:
     from hoglab.storage.database.postgres.session import Connect
     from hoglab.storage.database.postgres.sole_server import SoleServer
     from hoglab.storage.directory import DataDirectory
+    from hoglab.storage.event_log import EventLog, LogWriter
     from hoglab.storage.event_log.kafka import KafkaEventLog
-    from hoglab.storage.event_log.quarantine import QuarantineStore
-    from hoglab.storage.event_store import EventStore
+    from hoglab.storage.event_log.log import GroupCommitLog
+    from hoglab.storage.event_store import EventStore, PartitionedEventStore
     from hoglab.storage.invocations import InvocationStores
     from hoglab.storage.invocations.tables import QueueTables
     from hoglab.storage.table_files import TableDirectory
@@ -81,10 +81,14 @@ class SharedEngines:
 
     database: Database
     queue_database: Database
-    accepting: GroupCommitLog | KafkaEventLog
+    accepting: LogWriter
     """The log that requests are accepted into."""
+    log: EventLog
+    """The extent of what was accepted."""
+    sole_log: GroupCommitLog | None
+    """The log of a server of which one process ingests."""
     leased: LeasedLog | None
-    """The event log with its leases, where it has partitions."""
+    """The log, with its leases, of a server of which any number of processes ingest: one of the two is there."""
     invocations: InvocationStores
     now: Callable[[], datetime] | None
     """The clock of all who share the queue; None where it is that of this machine."""
@@ -102,6 +106,8 @@ class IngestionEngines(SharedEngines):
     """Shared engines, with those of a process that ingests beside others."""
 
     store: EventStore
+    shared_store: PartitionedEventStore | None
+    """The store, where several processes write it."""
     quarantine: QuarantineStore
 
     @classmethod
@@ -110,15 +116,19 @@ class IngestionEngines(SharedEngines):
         """Open the engines in databases during the block; the directory has caches. Raises as `Engines.on`."""
         with ExitStack() as opened:
             shared = _shared(opened, None, options)
+            stores = _opened_event_store(opened, directory, options)
             yield cls(
                 database=shared.database,
                 queue_database=shared.queue_database,
                 accepting=shared.accepting,
+                log=shared.log,
+                sole_log=shared.sole_log,
                 leased=shared.leased,
                 invocations=shared.invocations,
                 now=shared.now,
-                store=opened.enter_context(open_event_store(directory, options)),
-                quarantine=SqlQuarantineStore(shared.queue_database),
+                store=stores.store,
+                shared_store=stores.shared,
+                quarantine=QuarantineStore(shared.queue_database),
             )
 
 
@@ -126,9 +136,9 @@ class IngestionEngines(SharedEngines):
 class Engines(SharedEngines):
     """Everything that a server keeps its data in."""
 
-    log: GroupCommitLog | IngestionProgress
-    """Log of one order, or the progress through all partitions: the end of what was accepted."""
     store: EventStore
+    shared_store: PartitionedEventStore | None
+    """The store, where several processes write it."""
     event_file: EventFile | None
     """The store, where it is in a file of the directory."""
     quarantine: QuarantineStore
@@ -155,18 +165,20 @@ class Engines(SharedEngines):
             shared = _shared(opened, directory, options)
             if shared.leased is not None:
                 shared.leased.leases.replace_log()
-            store = opened.enter_context(open_event_store(directory, options))
+            stores = _opened_event_store(opened, directory, options)
             yield cls(
                 database=shared.database,
                 queue_database=shared.queue_database,
                 accepting=shared.accepting,
+                log=shared.log,
+                sole_log=shared.sole_log,
                 leased=shared.leased,
-                log=_progress(shared),
                 invocations=shared.invocations,
                 now=shared.now,
-                store=store,
-                event_file=store if isinstance(store, EventFile) else None,
-                quarantine=SqlQuarantineStore(shared.queue_database),
+                store=stores.store,
+                shared_store=stores.shared,
+                event_file=stores.file,
+                quarantine=QuarantineStore(shared.queue_database),
                 tables=options.tables,
                 sole_server=sole_server,
                 database_load=load,
@@ -196,9 +208,10 @@ def _shared(opened: ExitStack, directory: DataDirectory | None, options: EngineO
     opened.callback(queue_database.dispose)
     database = Database.open(in_metadata)
     opened.callback(database.dispose)
-    accepting, leased = _opened_log(opened, in_queue, options)
+    log = _opened_log(opened, directory, options)
     queue, now = _opened_queue(opened, in_queue, options)
-    return SharedEngines(database, queue_database, accepting, leased, stores_of(queue, queue_database), now)
+    invocations = stores_of(queue, queue_database)
+    return SharedEngines(database, queue_database, *log, invocations, now)
 
 
 def _alone(opened: ExitStack, address: str, wait_s: float) -> SoleServer:
@@ -235,27 +248,37 @@ def starting_alone(options: EngineOptions) -> Iterator[None]:
         yield
 
 
-def _opened_log(
-    opened: ExitStack, place: str | Path, options: EngineOptions
-) -> tuple[GroupCommitLog | KafkaEventLog, LeasedLog | None]:
-    """Return the log that accepts requests, with the leases of its partitions if it has some.
+class _OpenedLog(NamedTuple):
+    """The event log, by what can be asked of it."""
 
-    ``opened`` closes them.
-    """
+    accepting: LogWriter
+    log: EventLog
+    sole: GroupCommitLog | None = None
+    leased: LeasedLog | None = None
+
+
+def _opened_log(opened: ExitStack, directory: DataDirectory | None, options: EngineOptions) -> _OpenedLog:
+    """Return the log that accepts requests; ``opened`` closes it."""
     limits = LogLimits(max_backlog_bytes=options.event_log_bytes)
-    log: GroupCommitLog | KafkaEventLog
-    if isinstance(place, Path):
-        if options.event_log_url is not None:
-            raise UnsupportedDatabaseError("an event log in Kafka is beside a PostgreSQL database: name one")
-        log = SqliteEventLog(place, limits=limits, min_free_disk_bytes=options.min_free_disk_bytes)
-    elif options.event_log_url is not None:
-        return _topic(opened, place, options.event_log_url, options.event_log_bytes)
-    else:
+    address = options.database_url
+    log: GroupCommitLog
+    if address is not None and options.event_log_url is not None:
+        source, leased = _topic(opened, address, options.event_log_url, options.event_log_bytes)
+        return _OpenedLog(source, IngestionProgress(leased), leased=leased)
+    if options.event_log_url is not None:
+        raise UnsupportedDatabaseError("an event log in Kafka is beside a PostgreSQL database: name one")
+    if address is not None:
         from hoglab.storage.event_log.postgres import PostgresEventLog
 
-        log = PostgresEventLog(*_connecting(place, tables.queue_metadata), limits=limits)
+        log = PostgresEventLog(*_connecting(address, tables.queue_metadata), limits=limits)
+    elif directory is not None:
+        log = SqliteEventLog(
+            directory.queue_path, limits=limits, min_free_disk_bytes=options.min_free_disk_bytes
+        )
+    else:
+        raise ValueError("neither a database nor a directory")
     opened.callback(log.close)
-    return log, None
+    return _OpenedLog(log, log, sole=log)
 
 
 def _opened_queue(
@@ -299,13 +322,6 @@ def _topic(opened: ExitStack, address: str, url: str, max_bytes: int) -> tuple[K
     return log, LeasedLog(log, leases)
 
 
-def _progress(shared: SharedEngines) -> GroupCommitLog | IngestionProgress:
-    if isinstance(shared.accepting, GroupCommitLog):
-        return shared.accepting
-    assert shared.leased is not None  # noqa: S101 - a log without one order has partitions
-    return IngestionProgress(shared.leased)
-
-
 @contextmanager
 def open_quarantine_store(place: str | Path) -> Iterator[QuarantineStore]:
     """Provide quarantine store, open during the block, also beside a running server. Raises `DatabaseError`.
@@ -314,7 +330,7 @@ def open_quarantine_store(place: str | Path) -> Iterator[QuarantineStore]:
     """
     database = Database.open(place, tables.queue_metadata)
     try:
-        yield SqlQuarantineStore(database)
+        yield QuarantineStore(database)
     finally:
         database.dispose()
 
@@ -325,11 +341,20 @@ def open_event_store(directory: DataDirectory, options: EngineOptions) -> Iterat
 
     Raises `EventStoreUnavailableError`.
     """
-    with closing(_opened_event_store(directory, options)) as store:
-        yield store
+    with ExitStack() as opened:
+        yield _opened_event_store(opened, directory, options).store
 
 
-def _opened_event_store(directory: DataDirectory, options: EngineOptions) -> EventStore:
+class _OpenedStore(NamedTuple):
+    """The event store, by what can be asked of it."""
+
+    store: EventStore
+    file: EventFile | None = None
+    shared: PartitionedEventStore | None = None
+
+
+def _opened_event_store(opened: ExitStack, directory: DataDirectory, options: EngineOptions) -> _OpenedStore:
+    """Return the event store; ``opened`` closes it."""
     if options.event_log_url is not None and options.event_store_url is None:
         raise UnsupportedDatabaseError(
             "an event log in Kafka goes with events in ClickHouse: name a database of it"
@@ -337,13 +362,15 @@ def _opened_event_store(directory: DataDirectory, options: EngineOptions) -> Eve
     if options.event_store_url is not None:
         from hoglab.storage.event_store.clickhouse.store import ClickHouseEventStore
 
-        return ClickHouseEventStore(
+        shared = ClickHouseEventStore(
             options.event_store_url,
             directory.remote_keys_path,
             memory=options.event_store_memory,
             query_timeout_s=options.query_timeout_s,
         )
-    return EventFile(
+        opened.callback(shared.close)
+        return _OpenedStore(shared, shared=shared)
+    file = EventFile(
         directory.events_path,
         memory=options.event_store_memory,
         query_timeout_s=options.query_timeout_s,
@@ -351,3 +378,5 @@ def _opened_event_store(directory: DataDirectory, options: EngineOptions) -> Eve
         tables=options.tables,
         cache_path=directory.aggregate_cache_path if options.has_aggregate_cache else None,
     )
+    opened.callback(file.close)
+    return _OpenedStore(file, file=file)

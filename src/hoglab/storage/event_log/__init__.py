@@ -82,24 +82,77 @@ class ReadTokens(Protocol):
 
 
 class EventLog(ReadTokens, Protocol):
-    """An append-only log with consumers' positions.
+    """The extent of what was accepted, by the numbers of records. Its methods block."""
 
-    ``append`` may be awaited by many tasks at once: what waits together is committed together
-    (group commit). All other methods are called from worker threads and block.
+    def last_offset(self) -> Offset:
+        """Return the newest offset that was given out, 0 at first; of several partitions the newest number."""
+        ...
+
+    def stats(self) -> LogStats:
+        """Return first and last offset, number and bytes of the records that are there."""
+        ...
+
+    def trim(self, up_to: SequenceNumber) -> int:
+        """Delete finished records up to and including a number, and return how many bytes became free."""
+        ...
+
+
+class LogWriter(Protocol):
+    """A durable log of one or several partitions, counted from 0, to which records are appended."""
+
+    @property
+    def partitions(self) -> int: ...
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The size of the largest record that it takes."""
+        ...
+
+    async def append_all(
+        self,
+        records: Sequence[tuple[int, bytes]],
+        *,
+        insist: bool = False,
+        owner: int | None = None,
+        alone: bool = False,
+    ) -> None:
+        """Store records, each with its partition, durably. Raises `EventLogFullError`.
+
+        Many tasks may await it at once: what waits together is committed together (group commit). ``insist``: take
+        records however much waits for a consumer. ``owner``: who neither fills the log alone nor delays others by what
+        was sent before, None for nobody; ``alone``: there are no others.
+        """
+        ...
+
+    def pending_bytes(self) -> int:
+        """Return bytes of records that wait for ingestion; cheap."""
+        ...
+
+    def check(self) -> None:
+        """Raise the `EventLogFullError` that a small record would meet now, for health checks."""
+        ...
+
+
+class LogReader(Protocol):
+    """The reader of one partition. Used by one thread at a time but for `wake`; its methods block.
+
+    Offsets rise from 1, and some may belong to no record.
     """
 
-    async def append(
-        self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False
-    ) -> Offset:
-        """Store one record durably and return its offset, 0 while it is deferred. Raises `EventLogFullError`.
+    @property
+    def reached(self) -> Offset:
+        """The offset up to which it was read: all records up to there were returned.
 
-        ``insist``: take it however much waits for a consumer. ``owner``: who neither fills the log alone nor delays
-        others by what was sent before, None for nobody; ``alone``: there are no others.
+        It may be passed as ``after``, and is above the last returned record where offsets without a record follow; 0
+        in a log where none does.
         """
         ...
 
     def read(self, after: Offset, *, max_records: int, max_bytes: int) -> Sequence[LogRecord]:
-        """Return records with an offset above ``after``, in order; at least one when any exists, else empty."""
+        """Return records with an offset above ``after`` that are there, in order; empty when there are none.
+
+        At most ``max_records``, and at most ``max_bytes`` unless the first alone is larger.
+        """
         ...
 
     def wait(self, after: Offset, timeout_s: float) -> bool:
@@ -107,51 +160,7 @@ class EventLog(ReadTokens, Protocol):
         ...
 
     def wake(self) -> None:
-        """End the wait of the waiting consumer, or else the next wait: for a consumer that is to stop."""
+        """End the current `wait`, or else the next one."""
         ...
-
-    def position(self, consumer: str) -> Offset:
-        """Return the last offset that this consumer has finished, 0 when it never committed."""
-        ...
-
-    def commit(self, consumer: str, offset: Offset) -> None:
-        """Mark everything up to and including ``offset`` as finished by this consumer."""
-        ...
-
-    def advance_sequence(self, number: SequenceNumber) -> None:
-        """Give out only offsets above ``number`` from now on; nothing changes when that is so already.
-
-        For a log that was lost or replaced beside stores that remember offsets of the old one.
-        """
-        ...
-
-    def trim(self, up_to: SequenceNumber) -> int:
-        """Delete records up to and including ``up_to``, and return how many bytes became free."""
-        ...
-
-    def last_offset(self) -> Offset:
-        """Return the newest offset that was given out, 0 at first; cheap."""
-        ...
-
-    def accepted(self) -> int:
-        """Return the number of accepted records up to a constant: for differences; cheap."""
-        ...
-
-    def oldest_after(self, position: Offset) -> datetime | None:
-        """Return acceptance time of the oldest record that a consumer at ``position`` has not finished.
-
-        The result is None for none.
-        """
-        ...
-
-    def pending_bytes(self) -> int:
-        """Return bytes of records that some consumer has not finished; cheap."""
-        ...
-
-    def deferred_bytes(self) -> int:
-        """Return bytes of those among them that wait for an offset; cheap."""
-        ...
-
-    def stats(self) -> LogStats: ...
 
     def close(self) -> None: ...

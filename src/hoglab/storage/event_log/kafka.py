@@ -27,6 +27,7 @@ from uuid import uuid4
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from prometheus_client import Gauge
 
 from hoglab.storage.database import DatabaseError
 from hoglab.storage.event_log import EventLogFullError, Offset
@@ -41,7 +42,6 @@ from hoglab.storage.event_log.log import (
     RETRY_CLOSED_S,
     RETRY_WAITING_S,
 )
-from hoglab.storage.event_log.progress import LAG, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,6 +76,16 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _log = structlog.get_logger(__name__)
 
 
+_WAITING = Gauge(
+    "hoglab_event_log_partition_waiting", "Offsets of a partition that wait for ingestion.", ["partition"]
+)
+_LAG = Gauge(
+    "hoglab_event_log_partition_lag_seconds",
+    "How long records of a partition have waited for ingestion, as far as this process has seen.",
+    ["partition"],
+)
+
+
 @dataclass(slots=True, eq=False)
 class _Append:
     """The records of a request, each with its partition, that wait for the commit of their group."""
@@ -87,7 +97,7 @@ class _Append:
 
 
 class KafkaEventLog:
-    """See `PartitionedLog`. `append_all` may be awaited in any number of event loops, in any threads."""
+    """See `LogWriter`. `append_all` may be awaited in any number of event loops, in any threads."""
 
     def __init__(
         self,
@@ -133,7 +143,14 @@ class KafkaEventLog:
 
     # -- appending ----------------------------------------------------------------------------------
 
-    async def append_all(self, records: Sequence[tuple[int, bytes]], *, insist: bool = False) -> None:
+    async def append_all(
+        self,
+        records: Sequence[tuple[int, bytes]],
+        *,
+        insist: bool = False,
+        owner: int | None = None,  # noqa: ARG002 - nobody has a share of their own
+        alone: bool = False,  # noqa: ARG002
+    ) -> None:
         """Store records of ``(partition, payload)`` together, once the brokers have them.
 
         Raises `EventLogFullError` when too much waits for a consumer (unless ``insist``) or for the brokers, when these
@@ -294,7 +311,7 @@ class KafkaEventLog:
             self._backlog_bytes = self._waiting_offsets * self._mean_bytes
             self._note_lag(ends, finished)
         for number, offsets in waiting.items():
-            WAITING.labels(number).set(offsets)
+            _WAITING.labels(number).set(offsets)
 
     def _note_lag(self, ends: Mapping[int, Offset], finished: Mapping[int, Offset]) -> None:
         """Remember since when each partition has waited, as far as this process has seen."""
@@ -305,7 +322,7 @@ class KafkaEventLog:
                 seen.append((end, now))
             while seen and seen[0][0] <= finished.get(number, 0):
                 seen.popleft()
-            LAG.labels(number).set(now - seen[0][1] if seen else 0.0)
+            _LAG.labels(number).set(now - seen[0][1] if seen else 0.0)
 
     def lag_s(self) -> float:
         """Return seconds for which something has waited for ingestion at least; cheap."""

@@ -30,7 +30,7 @@ _AHEAD_KBYTES = 2 * 1024
 
 
 class KafkaPartition:
-    """See `LogPartition`. Offsets are Kafka's and one more: 0 is before the first."""
+    """See `LogReader`. Offsets are Kafka's and one more: 0 is before the first."""
 
     def __init__(self, address: KafkaAddress, number: int) -> None:
         self._name = f"partition {number} of {address.name}"
@@ -83,7 +83,7 @@ class KafkaPartition:
 
     @property
     def reached(self) -> Offset:
-        """See `LogPartition`: commits of transactions have offsets, and are no records."""
+        """See `LogReader`: commits of transactions have offsets, and are no records."""
         return self._after if self._arrived else max(self._after, self._end)
 
     def wake(self) -> None:

@@ -117,7 +117,9 @@ class LogInUseError(DatabaseError):
 
 
 class LogLeases:
-    """The partitions of one log, as one process knows them. Raises `DatabaseError`."""
+    """See `Ledger`: that of the processes that share a log."""
+
+    is_shared = True
 
     def __init__(self, connect: Connect, name: str, *, partitions: int, lease_s: float = LEASE_S) -> None:
         """Create the missing rows of partitions in an existing schema. ``connect``, ``name``: see `PostgresSession`."""
@@ -161,12 +163,12 @@ class LogLeases:
         self._session.rows(_LEAVE, (self._me,))
 
     def open_batch(self, lease: PartitionLease) -> OpenBatch | None:
-        """See `Leases.open_batch`."""
+        """See `Ledger.open_batch`."""
         rows = self._session.rows(_OPEN_BATCH, lease._asdict())
         return OpenBatch(*rows[0]) if rows else None
 
     def begin(self, lease: PartitionLease, last: Offset, events: int) -> OpenBatch:
-        """See `Leases.begin`."""
+        """See `Ledger.begin`."""
         sequence_offset = self._session.value(_BEGIN, {**lease._asdict(), "last": last, "events": events})
         if sequence_offset is None:
             raise lost(lease)

@@ -100,10 +100,15 @@ class Stored(NamedTuple):
 
 
 class GroupCommitLog(ABC):
-    """See `EventLog`. `append` may be awaited in any number of event loops, in any threads.
+    """See `EventLog` and `LogWriter`: it has one partition, of which `hoglab.storage.event_log.sole` has the reader.
+
+    `append` may be awaited in any number of event loops, in any threads.
 
     An engine says how records are stored and read; its constructor ends with `_start`.
     """
+
+    partitions = 1
+    max_record_bytes = MAX_RECORD_BYTES
 
     _acknowledge_s: float | None = None
     """Time for which an append waits, None for as long as it takes."""
@@ -217,6 +222,18 @@ class GroupCommitLog(ABC):
         return time.time_ns() // 1000
 
     # -- appending ----------------------------------------------------------------------------------
+
+    async def append_all(
+        self,
+        records: Sequence[tuple[int, bytes]],
+        *,
+        insist: bool = False,
+        owner: int | None = None,
+        alone: bool = False,
+    ) -> None:
+        """Store records one after the other: see `LogWriter.append_all`, and `append` for what it raises."""
+        for _, payload in records:
+            await self.append(payload, insist=insist, owner=owner, alone=alone)
 
     async def append(
         self, payload: bytes, *, insist: bool = False, owner: int | None = None, alone: bool = False

@@ -6,11 +6,11 @@ import threading
 import time
 from bisect import bisect_left
 from collections import deque
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import structlog
-from prometheus_client import Gauge
 
 from hoglab.storage.database.errors import DatabaseError
 from hoglab.storage.event_log import LogStats, Offset, ReadToken, SequenceNumber
@@ -18,21 +18,21 @@ from hoglab.storage.event_log import LogStats, Offset, ReadToken, SequenceNumber
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hoglab.storage.event_log.partitions import LeasedLog
+    from hoglab.storage.event_log.kafka import KafkaEventLog
+    from hoglab.storage.event_log.leases import LogLeases
 
 KNOWN_MOMENTS = 256
 """Number of moments for which it is remembered up to where everything from before was ingested."""
 
 _log = structlog.get_logger(__name__)
 
-WAITING = Gauge(
-    "hoglab_event_log_partition_waiting", "Offsets of a partition that wait for ingestion.", ["partition"]
-)
-LAG = Gauge(
-    "hoglab_event_log_partition_lag_seconds",
-    "How long records of a partition have waited for ingestion, as far as this process has seen.",
-    ["partition"],
-)
+
+@dataclass(frozen=True, slots=True)
+class LeasedLog:
+    """The log in Kafka, with the leases of those who read its partitions."""
+
+    source: KafkaEventLog
+    leases: LogLeases
 
 
 class IngestionProgress:
@@ -58,10 +58,6 @@ class IngestionProgress:
         """Return numbers from the first on: the partitions still have the records of every begun batch."""
         last = self._leases.last_sequence()
         return LogStats(Offset(1 if last else 0), Offset(last), 0, 0)
-
-    def advance_sequence(self, number: SequenceNumber) -> None:
-        """See `EventLog`: give out larger numbers only from now on. Raises `DatabaseError`."""
-        self._leases.advance_sequence(number)
 
     def read_token(self, owner: int) -> ReadToken:
         """See `ReadTokens`; the token holds the time, because the number of the record is not known yet."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hoglab.storage.database import Database
     from hoglab.storage.event_log import LogRecord
-    from hoglab.storage.event_log.partitions import PartitionedLog
+    from hoglab.storage.event_log.kafka import KafkaEventLog
 
 APPENDED_RECORDS, APPENDED_BYTES = 1_000, 4 * 1024 * 1024
 """Number and size of the records that are appended to a topic at once; at least one."""
@@ -67,7 +67,7 @@ class TopicPlace:
 
     name: str
     partitions: int
-    opened: Callable[[], AbstractContextManager[PartitionedLog]]
+    opened: Callable[[], AbstractContextManager[KafkaEventLog]]
 
 
 class Chain:
@@ -97,7 +97,7 @@ def rest_in_tables(connection: Connection, after: int) -> Iterator[bytes]:
     yield from streaming.scalars(sa.select(deferred.payload).order_by(deferred.id))
 
 
-def rest_in_topic(log: PartitionedLog, finished: Finished) -> Iterator[tuple[int, LogRecord]]:
+def rest_in_topic(log: KafkaEventLog, finished: Finished) -> Iterator[tuple[int, LogRecord]]:
     """Yield records of a topic behind what is finished, with their partitions, one partition after the other."""
     for number, end in sorted(log.ends().items()):
         after = finished.get(number, Offset(0))
@@ -112,7 +112,7 @@ def rest_in_topic(log: PartitionedLog, finished: Finished) -> Iterator[tuple[int
                 after = max(after, partition.reached)
 
 
-def into_topic(payloads: Iterable[bytes], log: PartitionedLog, format_: RecordFormat) -> int:
+def into_topic(payloads: Iterable[bytes], log: KafkaEventLog, format_: RecordFormat) -> int:
     """Append records to a topic that has nothing else, but for those that are there from an attempt before.
 
     Return the number of records of the topic then. Raises `MoveError`.
@@ -148,7 +148,7 @@ def _size_of(record: tuple[int, bytes]) -> int:
     return len(record[1])
 
 
-def _chains(log: PartitionedLog) -> list[Chain]:
+def _chains(log: KafkaEventLog) -> list[Chain]:
     """Return the digests of all records of a topic, by partition."""
     chains = [Chain() for _ in range(log.partitions)]
     for number, record in rest_in_topic(log, {}):
@@ -157,7 +157,7 @@ def _chains(log: PartitionedLog) -> list[Chain]:
 
 
 def into_tables(
-    log: PartitionedLog, finished: Finished, queue: Database, after: int, format_: RecordFormat
+    log: KafkaEventLog, finished: Finished, queue: Database, after: int, format_: RecordFormat
 ) -> int:
     """Append the rest of a topic to a log in a database, behind an offset, all at once; the number of its records.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
 
     from hoglab.storage.event_log import Offset
-    from hoglab.storage.event_log.partitions import PartitionedLog
+    from hoglab.storage.event_log.kafka import KafkaEventLog
     from hoglab.storage.moving.events import MovingEvents
     from hoglab.storage.moving.location import Location, Opened
     from hoglab.storage.moving.log import RecordFormat
@@ -73,7 +73,7 @@ def _check_same(events: MovingEvents, home: Mapping[str, Any], name: str) -> Non
         )
 
 
-def _check_log(old: Opened, topic: PartitionedLog | None) -> None:
+def _check_log(old: Opened, topic: KafkaEventLog | None) -> None:
     """Make sure that the log is where it is looked for."""
     with old.queue.read() as connection:
         in_topic = connection.scalar(sa.select(sa.func.count()).select_from(tables.log_lease))
@@ -91,7 +91,7 @@ class MovedLog:
     """
 
     old: Opened
-    topic: PartitionedLog
+    topic: KafkaEventLog
     is_left: bool
     """Whether the topic is what is left."""
     finished: int | Mapping[int, Offset]
@@ -104,8 +104,8 @@ class MovedLog:
         cls,
         old: Opened,
         events: MovingEvents,
-        topic: PartitionedLog | None,
-        new_topic: PartitionedLog | None,
+        topic: KafkaEventLog | None,
+        new_topic: KafkaEventLog | None,
         format_: RecordFormat,
         *,
         is_whole: bool,

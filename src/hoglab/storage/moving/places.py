@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hoglab.storage.directory import DataDirectory
-    from hoglab.storage.event_log.partitions import PartitionedLog
+    from hoglab.storage.event_log.kafka import KafkaEventLog
     from hoglab.storage.moving.events import EventsPlace
 
 OTHERS_WAIT_S = 5.0
@@ -61,7 +61,7 @@ def server_place(url: str) -> Location:
 
 
 @contextmanager
-def _topic(url: str) -> Iterator[PartitionedLog]:
+def _topic(url: str) -> Iterator[KafkaEventLog]:
     from hoglab.storage.event_log.kafka import KafkaEventLog
     from hoglab.storage.event_log.kafka_topic import KafkaAddress
 
